@@ -1,0 +1,78 @@
+# Everything runs inside .venv, which the first target that needs it creates.
+# PYTHON=… chooses the interpreter, WORKERS=… the number of test processes.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null </dev/null \
+	&& echo $$p && break; done)
+WORKERS ?= auto
+BIN := .venv/bin
+STAMP := .venv/.installed
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+# Several test processes share the cores already; BLAS must not multiply them.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: help study test test-long check docs bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+study: $(STAMP) ## what three well-known privacy settings promise against membership inference
+	@$(BIN)/python examples/explain_three_settings.py
+
+test: $(STAMP) ## the tests and the doctests of src (without those marked long)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-long: $(STAMP) ## the tests marked long
+	$(BIN)/python -m pytest -n $(WORKERS) -m long
+
+check: $(STAMP) ## ruff, its formatter, mypy and the order of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(STAMP) ## the documentation, into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "documentation: site/index.html"
+
+bench: $(STAMP) ## every script in benchmarks/, one after the other
+	@shopt -s nullglob; scripts=(benchmarks/*.py); \
+	if [ $${#scripts[@]} -eq 0 ]; then echo "benchmarks/ holds no script." >&2; exit 1; fi; \
+	for script in "$${scripts[@]}"; do echo "── $$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove caches and everything that is built, but not .venv
+	rm -rf build dist site reports .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache .grimp_cache
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path ./.venv -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+
+# The stamp is newer than pyproject.toml exactly when the environment fits it, so a second
+# run calls neither venv nor pip.
+$(STAMP): pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+		if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+			echo "memberbound needs Python 3.11 or newer; found: $$("$(PYTHON)" --version 2>&1 || true)." \
+				"Install one, or name it: make PYTHON=/path/to/python3.11 …" >&2; \
+			exit 1; \
+		fi; \
+		echo "── creating .venv with $$("$(PYTHON)" --version)"; \
+		"$(PYTHON)" -m venv .venv || { rm -rf .venv; \
+			echo "Python's venv module failed (on Debian and Ubuntu: install python3-venv)." >&2; \
+			exit 1; }; \
+	fi
+	@$(BIN)/python -c '$(NEW_ENOUGH)' || { \
+		echo ".venv holds $$($(BIN)/python --version), memberbound needs 3.11 or newer: remove .venv." >&2; \
+		exit 1; }
+	@echo "── installing memberbound and its tools into .venv (once, about a minute)"
+	@$(BIN)/python -m pip install -qq 'pip>=25.1'
+	@$(BIN)/python -m pip install -qq --editable . --group dev
+	@touch $@

@@ -1,0 +1,5 @@
+"""``python -m memberbound``."""
+
+from memberbound.cli import main
+
+main()

@@ -1,0 +1,27 @@
+"""The trade-off curve: one immutable type for the best attacker's ROC, in three forms.
+
+=====================  =====================================================================
+form                   what it is
+=====================  =====================================================================
+:class:`PolygonCurve`  a finite pair exactly, or support lines (DP points, privacy-loss
+                       distributions, Rényi bounds) from above
+:class:`GaussianCurve` N(μ,1) against N(0,1), analytic
+:class:`LaplaceCurve`  the Laplace mechanism, analytic
+=====================  =====================================================================
+"""
+
+from memberbound.curve.base import Side, TradeoffCurve
+from memberbound.curve.gaussian import GaussianCurve
+from memberbound.curve.laplace import LaplaceCurve
+from memberbound.curve.lines import mixture, polygon_from_lines
+from memberbound.curve.polygon import PolygonCurve
+
+__all__ = [
+    "GaussianCurve",
+    "LaplaceCurve",
+    "PolygonCurve",
+    "Side",
+    "TradeoffCurve",
+    "mixture",
+    "polygon_from_lines",
+]

@@ -1,0 +1,237 @@
+"""From a target back to a parameter: how much ε, or how much noise, a promise allows.
+
+Every result was evaluated again and meets its target (theory §6, trap 5).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from memberbound.dp.dpsgd import DpSgd
+from memberbound.dp.guarantees import (
+    DpGuarantee,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gdp,
+)
+from memberbound.errors import InputError, SearchError, fraction
+from memberbound.games import Adjacency, gamma_from_priors
+from memberbound.numerics.roots import last_true, safe_crossing
+
+__all__ = [
+    "AdvantageTarget",
+    "EtaTarget",
+    "SecurityTarget",
+    "Target",
+    "TprTarget",
+    "calibrated_epsilon",
+    "calibrated_gdp",
+    "calibrated_noise_multiplier",
+]
+
+#: Beyond this ε every curve is vacuous in double precision.
+_LARGEST_EPSILON = 800.0
+_LARGEST_NOISE = 1e9
+
+
+class Target(Protocol):
+    """Something a guarantee meets or exceeds."""
+
+    def excess(self, guarantee: DpGuarantee) -> float:
+        """Return attained minus allowed: at most 0 when the target is met."""
+        ...
+
+    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+        """Return the same for DP-SGD, from the one direction that decides it (faster)."""
+        ...
+
+    def limit(self) -> str:
+        """Say what is asked, for messages."""
+        ...
+
+
+def _attacker(parameters: DpSgd, adjacency: Adjacency) -> float:
+    """Advantage of DP-SGD's attacker; both directions agree at slope one."""
+    if parameters.sample_rate == 1.0:
+        return parameters.curve(adjacency).advantage
+    return parameters.profile("remove" if adjacency == "add-remove" else "replace").advantage
+
+
+def _open_fraction(name: str, value: float) -> float:
+    return fraction(name, value, open_left=True, open_right=True)
+
+
+@dataclass(frozen=True)
+class AdvantageTarget:
+    """TPR - FPR ≤ ``advantage`` in the neighbour game at the guarantee's adjacency."""
+
+    advantage: float
+
+    def __post_init__(self) -> None:
+        _open_fraction("target advantage", self.advantage)
+
+    def excess(self, guarantee: DpGuarantee) -> float:
+        """Attained minus allowed advantage."""
+        return guarantee.curve.advantage - self.advantage
+
+    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+        """Attained minus allowed advantage."""
+        return _attacker(parameters, adjacency) - self.advantage
+
+    def limit(self) -> str:
+        """Say what is asked."""
+        return f"advantage ≤ {self.advantage!r}"
+
+
+@dataclass(frozen=True)
+class TprTarget:
+    """TPR ≤ ``tpr`` at false-positive rate ``fpr``, at the guarantee's adjacency."""
+
+    tpr: float
+    fpr: float
+
+    def __post_init__(self) -> None:
+        _open_fraction("target TPR", self.tpr)
+        _open_fraction("FPR", self.fpr)
+        if self.tpr <= self.fpr:
+            raise InputError(
+                f"target TPR must be greater than the FPR of {self.fpr!r}, got {self.tpr!r}. "
+                "Guessing at random already reaches TPR = FPR."
+            )
+
+    def excess(self, guarantee: DpGuarantee) -> float:
+        """Attained minus allowed TPR."""
+        return guarantee.curve.tpr(self.fpr) - self.tpr
+
+    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+        """Attained minus allowed TPR, the worse of both orders for add-remove."""
+        if parameters.sample_rate == 1.0:
+            return parameters.curve(adjacency).tpr(self.fpr) - self.tpr
+        if adjacency == "replace-one":
+            return parameters.profile("replace").tpr(self.fpr) - self.tpr
+        both = (parameters.profile(d).tpr(self.fpr) for d in ("remove", "add"))
+        return max(both) - self.tpr
+
+    def limit(self) -> str:
+        """Say what is asked."""
+        return f"TPR ≤ {self.tpr!r} at FPR {self.fpr!r}"
+
+
+@dataclass(frozen=True)
+class EtaTarget:
+    """η-MIP, after conversion to replace-one."""
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        if not 0 < fraction("target eta", self.eta) < 0.5:
+            raise InputError(f"target eta must be in (0, 0.5), got {self.eta!r}.")
+
+    def excess(self, guarantee: DpGuarantee) -> float:
+        """Attained minus allowed η."""
+        return guarantee.replaced().curve.eta - self.eta
+
+    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+        """Attained minus allowed η; the adjacency asked for does not matter."""
+        del adjacency
+        return _attacker(parameters, "replace-one") / 2 - self.eta
+
+    def limit(self) -> str:
+        """Say what is asked."""
+        return f"η ≤ {self.eta!r}"
+
+
+@dataclass(frozen=True)
+class SecurityTarget:
+    """MIS ≥ ``security`` at (ν, λ), after conversion to replace-one."""
+
+    security: float
+    nu: float = 0.5
+    lam: float = 1.0
+
+    def __post_init__(self) -> None:
+        _open_fraction("target security", self.security)
+        gamma_from_priors(self.nu, self.lam)
+
+    def excess(self, guarantee: DpGuarantee) -> float:
+        """Demanded minus attained security."""
+        return self.security - guarantee.replaced().curve.security(self.nu, self.lam)
+
+    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+        """Demanded minus attained security; the adjacency asked for does not matter."""
+        del adjacency
+        log_gamma = abs(math.log(gamma_from_priors(self.nu, self.lam))) * (1 - 1e-15)
+        if parameters.sample_rate == 1.0:
+            return self.security - parameters.curve("replace-one").security(self.nu, self.lam)
+        return self.security - 1 + parameters.profile("replace").stick(log_gamma)
+
+    def limit(self) -> str:
+        """Say what is asked."""
+        return f"MIS ≥ {self.security!r}"
+
+
+def calibrated_epsilon(
+    target: Target, delta: float = 0.0, adjacency: Adjacency = "replace-one"
+) -> float:
+    """Return the largest ε at which every (ε, δ)-DP mechanism meets ``target``.
+
+    Numerics: the target holds at the returned ε when evaluated again.
+    """
+    dlt = fraction("delta", delta)
+
+    def met(epsilon: float) -> bool:
+        return target.excess(guarantee_from_epsilon_delta([(epsilon, dlt)], adjacency)) <= 0
+
+    if not met(0.0):
+        raise InputError(
+            f"delta must be smaller for {target.limit()}, got {delta!r}. "
+            "Even ε = 0 exceeds the target at this δ."
+        )
+    if met(_LARGEST_EPSILON):
+        return _LARGEST_EPSILON
+    return last_true(met, 0.0, _LARGEST_EPSILON)
+
+
+def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> float:
+    """Return the largest μ at which μ-GDP meets ``target``."""
+
+    def met(mu: float) -> bool:
+        return target.excess(guarantee_from_gdp(mu, adjacency)) <= 0
+
+    if not met(0.0):
+        raise SearchError(f"no μ meets {target.limit()}.")
+    return last_true(met, 0.0, 100.0)
+
+
+def calibrated_noise_multiplier(
+    target: Target, sample_rate: float, steps: int, adjacency: Adjacency = "add-remove"
+) -> float:
+    """Return the smallest noise multiplier, to 1e-4, at which DP-SGD meets ``target``.
+
+    Numerics: errs towards more noise; the full curve was evaluated at the returned value.
+    """
+
+    def excess(sigma: float) -> float:
+        # A hair of margin for the rounding between one profile and the full curve.
+        return target.excess_of_noise(DpSgd(sigma, sample_rate, steps), adjacency) + 1e-12
+
+    safe = 1.0
+    while excess(safe) > 0:
+        safe *= 2
+        if safe > _LARGEST_NOISE:
+            raise SearchError(f"no noise multiplier up to {_LARGEST_NOISE:g} meets it.")
+    unsafe = safe / 2
+    while excess(unsafe) <= 0:
+        safe, unsafe = unsafe, unsafe / 2
+        if unsafe < 1e-3:
+            # So few records are ever sampled that the promise holds without noise.
+            return safe
+    sigma = safe_crossing(excess, safe, unsafe)
+    for _ in range(20):
+        found = guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency)
+        if target.excess(found) <= 0:
+            return sigma
+        sigma *= 1 + 1e-6
+    raise SearchError(f"the noise found for {target.limit()} did not hold on the full curve.")

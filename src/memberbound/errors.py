@@ -1,0 +1,86 @@
+"""What can go wrong, said in one sentence.
+
+Two families only: the caller gave something unusable (:class:`InputError`, exit code 2), or a
+search that should have an answer did not find one (:class:`SearchError`, exit code 1).  A vacuous
+bound (1.0) is neither: it is a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = ["InputError", "MemberboundError", "SearchError"]
+
+
+class MemberboundError(Exception):
+    """Base class of every error this package raises on purpose."""
+
+
+class InputError(MemberboundError, ValueError):
+    """The input cannot be used: what, which value, and what would be right."""
+
+
+class SearchError(MemberboundError, RuntimeError):
+    """A search ended without an answer that satisfies its inequality."""
+
+
+def _refuse(name: str, condition: str, value: object, remedy: str) -> InputError:
+    tail = f" {remedy}" if remedy else ""
+    return InputError(f"{name} must be {condition}, got {value!r}.{tail}")
+
+
+def finite_number(name: str, value: object, remedy: str = "") -> float:
+    """Return ``value`` as a float, or refuse anything that is not a finite real number."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise _refuse(name, "a finite number", value, remedy) from None
+    if not math.isfinite(number):
+        raise _refuse(name, "a finite number", value, remedy)
+    return number
+
+
+def nonnegative(name: str, value: object, remedy: str = "") -> float:
+    """Return a finite number ≥ 0."""
+    number = finite_number(name, value, remedy)
+    if number < 0:
+        raise _refuse(name, "at least 0", value, remedy)
+    return number
+
+
+def positive(name: str, value: object, remedy: str = "") -> float:
+    """Return a finite number > 0."""
+    number = finite_number(name, value, remedy)
+    if number <= 0:
+        raise _refuse(name, "greater than 0", value, remedy)
+    return number
+
+
+def fraction(
+    name: str, value: object, *, open_left: bool = False, open_right: bool = False, remedy: str = ""
+) -> float:
+    """Return a number in [0, 1], with either end excluded on request."""
+    number = finite_number(name, value, remedy)
+    low_ok = number > 0 if open_left else number >= 0
+    high_ok = number < 1 if open_right else number <= 1
+    if not (low_ok and high_ok):
+        interval = f"{'(' if open_left else '['}0, 1{')' if open_right else ']'}"
+        raise _refuse(name, f"in {interval}", value, remedy)
+    return number
+
+
+def whole_number(name: str, value: object, *, at_least: int = 1, remedy: str = "") -> int:
+    """Return an integer ≥ ``at_least``; 3.0 is accepted, 3.5 is not."""
+    number = finite_number(name, value, remedy)
+    if number != math.floor(number) or number < at_least:
+        raise _refuse(name, f"a whole number of at least {at_least}", value, remedy)
+    return int(number)
+
+
+def one_of(name: str, value: str, choices: Iterable[str]) -> str:
+    """Return ``value`` when it is one of ``choices``."""
+    options = list(choices)
+    if value not in options:
+        raise _refuse(name, "one of " + ", ".join(map(repr, options)), value, "")
+    return value

@@ -1,0 +1,93 @@
+"""The three games: what is random, and who has to be protected (theory §1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from memberbound.errors import InputError, finite_number, one_of, positive, whole_number
+
+__all__ = [
+    "ADJACENCIES",
+    "Adjacency",
+    "Game",
+    "IidGame",
+    "NeighbourGame",
+    "SubsetGame",
+    "gamma_from_priors",
+]
+
+#: How two neighbouring data sets differ.
+Adjacency = Literal["replace-one", "add-remove"]
+ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
+
+
+def gamma_from_priors(nu: float, lam: float) -> float:
+    """Return γ = ν/(λ(1-ν)), the price of a false alarm in the i.i.d. game (A25-P5).
+
+    ν in (0, 1) is the probability of a fresh test point, λ > 0 the weight of a missed member.
+    """
+    fresh = finite_number("nu", nu)
+    if not 0 < fresh < 1:
+        raise InputError(f"nu must be in (0, 1), got {nu!r}.")
+    gamma = fresh / (positive("lambda", lam) * (1 - fresh))
+    return positive("nu/(lambda(1-nu))", gamma)
+
+
+@dataclass(frozen=True)
+class IidGame:
+    """D = (z₁…z_n) i.i.d. from P; the test point is fresh with probability ν, else a member.
+
+    Protects the *average* record: a rare record can be exposed while MIS is high (A25-D1…D3).
+    """
+
+    nu: float = 0.5
+    lam: float = 1.0
+    name: ClassVar[str] = "iid"
+    protects: ClassVar[str] = "average record"
+
+    def __post_init__(self) -> None:
+        gamma_from_priors(self.nu, self.lam)
+
+    @property
+    def gamma(self) -> float:
+        """γ = ν/(λ(1-ν))."""
+        return gamma_from_priors(self.nu, self.lam)
+
+
+@dataclass(frozen=True)
+class SubsetGame:
+    """A known population of N records; D is a uniform subset of k of them (I24-D1, L24-D2)."""
+
+    population: int
+    size: int
+    name: ClassVar[str] = "subset"
+    protects: ClassVar[str] = "every record"
+
+    def __post_init__(self) -> None:
+        total = whole_number("population", self.population, at_least=2)
+        size = whole_number("size", self.size)
+        if size >= total:
+            raise InputError(
+                f"size must be smaller than the population of {total}, got {self.size!r}."
+            )
+
+    @property
+    def prior(self) -> float:
+        """Probability k/N that a given record is in."""
+        return self.size / self.population
+
+
+@dataclass(frozen=True)
+class NeighbourGame:
+    """Two data sets that differ in one record; only the mechanism is random (DP)."""
+
+    adjacency: Adjacency = "replace-one"
+    name: ClassVar[str] = "neighbour"
+    protects: ClassVar[str] = "every record"
+
+    def __post_init__(self) -> None:
+        one_of("adjacency", self.adjacency, ADJACENCIES)
+
+
+Game = IidGame | SubsetGame | NeighbourGame

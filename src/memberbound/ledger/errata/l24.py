@@ -1,0 +1,178 @@
+"""Errata of L24 (practical membership privacy): one computed counterexample each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from fractions import Fraction
+from itertools import combinations
+
+from .finite import hockey_stick, membership_laws
+from .types import Counterexample
+
+__all__ = ["corollary_4", "exponential_mechanism_ratios", "lemma_3", "proposition_9", "typo_123"]
+
+_LEAK = Fraction(1, 5)
+_E_EPSILON = Fraction(3, 2)
+
+
+def lemma_3() -> Counterexample:
+    """L24-L3 equates a conditional probability with (2/N)Σ, hence halves δ from (2) to (3)."""
+    population, n, target = (0, 1, 2, 3), 2, 0
+
+    def leaky(train: tuple[int, ...]) -> dict[Hashable, Fraction]:
+        leak = _LEAK if target in train else Fraction(0)
+        return {"in": leak, "silent": 1 - leak}
+
+    def least_delta(
+        inside: dict[Hashable, Fraction], outside: dict[Hashable, Fraction]
+    ) -> Fraction:
+        return max(
+            hockey_stick(inside, outside, _E_EPSILON), hockey_stick(outside, inside, _E_EPSILON)
+        )
+
+    # Form (2): conditional probabilities. Form (3): means over X_in and X_out, N sets each.
+    conditional = Fraction(0)
+    averaged = Fraction(0)
+    subsets = list(combinations(population, n))
+    for record in population:
+        conditional = max(conditional, least_delta(*membership_laws(population, n, leaky, record)))
+        means: list[dict[Hashable, Fraction]] = []
+        for side in (True, False):
+            chosen = [s for s in subsets if (record in s) is side]
+            mean: dict[Hashable, Fraction] = {}
+            for subset in chosen:
+                for output, mass in leaky(subset).items():
+                    mean[output] = mean.get(output, Fraction(0)) + mass / len(chosen)
+            means.append(mean)
+        averaged = max(averaged, least_delta(means[0], means[1]))
+    with_target = [s for s in subsets if target in s]
+    # The printed identity on S = every output: a probability of 2.
+    identity = Fraction(2, len(with_target)) * sum(
+        (sum(leaky(s).values(), Fraction(0)) for s in with_target), Fraction(0)
+    )
+    implied = conditional / 2
+    return Counterexample(
+        setting="four records, two train; with probability 1/5 the release says whether record 0 "
+        "trained, otherwise it is silent; e^ε = 3/2",
+        printed_value=float(implied),
+        true_value=float(averaged),
+        violated=averaged > implied,
+        numbers={
+            "least_delta_in_form_2": float(conditional),
+            "least_delta_in_form_3": float(averaged),
+            "least_delta_in_form_3_as_printed": float(implied),
+            "printed_probability_of_the_sure_event": float(identity),
+            "e_epsilon": float(_E_EPSILON),
+        },
+    )
+
+
+def corollary_4() -> Counterexample:
+    """L24-C4: at n = 1 the least δ of DP and of PMP are the same, not half of one another."""
+    universe = (0, 1)
+
+    def release_or_silence(train: tuple[int, ...]) -> dict[Hashable, Fraction]:
+        (record,) = train
+        return {record: _LEAK, "silent": 1 - _LEAK}
+
+    laws = {x: release_or_silence((x,)) for x in universe}
+    dp = max(
+        hockey_stick(laws[a], laws[b], _E_EPSILON) for a in universe for b in universe if a != b
+    )
+    pmp = Fraction(0)
+    for record in universe:
+        inside, outside = membership_laws(universe, 1, release_or_silence, record)
+        pmp = max(
+            pmp,
+            hockey_stick(inside, outside, _E_EPSILON),
+            hockey_stick(outside, inside, _E_EPSILON),
+        )
+    implied = pmp / 2
+    return Counterexample(
+        setting="one training record out of {0, 1}; released with probability 1/5, otherwise "
+        "silence; e^ε = 3/2",
+        printed_value=float(implied),
+        true_value=float(dp),
+        violated=dp > implied,
+        numbers={
+            "least_delta_of_pmp": float(pmp),
+            "least_delta_of_dp": float(dp),
+            "least_delta_of_dp_as_printed": float(implied),
+            "e_epsilon": float(_E_EPSILON),
+        },
+    )
+
+
+def exponential_mechanism_ratios(
+    records: tuple[float, ...], candidates: tuple[float, ...], clip: float, epsilon: float
+) -> list[tuple[float, float]]:
+    """Pairs (P_in, P_out) of every (record, candidate) for the ε-DP exponential mechanism.
+
+    Data space [−clip, clip], loss the mean distance to the training records: its sensitivity
+    is (max|w| + clip)/n for candidates inside the data space.
+    """
+    n = len(records) // 2
+    sensitivity = (max(abs(w) for w in candidates) + clip) / n
+    tables: list[tuple[frozenset[int], list[float]]] = []
+    for indices in combinations(range(2 * n), n):
+        weights = [
+            math.exp(
+                -epsilon * math.fsum(abs(w - records[i]) for i in indices) / (2 * n * sensitivity)
+            )
+            for w in candidates
+        ]
+        total = math.fsum(weights)
+        tables.append((frozenset(indices), [weight / total for weight in weights]))
+    half = len(tables) / 2
+    return [
+        (
+            math.fsum(row[w] for chosen, row in tables if x in chosen) / half,
+            math.fsum(row[w] for chosen, row in tables if x not in chosen) / half,
+        )
+        for x in range(2 * n)
+        for w in range(len(candidates))
+    ]
+
+
+def proposition_9() -> Counterexample:
+    """L24-P9 takes the largest ln(in/out); the definition also bounds ln(out/in)."""
+    epsilon = 2.0
+    pairs = exponential_mechanism_ratios((0.0, 1.0, 2.0, 10.0), (0.0, 8.0, 9.0, 10.0), 10, epsilon)
+    logs = [math.log(inside / outside) for inside, outside in pairs]
+    one_sided, two_sided = max(logs), max(abs(value) for value in logs)
+    # At the printed ε̃ the definition needs P_out(w) ≤ e^ε̃ P_in(w) for every w.
+    excess = max(outside - math.exp(one_sided) * inside for inside, outside in pairs)
+    return Counterexample(
+        setting="records 0, 1, 2, 10 in [−10, 10], two train; candidates 0, 8, 9, 10; mean "
+        "distance loss; the 2-DP exponential mechanism",
+        printed_value=one_sided,
+        true_value=two_sided,
+        # Rounding in these short sums is below 1e-14; the margin keeps the claim beyond it.
+        violated=two_sided > one_sided + 1e-9 and excess > 1e-9,
+        numbers={
+            "epsilon": epsilon,
+            "one_sided_pmp_epsilon": one_sided,
+            "two_sided_pmp_epsilon": two_sided,
+            "probability_excess_at_printed_epsilon": excess,
+        },
+    )
+
+
+def typo_123() -> Counterexample:
+    """L24's text under its figure 2 prints 1/(1 + e^−123) where 0.123 is meant."""
+    printed_success = 0.53
+    as_printed = 1 / (1 + math.exp(-123))
+    as_meant = 1 / (1 + math.exp(-0.123))
+    half_unit = 0.005
+    return Counterexample(
+        setting="success bound 1/(1 + e^−ε) of a 0.123-PMP mechanism, stated to two digits",
+        printed_value=printed_success,
+        true_value=as_printed,
+        violated=abs(as_printed - printed_success) > half_unit,
+        numbers={
+            "with_exponent_123": as_printed,
+            "with_exponent_0_123": as_meant,
+            "rounding": half_unit,
+        },
+    )

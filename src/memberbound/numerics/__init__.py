@@ -1,0 +1,1 @@
+"""Floating point that errs on the stated side: rounding, roots, the normal law."""

@@ -1,0 +1,1 @@
+"""Figures for people; nothing in the core imports this package."""

@@ -1,0 +1,9 @@
+"""Exact oracle: every quantity by enumeration in rational arithmetic.
+
+Nothing here imports the library under test, and nothing here uses floating point, so a
+disagreement between library and oracle is never a rounding question.  Each quantity that matters
+is computed in two ways which share no code; ``test_oracle.py`` compares them.
+
+Modules: ``finite`` (one pair of laws), ``iid`` (records drawn from a law), ``subset`` (a uniform
+subset of a known population), ``mechanisms`` (toy releases for both games).
+"""

@@ -1,0 +1,205 @@
+"""One pair of finite laws, "in" against "out": the best test in exact rationals.
+
+A law is a mapping from outcome to ``Fraction``; outcomes absent from a mapping have mass zero.
+Functions ending in ``_by_...`` are the slow second methods used to check the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from fractions import Fraction
+from itertools import combinations, pairwise
+from random import Random
+
+Law = Mapping[Hashable, Fraction]
+
+ZERO, ONE, HALF = Fraction(0), Fraction(1), Fraction(1, 2)
+
+
+def check_law(law: Law) -> None:
+    """Raise unless the masses are exact, non-negative and sum to one."""
+    for outcome, mass in law.items():
+        if not isinstance(mass, (int, Fraction)) or mass < 0:
+            raise ValueError(f"mass of {outcome!r} must be an exact number >= 0, got {mass!r}.")
+    if sum(law.values()) != 1:
+        raise ValueError(f"masses must sum to 1, got {sum(law.values())}.")
+
+
+def outcomes(p_in: Law, p_out: Law) -> list[Hashable]:
+    """Outcomes of positive mass under either law, each once."""
+    seen = dict.fromkeys([*p_in, *p_out])
+    return [a for a in seen if p_in.get(a, 0) or p_out.get(a, 0)]
+
+
+def events(points: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
+    """All subsets of the given outcomes: the rejection regions of all deterministic tests."""
+    for size in range(len(points) + 1):
+        yield from combinations(points, size)
+
+
+def mass(law: Law, event: tuple[Hashable, ...]) -> Fraction:
+    return sum((law.get(a, ZERO) for a in event), ZERO)
+
+
+def hockey_stick(p: Law, q: Law, gamma: Fraction) -> Fraction:
+    """sup over events S of p(S) - gamma q(S), as the sum of positive parts."""
+    return sum((max(ZERO, p.get(a, ZERO) - gamma * q.get(a, ZERO)) for a in outcomes(p, q)), ZERO)
+
+
+def hockey_stick_by_events(p: Law, q: Law, gamma: Fraction) -> Fraction:
+    return max(mass(p, s) - gamma * mass(q, s) for s in events(outcomes(p, q)))
+
+
+def hockey_sticks(p_in: Law, p_out: Law, gamma: Fraction) -> tuple[Fraction, Fraction]:
+    """Both directions: (in over out, out over in)."""
+    return hockey_stick(p_in, p_out, gamma), hockey_stick(p_out, p_in, gamma)
+
+
+def delta(p_in: Law, p_out: Law, gamma: Fraction) -> Fraction:
+    """Least delta for which the pair is (ln gamma, delta)-indistinguishable, both ways."""
+    return max(hockey_sticks(p_in, p_out, gamma))
+
+
+def total_variation(p: Law, q: Law) -> Fraction:
+    """Half the L1 distance (``hockey_stick`` at gamma = 1 is the second method)."""
+    return sum((abs(p.get(a, ZERO) - q.get(a, ZERO)) for a in outcomes(p, q)), ZERO) / 2
+
+
+def max_ratio(p_in: Law, p_out: Law) -> Fraction | None:
+    """e^epsilon for the least pure epsilon, i.e. the largest ratio either way; None = infinite."""
+    worst = ONE
+    for a in outcomes(p_in, p_out):
+        up, down = p_in.get(a, ZERO), p_out.get(a, ZERO)
+        if not up or not down:
+            return None
+        worst = max(worst, up / down, down / up)
+    return worst
+
+
+def roc_vertices(p_in: Law, p_out: Law) -> list[tuple[Fraction, Fraction]]:
+    """Corners (FPR, TPR) of the best ROC, from (0, 0) or (0, t) to (1, 1).
+
+    Neyman-Pearson: outcomes enter in decreasing order of in/out, equal ratios together; between
+    corners the best test randomises, so the ROC is the polygon through the corners.
+    """
+    groups: dict[Fraction | None, tuple[Fraction, Fraction]] = {}
+    for a in outcomes(p_in, p_out):
+        up, down = p_in.get(a, ZERO), p_out.get(a, ZERO)
+        ratio = up / down if down else None  # None: infinite, taken first
+        fpr, tpr = groups.get(ratio, (ZERO, ZERO))
+        groups[ratio] = (fpr + down, tpr + up)
+    finite = sorted((r for r in groups if r is not None), reverse=True)
+    x, y = ZERO, ZERO
+    corners = [(x, y)]
+    for ratio in ([None] if None in groups else []) + finite:
+        x, y = x + groups[ratio][0], y + groups[ratio][1]
+        corners.append((x, y))
+    return corners
+
+
+def tpr_at_fpr(p_in: Law, p_out: Law, fpr: Fraction) -> Fraction:
+    """Best TPR among tests with false-positive rate at most ``fpr``, randomised tests included."""
+    corners = roc_vertices(p_in, p_out)
+    best = ZERO
+    for (x0, y0), (x1, y1) in pairwise(corners):
+        if x1 <= fpr:
+            best = max(best, y1)
+        elif x0 <= fpr:
+            best = max(best, y0 + (y1 - y0) * (fpr - x0) / (x1 - x0))
+    return best
+
+
+def tpr_at_fpr_by_duality(p_in: Law, p_out: Law, fpr: Fraction) -> Fraction:
+    """min over gamma of H_gamma + gamma * fpr; the minimum is at a likelihood ratio or at zero."""
+    gammas = {ZERO}
+    for a in outcomes(p_in, p_out):
+        if p_out.get(a, ZERO):
+            gammas.add(p_in.get(a, ZERO) / p_out[a])
+    return min(hockey_stick_by_events(p_in, p_out, g) + g * fpr for g in gammas)
+
+
+def best_accuracy(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
+    """Largest probability of a right guess when "in" has probability ``prior``."""
+    return sum(
+        (
+            max(prior * p_in.get(a, ZERO), (1 - prior) * p_out.get(a, ZERO))
+            for a in outcomes(p_in, p_out)
+        ),
+        ZERO,
+    )
+
+
+def accuracy(p_in: Law, p_out: Law, prior: Fraction, guess_in: tuple[Hashable, ...]) -> Fraction:
+    """Probability of a right guess by the rule "say in exactly on ``guess_in``"."""
+    return prior * mass(p_in, guess_in) + (1 - prior) * (1 - mass(p_out, guess_in))
+
+
+def accuracies_by_rules(p_in: Law, p_out: Law, prior: Fraction) -> tuple[Fraction, Fraction]:
+    """(smallest, largest) accuracy over all 2^m deterministic rules."""
+    values = [accuracy(p_in, p_out, prior, s) for s in events(outcomes(p_in, p_out))]
+    return min(values), max(values)
+
+
+def precision_at_fpr(p_in: Law, p_out: Law, prior: Fraction, fpr: Fraction) -> Fraction:
+    """Posterior of "in" given a positive answer of the best test run at exactly ``fpr`` > 0."""
+    hit = prior * tpr_at_fpr(p_in, p_out, fpr)
+    return hit / (hit + (1 - prior) * fpr)
+
+
+def best_precision(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
+    """Largest posterior of "in" over outcomes that can occur."""
+    best = ZERO
+    for a in outcomes(p_in, p_out):
+        hit, miss = prior * p_in.get(a, ZERO), (1 - prior) * p_out.get(a, ZERO)
+        if hit + miss:
+            best = max(best, hit / (hit + miss))
+    return best
+
+
+def best_precision_by_events(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
+    best = ZERO
+    for s in events(outcomes(p_in, p_out)):
+        hit, miss = prior * mass(p_in, s), (1 - prior) * mass(p_out, s)
+        if hit + miss:
+            best = max(best, hit / (hit + miss))
+    return best
+
+
+def push(law: Law, kernel: Mapping[Hashable, Law]) -> dict[Hashable, Fraction]:
+    """Law of a post-processed outcome: ``kernel`` sends an outcome to a law of new outcomes."""
+    image: dict[Hashable, Fraction] = {}
+    for a, weight in law.items():
+        for b, chance in kernel[a].items():
+            image[b] = image.get(b, ZERO) + weight * chance
+    return image
+
+
+def random_law(
+    rng: Random, points: list[Hashable], *, grain: int = 9, zeros: bool = False
+) -> dict[Hashable, Fraction]:
+    """Random rational law; with ``zeros`` some masses vanish (never all of them)."""
+    low = 0 if zeros else 1
+    weights = [rng.randint(low, grain) for _ in points]
+    if not any(weights):
+        weights[rng.randrange(len(points))] = 1
+    total = sum(weights)
+    return {a: Fraction(w, total) for a, w in zip(points, weights, strict=True)}
+
+
+def random_pair(
+    rng: Random, size: int, *, zeros: bool = False
+) -> tuple[dict[Hashable, Fraction], dict[Hashable, Fraction]]:
+    points: list[Hashable] = list(range(size))
+    return random_law(rng, points, zeros=zeros), random_law(rng, points, zeros=zeros)
+
+
+def random_kernel(
+    rng: Random, sources: list[Hashable], targets: list[Hashable], *, zeros: bool = True
+) -> dict[Hashable, dict[Hashable, Fraction]]:
+    """A random rational channel from ``sources`` to ``targets``."""
+    return {a: random_law(rng, targets, zeros=zeros) for a in sources}
+
+
+def random_fraction(rng: Random, low: Fraction, high: Fraction, *, grain: int = 24) -> Fraction:
+    """A rational in [low, high] on a grid of ``grain`` steps."""
+    return low + (high - low) * Fraction(rng.randint(0, grain), grain)

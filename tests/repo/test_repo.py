@@ -1,0 +1,160 @@
+"""Checks that hold of the repository as a whole."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from memberbound._version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TARGETS = {"help", "study", "test", "test-long", "check", "docs", "bench", "clean"}
+
+# Assembled from words, so that this file does not contain what it forbids.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.:/-])/(?:" + "|".join(["home", "Users", "root", "work", "opt", "mnt"]) + r")/\w"
+)
+
+
+def repository_files() -> list[Path]:
+    """What is tracked, or would be: files that git neither ignores nor misses."""
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    ).stdout
+    names = {name.decode() for name in listed.split(b"\0") if name}
+    return sorted(path for name in names if (path := ROOT / name).is_file())
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def readme_commands() -> list[tuple[str, str]]:
+    """Each ``$ memberbound …`` of the README with the output shown below it, if any."""
+    found = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            if command.startswith("memberbound "):
+                found.append((command, output))
+    return found
+
+
+def test_machine_path_pattern_recognises_one() -> None:
+    assert MACHINE_PATH.search("see " + "/".join(["", "home", "someone", "notes"]))
+    assert not MACHINE_PATH.search("https://example.org/home/page and docs/work/flow")
+
+
+def test_no_file_names_a_machine_path() -> None:
+    files = repository_files()
+    assert ROOT / "pyproject.toml" in files
+    found = []
+    for path in files:
+        with contextlib.suppress(UnicodeDecodeError):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if MACHINE_PATH.search(line):
+                    found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
+
+
+def test_readme_opens_with_the_two_commands() -> None:
+    assert blocks("console")[0].split("\n")[:2] == ["$ make study", "$ make test"]
+
+
+def test_readme_python_runs() -> None:
+    examples = blocks("python")
+    assert examples
+    namespace: dict[str, object] = {"__name__": "readme"}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for number, example in enumerate(examples, 1):
+            exec(compile(example, f"README.md, Python block {number}", "exec"), namespace)
+    assert printed.getvalue().strip()
+
+
+def test_readme_shows_a_command() -> None:
+    assert readme_commands()
+
+
+@pytest.mark.parametrize(("command", "output"), readme_commands())
+def test_readme_command_runs_and_prints_what_is_shown(command: str, output: str) -> None:
+    executable, *arguments = shlex.split(command)
+    ran = subprocess.run(
+        [Path(sys.executable).with_name(executable), *arguments],
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip()
+    if output.strip():
+        assert ran.stdout.split() == output.split()
+
+
+def test_changelog_has_a_soundness_heading() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^### Soundness$", changelog, flags=re.MULTILINE)
+
+
+def test_citation_has_the_version_of_the_package() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", citation, flags=re.MULTILINE) == [__version__]
+
+
+@pytest.mark.parametrize(
+    "module", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT / "src"))
+)
+def test_module_has_at_most_400_lines(module: Path) -> None:
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def declared_dependencies() -> set[str]:
+    project = PYPROJECT["project"]
+    lists = [
+        PYPROJECT["build-system"]["requires"],
+        project["dependencies"],
+        *project["optional-dependencies"].values(),
+        *PYPROJECT["dependency-groups"].values(),
+    ]
+    return {
+        canonicalize_name(Requirement(entry).name)
+        for entries in lists
+        for entry in entries
+        if isinstance(entry, str)  # the others include a group
+    }
+
+
+def test_every_dependency_is_explained() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    explained = {canonicalize_name(name) for name in re.findall(r"`([\w.-]+)`", page)}
+    declared = declared_dependencies()
+    assert {"numpy", "pytest", "hatchling"} <= declared
+    assert not declared - explained
+
+
+def test_makefile_has_every_target_and_describes_it() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, flags=re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)
+    assert phony is not None
+    assert described == set(phony.group(1).split()) == TARGETS
+
+
+def test_ci_is_executable() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -1,0 +1,73 @@
+"""A25-L26: over deterministic functions of the histogram, the largest leak is T14's.
+
+Truth: all set partitions of the histograms are tried, so the maximum is really a maximum.
+"""
+
+from fractions import Fraction
+
+from oracle import iid
+
+F = Fraction
+CASES = [
+    ([F(1, 3), F(2, 3)], 1),
+    ([F(1, 5), F(4, 5)], 3),
+    ([F(1, 2), F(1, 2)], 4),
+    ([F(1, 6), F(1, 3), F(1, 2)], 2),
+]
+GAMMAS = [F(1, 3), F(1), F(3, 2)]
+
+
+def partitions(items):
+    """All set partitions, as lists of blocks."""
+    if not items:
+        yield []
+        return
+    head, *tail = items
+    for blocks in partitions(tail):
+        yield [[head], *blocks]
+        for i, block in enumerate(blocks):
+            yield [*blocks[:i], [head, *block], *blocks[i + 1 :]]
+
+
+def releases(n, atoms):
+    for blocks in partitions(list(iid.histograms(n, atoms))):
+        yield {h: label for label, block in enumerate(blocks) for h in block}
+
+
+def largest_leak(p, n, gamma):
+    total = sum(m * abs(F(b, n) - gamma * x) for x in p for b, m in enumerate(iid.binomial(n, x)))
+    return max(F(1), gamma) * (total / (2 * gamma) - abs(1 - 1 / gamma) / 2)
+
+
+def largest_leak_of_two_labels(p, n, gamma):
+    """Wrong in general: the best release with a single bit."""
+    return max(
+        iid.leakage(iid.joint_laws(p, n, r), gamma)
+        for r in releases(n, len(p))
+        if len(set(r.values())) <= 2
+    )
+
+
+def violations(formula):
+    bad = []
+    for p, n in CASES:
+        pairs = [iid.joint_laws(p, n, r) for r in releases(n, len(p))]
+        for gamma in GAMMAS:
+            if max(iid.leakage(pair, gamma) for pair in pairs) != formula(p, n, gamma):
+                bad.append((p, n, gamma))
+    return bad
+
+
+def test_maximum_over_all_deterministic_learners():
+    assert violations(largest_leak) == []
+
+
+def test_a_single_bit_is_not_enough():
+    assert violations(largest_leak_of_two_labels)
+
+
+def test_injective_learners_reach_it():
+    for p, n in CASES:
+        pair = iid.joint_laws(p, n, iid.injective(n, len(p)))
+        for gamma in GAMMAS:
+            assert iid.leakage(pair, gamma) == largest_leak(p, n, gamma)

@@ -1,0 +1,82 @@
+"""I24-P2: the best attack guesses the likelier world; its accuracy is the mean larger posterior.
+
+Truth: definition I24-D1 with every decision rule played against every subset, for any k.
+"""
+
+from fractions import Fraction
+from random import Random
+
+from oracle import finite, mechanisms, subset
+
+F = Fraction
+
+
+def mean_larger_posterior(kernel, size, k, x):
+    total = F(0)
+    p_in, p_out = subset.world_laws(kernel, size, k, x)
+    pi = F(k, size)
+    for a in finite.outcomes(p_in, p_out):
+        chance = pi * p_in.get(a, F(0)) + (1 - pi) * p_out.get(a, F(0))
+        posterior = pi * p_in.get(a, F(0)) / chance
+        total += chance * max(posterior, 1 - posterior)
+    return total
+
+
+def even_odds_assumed(kernel, size, k, x):
+    """The k = N/2 expression used for every k."""
+    p_in, p_out = subset.world_laws(kernel, size, k, x)
+    return F(1, 2) + finite.total_variation(p_in, p_out) / 2
+
+
+def mean_posterior_of_in(kernel, size, k, x):
+    return F(k, size)
+
+
+def games():
+    rng = Random(22)
+    for _ in range(12):
+        size = rng.randint(2, 5)
+        k = rng.randint(1, size - 1)
+        yield mechanisms.random_mechanism(rng, size, k, rng.randint(2, 4)), size, k
+    yield mechanisms.sum_mod(4), 4, 2
+    yield mechanisms.release_one_record(F(1, 3)), 4, 2
+
+
+def violations(formula):
+    bad = []
+    for kernel, size, k in games():
+        for x in range(size):
+            if formula(kernel, size, k, x) != subset.best_accuracy_by_rules(kernel, size, k, x):
+                bad.append((size, k, x))
+    return bad
+
+
+def test_accuracy_of_the_best_attack():
+    assert violations(mean_larger_posterior) == []
+
+
+def test_broken_formulas_are_caught():
+    assert violations(even_odds_assumed)
+    assert violations(mean_posterior_of_in)
+
+
+def test_the_posterior_rule_reaches_it():
+    for kernel, size, k in games():
+        pi = F(k, size)
+        for x in range(size):
+            p_in, p_out = subset.world_laws(kernel, size, k, x)
+            rule = tuple(
+                a
+                for a in finite.outcomes(p_in, p_out)
+                if pi * p_in.get(a, 0) >= (1 - pi) * p_out.get(a, 0)
+            )
+            best = subset.best_accuracy_by_rules(kernel, size, k, x)
+            assert finite.accuracy(p_in, p_out, pi, rule) == best
+
+
+def test_at_half_eta_is_half_the_total_variation():
+    for kernel, size, k in games():
+        if 2 * k == size:
+            for x in range(size):
+                tv = finite.total_variation(*subset.world_laws(kernel, size, k, x))
+                assert subset.eta_of_record(kernel, size, k, x) == tv / 2

@@ -1,0 +1,78 @@
+"""I24-P6: under (eps, 0)-DP every outcome moves the odds of "out" by at most e^eps, any k."""
+
+from fractions import Fraction
+from random import Random
+
+from oracle import finite, mechanisms, subset
+
+F = Fraction
+
+
+def games():
+    rng = Random(66)
+    for _ in range(12):
+        size = rng.randint(2, 6)
+        k = rng.randint(1, size - 1)
+        g = rng.choice([F(1), F(5, 4), F(2), F(7)])
+        yield mechanisms.random_dp_kernel(rng, size, k, g, rng.randint(2, 4)), size, k, g
+    for base in (F(5, 4), F(2)):
+        yield mechanisms.exponential_kernel(rng, 5, 2, base), 5, 2, base**2
+    for size, k in ((2, 1), (5, 2), (5, 4)):
+        yield mechanisms.randomised_response(F(3, 4)), size, k, F(3)
+
+
+def posterior_odds(kernel, size, k, x):
+    """Odds of "out" given each outcome, from the subsets themselves (uniform, so counts do)."""
+    table = subset.tabulate(kernel, size, k)
+    for a in {a for law in table.values() for a, m in law.items() if m}:
+        out = sum(law.get(a, F(0)) for d, law in table.items() if x not in d)
+        ins = sum(law.get(a, F(0)) for d, law in table.items() if x in d)
+        yield out / ins
+
+
+def odds_bound(g, prior_odds):
+    return g * prior_odds
+
+
+def prior_forgotten(g, prior_odds):
+    return g
+
+
+def too_small(g, prior_odds):
+    return (1 + g) / 2 * prior_odds
+
+
+def violations(formula):
+    """Both directions: odds of "out", and odds of "in" with the prior odds inverted."""
+    bad = []
+    for kernel, size, k, g in games():
+        prior_odds = F(size - k, k)
+        for x in range(size):
+            for odds in posterior_odds(kernel, size, k, x):
+                if odds > formula(g, prior_odds) or 1 / odds > formula(g, 1 / prior_odds):
+                    bad.append((size, k, g, x, odds))
+    return bad
+
+
+def test_odds_bound():
+    assert violations(odds_bound) == []
+
+
+def test_broken_bounds_are_caught():
+    assert violations(prior_forgotten)
+    assert violations(too_small)
+
+
+def test_reached_by_randomised_response():
+    for size, k in ((2, 1), (5, 2), (5, 4)):
+        odds = set(posterior_odds(mechanisms.randomised_response(F(3, 4)), size, k, 0))
+        assert odds == {3 * F(size - k, k), F(size - k, k) / 3}
+
+
+def test_it_is_the_pure_pmp_ratio_in_other_words():
+    for kernel, size, k, g in games():
+        assert subset.pmp_ratio(kernel, size, k) <= g
+        for x in range(size):
+            ratio = finite.max_ratio(*subset.world_laws(kernel, size, k, x))
+            odds = [o * F(k, size - k) for o in posterior_odds(kernel, size, k, x)]
+            assert ratio == max(max(o, 1 / o) for o in odds)

@@ -1,0 +1,93 @@
+"""I24-T4: (eps, delta)-DP gives eta = delta + (1-delta)/(1+e^-eps) - 1/2, and not less.
+
+g stands for e^eps.  Truth: random DP mechanisms on all k-subsets, best attack enumerated.
+"""
+
+from fractions import Fraction
+from random import Random
+
+from oracle import mechanisms, subset
+
+F = Fraction
+PARAMETERS = [(F(1), F(0)), (F(6, 5), F(0)), (F(2), F(1, 20)), (F(3), F(1, 4)), (F(20), F(1, 100))]
+
+
+def eta_bound(g, delta):
+    return delta + (1 - delta) * g / (1 + g) - F(1, 2)
+
+
+def delta_forgotten(g, delta):
+    return g / (1 + g) - F(1, 2)
+
+
+def delta_halved(g, delta):
+    return eta_bound(g, delta / 2)
+
+
+def too_small_in_epsilon(g, delta):
+    return eta_bound((g + 1) / 2, delta)
+
+
+def extremal_games():
+    for g, delta in PARAMETERS:
+        for size in (2, 4):
+            yield mechanisms.leaking_response(g, delta), size, size // 2, g, delta
+
+
+def games():
+    rng = Random(44)
+    for _ in range(12):
+        g, delta = rng.choice(PARAMETERS)
+        size = rng.choice([2, 4, 6])
+        kernel = mechanisms.random_dp_kernel(rng, size, size // 2, g, rng.randint(2, 4))
+        yield mechanisms.with_leak(kernel, delta), size, size // 2, g, delta
+    for base, delta in ((F(3, 2), F(0)), (F(2), F(1, 10))):
+        kernel = mechanisms.exponential_kernel(rng, 6, 3, base)
+        yield mechanisms.with_leak(kernel, delta), 6, 3, base**2, delta
+    yield from extremal_games()
+
+
+def violations(formula):
+    return [
+        (size, k, g, delta)
+        for kernel, size, k, g, delta in games()
+        if subset.eta(kernel, size, k) > formula(g, delta)
+    ]
+
+
+def test_the_mechanisms_are_as_private_as_claimed():
+    for kernel, size, k, g, delta in games():
+        assert subset.dp_delta(kernel, size, k, g) <= delta
+
+
+def test_bound_holds():
+    assert violations(eta_bound) == []
+
+
+def test_broken_bounds_are_caught():
+    assert violations(delta_forgotten)
+    assert violations(delta_halved)
+    assert violations(too_small_in_epsilon)
+
+
+def test_bound_is_reached_at_every_population_size():
+    for kernel, size, k, g, delta in extremal_games():
+        assert subset.eta(kernel, size, k) == eta_bound(g, delta)
+
+
+def test_limits():
+    assert eta_bound(F(1), F(0)) == 0
+    assert eta_bound(F(1), F(1, 3)) == F(1, 6)
+    assert F(1, 2) - eta_bound(F(10**9), F(0)) < F(1, 10**8)
+
+
+def test_other_subset_sizes_gain_no_more():
+    # "general k": the gain over the likelier constant guess stays below the half-split bound
+    rng = Random(45)
+    for size, k in ((3, 1), (4, 1), (4, 3), (5, 2)):
+        for g, delta in PARAMETERS:
+            kernel = mechanisms.random_dp_kernel(rng, size, k, g)
+            leaky = mechanisms.with_leak(kernel, delta)
+            extremal = mechanisms.leaking_response(g, delta)
+            for mechanism in (leaky, extremal):
+                assert subset.eta(mechanism, size, k) <= eta_bound(g, delta)

@@ -1,0 +1,60 @@
+"""L24-C4 corrected: with one record, (eps, delta)-DP is (eps, delta)-PMP (printed: 2 delta)."""
+
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+
+from oracle import finite, mechanisms, subset
+
+F = Fraction
+GAMMAS = [F(1), F(3, 2), F(3)]
+
+
+def universes():
+    """Random mechanisms on single records of a small universe."""
+    rng = Random(4)
+    for _ in range(12):
+        size = rng.randint(2, 5)
+        yield mechanisms.random_mechanism(rng, size, 1, rng.randint(2, 4)), size
+
+
+def pmp_delta_over_populations(kernel, size, g):
+    """Worst PMP delta over all populations X of two records, the game played on each."""
+    worst = F(0)
+    for pair in combinations(range(size), 2):
+        game = {frozenset({i}): kernel[frozenset({z})] for i, z in enumerate(pair)}
+        worst = max(worst, subset.pmp_delta(game, 2, 1, g))
+    return worst
+
+
+def same(delta):
+    return delta
+
+
+def doubled(delta):
+    return 2 * delta
+
+
+def violations(translate):
+    """Universes where the PMP delta is not translate(the DP delta)."""
+    bad = []
+    for kernel, size in universes():
+        for g in GAMMAS:
+            delta = subset.dp_delta(kernel, size, 1, g)
+            if pmp_delta_over_populations(kernel, size, g) != translate(delta):
+                bad.append((size, g, delta))
+    return bad
+
+
+def test_same_delta():
+    assert violations(same) == []
+
+
+def test_printed_factor_is_caught():
+    assert violations(doubled)
+
+
+def test_extremal_pair():
+    p_in, p_out = mechanisms.extremal_pair(F(2), F(1, 7))
+    game = {frozenset({0}): p_in, frozenset({1}): p_out}
+    assert subset.pmp_delta(game, 2, 1, F(2)) == finite.delta(p_in, p_out, F(2)) == F(1, 7)

@@ -1,0 +1,84 @@
+"""L24-P5: eps-DP gives eps-PMP; the sum modulo 2n is PMP but not DP.
+
+Exact e^eps of the sum modulo 2n on {0, ..., 2n-1}: 2 at n = 3, 5/4 at 4, 7/6 at 5, 38/37 at 6
+(eps = 0.02667; the printed 40/37 is an upper bound only).
+"""
+
+from fractions import Fraction
+from math import isclose, log
+from random import Random
+
+from oracle import mechanisms, subset
+
+F = Fraction
+EXACT = {3: F(2), 4: F(5, 4), 5: F(7, 6), 6: F(38, 37)}
+
+
+def games():
+    rng = Random(5)
+    for _ in range(10):
+        size = rng.choice([2, 4, 6])
+        g = rng.choice([F(1), F(6, 5), F(3)])
+        yield mechanisms.random_dp_kernel(rng, size, size // 2, g, rng.randint(2, 4)), size, g
+    yield mechanisms.exponential_kernel(rng, 6, 3, F(3, 2)), 6, F(9, 4)
+    yield mechanisms.randomised_response(F(3, 4)), 4, F(3)
+
+
+def same(g):
+    return g
+
+
+def too_small(g):
+    return (1 + g) / 2
+
+
+def violations(formula):
+    """DP mechanisms whose PMP ratio exceeds formula(their DP ratio)."""
+    return [
+        (size, g)
+        for kernel, size, g in games()
+        if subset.pmp_ratio(kernel, size, size // 2) > formula(g)
+    ]
+
+
+def test_dp_gives_pmp():
+    assert violations(same) == []
+
+
+def test_smaller_ratio_is_caught():
+    assert violations(too_small)
+
+
+def test_dp_bound_is_reached():
+    assert subset.pmp_ratio(mechanisms.randomised_response(F(3, 4)), 4, 2) == 3
+
+
+def sum_ratio(n):
+    return subset.pmp_ratio(mechanisms.sum_mod(2 * n), 2 * n, n)
+
+
+def sum_violations(claims):
+    return [n for n, ratio in claims.items() if sum_ratio(n) != ratio]
+
+
+def test_exact_ratio_of_the_modular_sum():
+    assert sum_violations(EXACT) == []
+    assert isclose(log(EXACT[3]), log(2), rel_tol=1e-12)
+    assert abs(log(EXACT[6]) - 0.02667) < 5e-6
+
+
+def test_printed_value_is_an_upper_bound_and_not_the_value():
+    assert EXACT[6] < F(40, 37)
+    assert sum_violations({6: F(40, 37)}) == [6]
+
+
+def test_at_most_two_from_three_on_and_infinite_before():
+    assert all(ratio <= 2 for ratio in EXACT.values())
+    assert sum_ratio(1) is None
+    assert sum_ratio(2) is None
+
+
+def test_never_differentially_private():
+    for n in (3, 4):
+        for g in (F(1), F(10**9)):
+            assert subset.dp_delta(mechanisms.sum_mod(2 * n), 2 * n, n, g) == 1

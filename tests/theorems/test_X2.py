@@ -1,0 +1,144 @@
+"""X2: largest max(TPR - gamma FPR) over all (eps, delta)-indistinguishable pairs, any gamma.
+
+Truth: the extremal pair enumerated (equality), and random pairs of three kinds (never more).
+"""
+
+from fractions import Fraction
+from random import Random
+
+from oracle import finite, iid, mechanisms, subset
+
+F = Fraction
+
+
+def stick_bound(g, delta, gamma):
+    return max(
+        F(0),
+        1 - gamma,
+        delta,
+        1 - gamma * (1 - delta),
+        delta + (1 - delta) * (g - gamma) / (1 + g),
+    )
+
+
+def without_small_gamma_branch(g, delta, gamma):
+    return max(F(0), 1 - gamma, delta, delta + (1 - delta) * (g - gamma) / (1 + g))
+
+
+def without_delta_branch(g, delta, gamma):
+    return max(F(0), 1 - gamma, 1 - gamma * (1 - delta), (g - gamma) / (1 + g))
+
+
+def gamma_one_scaled(g, delta, gamma):
+    """The gamma = 1 value corrected by 1 - gamma only."""
+    return max(F(0), delta + (1 - delta) * (g - 1) / (g + 1) + (1 - gamma))
+
+
+def triples(count, seed):
+    rng = Random(seed)
+    for _ in range(count):
+        g = 1 + finite.random_fraction(rng, F(0), F(8), grain=40)
+        delta = finite.random_fraction(rng, F(0), F(1, 2), grain=20)
+        gamma = finite.random_fraction(rng, F(1, 20), F(10), grain=199)
+        yield g, delta, rng.choice([gamma, 1 / gamma, g, 1 / g, F(1)])
+
+
+def indistinguishable_pairs():
+    """(p_in, p_out, g, delta): by construction, with measured delta, and from DP mechanisms."""
+    rng = Random(2002)
+    for g, delta, _ in triples(60, 2003):
+        yield *mechanisms.random_dp_pair(rng, g, delta, rng.randint(2, 4)), g, delta
+        p_in, p_out = finite.random_pair(rng, rng.randint(2, 5), zeros=True)
+        yield p_in, p_out, g, finite.delta(p_in, p_out, g)
+    for g, delta, _ in triples(8, 2004):
+        size = rng.choice([2, 4, 5])
+        kernel = mechanisms.random_dp_kernel(rng, size, 2 if size > 2 else 1, g)
+        leaky = mechanisms.with_leak(kernel, delta)
+        k = 2 if size > 2 else 1
+        for x in range(size):
+            yield *subset.world_laws(leaky, size, k, x), g, delta
+
+
+def violations(formula):
+    """Extremal pairs it misses, and pairs that exceed it."""
+    bad = []
+    for g, delta, gamma in triples(400, 2005):
+        truth = finite.hockey_stick_by_events(*mechanisms.extremal_pair(g, delta), gamma)
+        if formula(g, delta, gamma) != truth:
+            bad.append(("extremal", g, delta, gamma))
+    gammas = [F(1, 6), F(1, 2), F(1), F(7, 5), F(3), F(9)]
+    for p_in, p_out, g, delta in indistinguishable_pairs():
+        for gamma in gammas:
+            for pair in ((p_in, p_out), (p_out, p_in)):
+                if finite.hockey_stick(*pair, gamma) > formula(g, delta, gamma):
+                    bad.append(("exceeded", g, delta, gamma))
+    return bad
+
+
+def test_reached_by_the_extremal_pair_and_never_exceeded():
+    assert violations(stick_bound) == []
+
+
+def test_broken_formulas_are_caught():
+    assert any(kind == "exceeded" for kind, *_ in violations(without_small_gamma_branch))
+    assert any(kind == "exceeded" for kind, *_ in violations(without_delta_branch))
+    assert violations(gamma_one_scaled)
+
+
+def test_gamma_one_is_delta_plus_tanh():
+    for g, delta, _ in triples(50, 2006):
+        # (g - 1)/(g + 1) = tanh(eps/2)
+        assert stick_bound(g, delta, F(1)) == delta + (1 - delta) * (g - 1) / (g + 1)
+
+
+def test_limits():
+    for gamma in (F(1, 3), F(1), F(4)):
+        assert stick_bound(F(1), F(0), gamma) == max(F(0), 1 - gamma)  # no information
+        assert stick_bound(F(5), F(1), gamma) == 1  # nothing protected
+    assert stick_bound(F(2), F(1, 9), F(2)) == F(1, 9)  # at gamma = e^eps only the leak is left
+    assert stick_bound(F(2), F(1, 9), F(50)) == F(1, 9)
+
+
+def leak_from_stick(stick, gamma):
+    """Delta of the i.i.d. game from max(TPR - gamma FPR) (A25-P5)."""
+    return max(F(1), gamma) * (stick / gamma + 1 - 1 / gamma - max(F(0), 1 - 1 / gamma))
+
+
+def eq9(g, delta, gamma):
+    plus = max(F(0), g - 1 / gamma) - max(F(0), 1 - 1 / gamma) + delta
+    return max(F(1), gamma) * plus
+
+
+def test_never_looser_than_A25_eq9():
+    strict = 0
+    for g, delta, gamma in triples(400, 2007):
+        leak = leak_from_stick(stick_bound(g, delta, gamma), gamma)
+        assert leak <= eq9(g, delta, gamma)
+        strict += leak < eq9(g, delta, gamma)
+    assert strict > 200
+
+
+def test_it_bounds_the_iid_game_of_a_private_learner():
+    rng = Random(2008)
+    for g, delta, gamma in triples(12, 2009):
+        n, atoms = 2, 2
+        hists = list(iid.histograms(n, atoms))
+        laws = mechanisms.random_dp_laws(rng, g, 3, len(hists))
+        release = {}
+        for h, law in zip(hists, laws, strict=True):
+            release[h] = {a: (1 - delta) * m for a, m in law.items()} | {("leak", h): delta}
+        p = mechanisms.random_iid_law(rng, atoms)
+        truth = iid.leakage(iid.joint_laws(p, n, release), gamma)
+        assert truth <= leak_from_stick(stick_bound(g, delta, gamma), gamma)
+
+
+def test_it_bounds_accuracy_at_every_subset_size():
+    rng = Random(2010)
+    for g, delta, _ in triples(8, 2011):
+        for size, k in ((3, 1), (4, 2), (5, 4)):
+            pi = F(k, size)
+            bound = (1 - pi) + pi * stick_bound(g, delta, (1 - pi) / pi)
+            extremal = mechanisms.leaking_response(g, delta)
+            assert subset.best_accuracy(extremal, size, k, 0) == bound
+            leaky = mechanisms.with_leak(mechanisms.random_dp_kernel(rng, size, k, g), delta)
+            assert all(subset.best_accuracy(leaky, size, k, x) <= bound for x in range(size))

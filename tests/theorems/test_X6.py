@@ -1,0 +1,72 @@
+"""X6: eps-PMP gives eta <= tanh(eps/2)/2, the best possible and below L24-L13's (1-e^-eps)/2."""
+
+from fractions import Fraction
+from random import Random
+
+from oracle import mechanisms, subset
+
+F = Fraction
+
+
+def games():
+    rng = Random(60)
+    for _ in range(14):
+        size = rng.choice([2, 4])
+        yield (
+            mechanisms.random_mechanism(rng, size, size // 2, rng.randint(2, 4), zeros=False),
+            size,
+        )
+    for truth in (F(1, 2), F(2, 3), F(99, 100)):
+        yield mechanisms.randomised_response(truth), 2
+    yield mechanisms.sum_mod(6), 6
+
+
+def eta_bound(g):
+    """tanh(eps/2)/2 with g = e^eps."""
+    return (g - 1) / (g + 1) / 2
+
+
+def printed_l13(g):
+    return (1 - 1 / g) / 2
+
+
+def tanh_of_quarter(g):
+    """About tanh(eps/4)/2: e^(eps/2) lies below (1+g)/2."""
+    return eta_bound((1 + g) / 2)
+
+
+def violations(formula):
+    bad = []
+    for kernel, size in games():
+        g = subset.pmp_ratio(kernel, size, size // 2)
+        for x in range(size):
+            best = subset.best_accuracy_by_rules(kernel, size, size // 2, x)
+            if best - F(1, 2) > formula(g):
+                bad.append((size, g, x))
+    return bad
+
+
+def test_eta_bound():
+    assert violations(eta_bound) == []
+
+
+def test_broken_bound_is_caught():
+    assert violations(tanh_of_quarter)
+
+
+def test_L24_L13_holds_and_is_looser():
+    assert violations(printed_l13) == []
+    for g in (F(11, 10), F(2), F(50)):
+        assert eta_bound(g) < printed_l13(g)
+    assert eta_bound(F(1)) == printed_l13(F(1)) == 0
+
+
+def test_reached_by_randomised_response():
+    for truth in (F(2, 3), F(99, 100)):
+        rr = mechanisms.randomised_response(truth)
+        assert subset.eta(rr, 2, 1) == eta_bound(subset.pmp_ratio(rr, 2, 1)) == truth - F(1, 2)
+
+
+def test_it_is_the_success_bound_of_L24_L6_minus_one_half():
+    for g in (F(1), F(3, 2), F(9)):
+        assert eta_bound(g) == g / (1 + g) - F(1, 2)

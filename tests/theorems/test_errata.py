@@ -1,0 +1,463 @@
+"""Every erratum breaks the printed claim, and the corrected claim survives the same setting.
+
+Oracles here are written a second time from the definitions (enumeration of datasets, brute
+integration, full-dimensional simulation) and share no code with the demonstrations.
+"""
+
+import itertools
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import memberbound.ledger.errata as errata_package
+from memberbound.ledger.errata import ERRATA, Counterexample, Erratum, a23, a25, i24, l24
+
+IDS = {
+    "A23-C4.1.1", "A25-L22", "A25-L29", "A25-R13", "A25-Tab1", "I24-Alg1", "I24-C10", "I24-T8",
+    "L24-C4", "L24-L3", "L24-P9", "L24-text",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, Counterexample]:
+    return {key: erratum.demonstrate() for key, erratum in ERRATA.items()}
+
+
+# The collection as a whole
+
+
+def test_the_collection_is_complete_and_consistent():
+    assert set(ERRATA) == IDS
+    for key, erratum in ERRATA.items():
+        assert isinstance(erratum, Erratum)
+        assert erratum.id == key
+        assert erratum.printed
+        assert erratum.holds
+        assert erratum.printed != erratum.holds
+    with pytest.raises(TypeError):
+        ERRATA["A25-T14"] = ERRATA["A25-L22"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("key", sorted(IDS))
+def test_every_printed_claim_is_violated(key, shown):
+    assert shown[key].violated is True
+
+
+@pytest.mark.parametrize("key", sorted(IDS))
+def test_to_dict_is_json(key, shown):
+    text = json.dumps(shown[key].to_dict(), allow_nan=False)
+    assert json.loads(text)["violated"] is True
+    assert set(json.loads(text)) == {
+        "setting", "printed_value", "true_value", "violated", "numbers"
+    }  # fmt: skip
+
+
+def test_to_dict_drops_what_json_cannot_carry():
+    shown = Counterexample("s", math.nan, math.inf, False, {"a": -math.inf, "b": 1, "c": "x"})
+    assert json.loads(json.dumps(shown.to_dict(), allow_nan=False)) == {
+        "setting": "s", "printed_value": None, "true_value": None, "violated": False,
+        "numbers": {"a": None, "b": 1, "c": "x"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("key", sorted(IDS))
+def test_demonstrations_are_repeatable(key, shown):
+    assert ERRATA[key].demonstrate() == shown[key]
+
+
+def test_import_computes_nothing_and_stays_light():
+    # Under a name of its own, so that what the parent packages import does not count, and
+    # without site-packages (-I -S): only the standard library is there to be imported.
+    home = pathlib.Path(errata_package.__file__).parent
+    code = (
+        "import sys, importlib.util as u;"
+        f"spec = u.spec_from_file_location('alone', {str(home / '__init__.py')!r},"
+        f" submodule_search_locations=[{str(home)!r}]);"
+        "module = u.module_from_spec(spec); sys.modules['alone'] = module;"
+        "spec.loader.exec_module(module); assert len(module.ERRATA) > 0"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# I24
+
+
+@pytest.mark.parametrize("truth", [Fraction(1, 2), Fraction(3, 5), Fraction(9, 10), Fraction(1)])
+def test_I24_T8_holds_with_twice_eta_on_every_attack(truth):
+    # Naive: all 4 deterministic attackers on the two outputs, record 0, training set {0} or {1}.
+    law = {0: {0: truth, 1: 1 - truth}, 1: {0: 1 - truth, 1: truth}}
+    accuracies, gaps = [], []
+    for says_in in itertools.product((False, True), repeat=2):
+        tpr = sum((law[0][o] for o in (0, 1) if says_in[o]), Fraction(0))
+        fpr = sum((law[1][o] for o in (0, 1) if says_in[o]), Fraction(0))
+        accuracies.append((tpr + 1 - fpr) / 2)
+        gaps.append(tpr - fpr)
+    eta = max(accuracies) - Fraction(1, 2)
+    assert max(gaps) <= 2 * eta
+    assert max(gaps) == 2 * eta  # attained, so no smaller factor is right
+    assert (max(gaps) > eta) == (truth > Fraction(1, 2))
+
+
+def test_I24_T8_numbers(shown):
+    numbers = shown["I24-T8"].numbers
+    assert (numbers["eta"], numbers["tpr_minus_fpr"]) == (0.25, 0.5)
+    assert shown["I24-T8"].true_value <= numbers["corrected_bound"]
+
+
+def _full_dimension_accuracy(d, eta, draws, seed):
+    """The published sampler and the likelihood-ratio attacker with vectors of length d."""
+    rng = np.random.default_rng(seed)
+    sets = list(itertools.combinations(range(4), 2))
+    member = np.array([1 in s for s in sets])  # another record than the source attacks
+    outputs = np.array([[float(i % 6 == j) for i in range(d)] for j in range(6)])
+    sigma = outputs.std(axis=0)
+    c = (6.16 / eta) ** 2
+
+    def norm(x):
+        return np.sqrt((x**2 / sigma**2).mean(axis=-1))
+
+    right = 0
+    for _ in range(draws):
+        secret = int(rng.integers(6))
+        y = rng.normal(0, sigma / math.sqrt(2))  # GenNormal(0, σ, 2)
+        release = outputs[secret] + rng.laplace(0, c) * y / norm(y)
+        lengths = norm(release - outputs)
+        log_density = -lengths / c - (d - 1) * np.log(lengths)
+        weight = np.exp(log_density - log_density.max())
+        right += (weight[member].sum() >= weight[~member].sum()) == member[secret]
+    return right / draws
+
+
+def test_I24_C10_simulation_agrees_with_full_dimension():
+    d, eta, draws = 6 * 1500, 0.5, 3000
+    naive = _full_dimension_accuracy(d, eta, draws, seed=5)
+    reduced = i24.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
+    # Five standard errors of the naive run: false alarm below 1e-6.
+    assert abs(naive - reduced) < 5 * 0.5 / math.sqrt(draws)
+    assert reduced > 0.6  # the comparison is made where the attack works
+
+
+def test_I24_C10_violation_is_significant_and_gamma_radius_keeps_the_promise(shown):
+    result = shown["I24-C10"]
+    numbers = result.numbers
+    assert result.true_value == numbers["laplace_radius_accuracy_lower"] > result.printed_value
+    assert numbers["laplace_radius_accuracy_lower"] < numbers["laplace_radius_accuracy_estimate"]
+    assert numbers["gamma_radius_accuracy_upper"] <= result.printed_value
+    # The proved ceiling is respected by the simulated attack (Hoeffding, error 1e-6).
+    slack = math.sqrt(math.log(1e6) / (2 * numbers["draws"]))
+    assert numbers["gamma_radius_accuracy_estimate"] <= (
+        numbers["gamma_radius_accuracy_upper"] + slack
+    )
+
+
+def test_I24_C10_leak_grows_with_dimension_and_is_absent_in_low_dimension():
+    accuracy = {
+        d: i24.attack_on_norm_noise(d, 0.25, "laplace", 50_000, seed=d)
+        for d in (12, 99_996, 999_996, 3_999_996)
+    }
+    assert accuracy[12] < 0.52
+    assert accuracy[12] < accuracy[99_996] < accuracy[999_996] < accuracy[3_999_996]
+    assert accuracy[3_999_996] > 0.93
+    with pytest.raises(ValueError, match="multiple of 6"):
+        i24.attack_on_norm_noise(100, 0.25, "laplace", 10, seed=0)
+
+
+def test_I24_Alg1_by_simulating_the_algorithm(shown):
+    result = shown["I24-Alg1"]
+    rng = np.random.default_rng(8)
+    population, eta, trials, budget = (0.0, 1.0, 3.0, 7.0), 0.25, 4000, 50
+
+    def learner(x):
+        return float(np.var(x) + 1e-4 * np.mean(x))
+
+    on_half = {x: learner([x]) for x in population}
+    pairs = list(itertools.combinations(population, 2))
+    clean = np.array([learner(p) for p in pairs])
+    right = 0
+    for _ in range(trials):
+        train = pairs[rng.integers(6)]
+        halves = rng.choice(train, size=budget)
+        sigma = np.std([on_half[h] for h in halves])
+        release = learner(train) + rng.laplace(0, (6.16 / eta) ** 2 * sigma)
+        guess = pairs[int(np.argmin(abs(clean - release)))]
+        right += (3.0 in guess) == (3.0 in train)
+    slack = math.sqrt(math.log(1e6) / (2 * trials))
+    assert right / trials >= result.true_value - slack
+    assert right / trials - slack > result.printed_value
+    # Corrected: noise from the moment over all pairs.
+    assert result.numbers["true_moment"] == pytest.approx(clean.std())
+    assert result.numbers["accuracy_upper_with_true_moment"] <= result.printed_value
+    # The estimated scale names the training set: as many scales as training sets.
+    assert result.numbers["distinct_noise_scales"] == len(pairs)
+
+
+# L24
+
+
+def _least_delta(p, q, e_epsilon):
+    """Naive: the largest excess over every event, both ways."""
+    outputs = sorted(set(p) | set(q), key=str)
+    worst = Fraction(0)
+    for size in range(len(outputs) + 1):
+        for event in itertools.combinations(outputs, size):
+            a = sum((p.get(o, Fraction(0)) for o in event), Fraction(0))
+            b = sum((q.get(o, Fraction(0)) for o in event), Fraction(0))
+            worst = max(worst, a - e_epsilon * b, b - e_epsilon * a)
+    return worst
+
+
+def test_L24_C4_same_delta_for_dp_and_pmp_on_random_mechanisms():
+    rng = np.random.default_rng(3)
+    strict = 0
+    for _ in range(50):
+        weights = rng.integers(0, 6, size=(2, 4)) + np.eye(2, 4, dtype=int)
+        laws = [{o: Fraction(int(w), int(row.sum())) for o, w in enumerate(row)} for row in weights]
+        dp = _least_delta(laws[0], laws[1], Fraction(3, 2))
+        # PMP at n = 1 for X = {0, 1}: D is {0} or {1}, so in and out laws are the two rows.
+        pmp = max(_least_delta(laws[x], laws[1 - x], Fraction(3, 2)) for x in (0, 1))
+        assert dp == pmp
+        strict += dp > pmp / 2
+    assert strict > 25  # the printed half is wrong for most mechanisms, not for one
+
+
+def test_L24_C4_and_L3_numbers(shown):
+    leak = Fraction(1, 5)
+    law = {x: {x: leak, "silent": 1 - leak} for x in (0, 1)}
+    delta = float(_least_delta(law[0], law[1], Fraction(3, 2)))
+    c4, l3 = shown["L24-C4"].numbers, shown["L24-L3"].numbers
+    assert c4["least_delta_of_dp"] == c4["least_delta_of_pmp"] == delta
+    assert l3["least_delta_in_form_2"] == l3["least_delta_in_form_3"] == 0.2
+    assert l3["printed_probability_of_the_sure_event"] == 2.0
+
+
+def test_L24_L3_conditional_probability_is_the_plain_mean():
+    # Frequency count over all (D, output) pairs of a deterministic mechanism, n = 3 of 6.
+    subsets = list(itertools.combinations(range(6), 3))
+    having = [s for s in subsets if 0 in s]
+    hits = [s for s in subsets if 0 in s and sum(s) % 6 == 3]
+    conditional = Fraction(len(hits), len(subsets)) / Fraction(len(having), len(subsets))
+    mean = Fraction(sum(sum(s) % 6 == 3 for s in having), len(having))
+    assert conditional == mean
+    assert 0 < conditional != 2 * mean
+
+
+def test_L24_P9_two_sided_value_meets_the_definition_and_is_least(shown):
+    result = shown["L24-P9"]
+    records, candidates = (0, 1, 2, 10), (0, 8, 9, 10)
+    sensitivity = max(  # over single-record replacements in a grid of the data space
+        abs(abs(w - a) - abs(w - b)) / 2
+        for w in candidates
+        for a in range(-10, 11)
+        for b in range(-10, 11)
+    )
+    inside = {(x, w): 0.0 for x in records for w in candidates}
+    outside = dict(inside)
+    for pair in itertools.combinations(records, 2):
+        scores = {
+            w: math.exp(-2 * sum(abs(w - x) for x in pair) / 2 / (2 * sensitivity))
+            for w in candidates
+        }
+        for x in records:
+            side = inside if x in pair else outside
+            for w in candidates:
+                side[x, w] += scores[w] / sum(scores.values()) / 3
+
+    def meets(epsilon):
+        return all(
+            inside[k] <= math.exp(epsilon) * outside[k] + 1e-12
+            and outside[k] <= math.exp(epsilon) * inside[k] + 1e-12
+            for k in inside
+        )
+
+    assert meets(result.true_value)
+    assert not meets(result.true_value - 1e-6)
+    assert not meets(result.printed_value)
+    assert result.true_value <= result.numbers["epsilon"]  # PMP never exceeds DP (L24-P5)
+
+
+def test_L24_P9_one_sided_value_is_right_at_n_1():
+    # With two records the in-law of one is the out-law of the other: no erratum at n = 1.
+    pairs = l24.exponential_mechanism_ratios((0.0, 3.0), (0.0, 1.0, 9.0), 10, 2.0)
+    logs = [math.log(a / b) for a, b in pairs]
+    assert max(logs) == pytest.approx(max(abs(v) for v in logs), abs=1e-12)
+
+
+def test_L24_text(shown):
+    numbers = shown["L24-text"].numbers
+    assert abs(numbers["with_exponent_0_123"] - 0.53) <= numbers["rounding"]
+    assert abs(numbers["with_exponent_123"] - 0.53) > numbers["rounding"]
+
+
+# A23
+
+
+def test_A23_C411_bracket_contains_a_brute_double_integral(shown):
+    numbers = shown["A23-C4.1.1"].numbers
+    n = 50
+    v = np.linspace(-9, 9, 1201)
+    x = np.linspace(-11, 11, 6001)
+    phi_v = np.exp(-(v**2) / 2) / math.sqrt(2 * math.pi)
+    phi_x = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    s2 = 1 - 1 / n
+    conditional = np.exp(-((x[None] - v[:, None] / math.sqrt(n)) ** 2) / (2 * s2))
+    conditional /= math.sqrt(2 * math.pi * s2)
+    tv = np.abs(conditional - phi_x).sum(axis=1) * (x[1] - x[0]) / 2
+    delta = float((tv * phi_v).sum() * (v[1] - v[0]))
+    assert numbers["delta_lower"] - 1e-6 <= delta <= numbers["delta_upper"] + 1e-6
+    assert numbers["delta_upper"] - numbers["delta_lower"] < 1e-4
+    assert round(delta, 4) == 0.0457
+
+
+def test_A23_C411_corrected_bound_and_size_hold(shown):
+    result = shown["A23-C4.1.1"]
+    numbers = result.numbers
+    assert numbers["delta_upper"] <= numbers["bound_without_central_limit_terms"]
+    assert numbers["delta_upper_at_that_n"] <= numbers["epsilon"]
+    assert numbers["n_from_the_quadratic"] > numbers["n"]
+    for n in (2, 5, 100, 2000):
+        bound = math.sqrt(2 / math.pi) / (2 * math.sqrt(n)) + 1 / (2 * n)
+        low, high = a23.gaussian_mean_delta(n)
+        assert 0 < low <= high <= bound
+
+
+# A25
+
+
+def _delta_by_enumeration(probabilities, n, gamma, release):
+    """Δ from all datasets: max(1,γ)[½Σ|P_out − P_in/γ| − ½|1 − 1/γ|], jointly with z₁."""
+    atoms = range(len(probabilities))
+    joint, marginal = {}, {}
+    for data in itertools.product(atoms, repeat=n):
+        mass = math.prod((probabilities[k] for k in data), start=Fraction(1))
+        theta = release(data)
+        joint[theta, data[0]] = joint.get((theta, data[0]), Fraction(0)) + mass
+        marginal[theta] = marginal.get(theta, Fraction(0)) + mass
+    total = sum(
+        (
+            abs(marginal[t] * probabilities[k] - joint.get((t, k), Fraction(0)) / gamma)
+            for t in marginal
+            for k in atoms
+        ),
+        Fraction(0),
+    )
+    return max(Fraction(1), gamma) * (total - abs(1 - 1 / gamma)) / 2
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1, 2), Fraction(1), Fraction(5, 4), Fraction(3)])
+@pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(4, 5)])
+def test_A25_L22_delta_equals_enumeration(gamma, p):
+    for n in range(1, 7):
+        assert a25.maximum_delta(p, n, gamma) == _delta_by_enumeration([1 - p, p], n, gamma, max)
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 10), Fraction(1, 3), Fraction(3, 4)])
+def test_A25_L22_corrected_rates(p):
+    q = 1 - p
+    for n in (1, 7, 50):
+        assert a25.maximum_delta(p, n, Fraction(1)) == 2 * p * q**n
+    late = 200
+    assert a25.maximum_delta(p, late, Fraction(2, 3)) == p * q**late
+    for gamma in (Fraction(21, 20), Fraction(2), 1 / q, 1 / q + 1):
+        expected = max(Fraction(0), 1 - gamma * q) * q**late
+        assert a25.maximum_delta(p, late, gamma) == expected
+
+
+def test_A25_L29_remainder_is_the_exact_tail_and_below_hoeffding(shown):
+    numbers = shown["A25-L29"].numbers
+    # Oracle: floating-point binomial tail by a plain recurrence.
+    n, p = 100, 0.1
+    mass, tail = (1 - p) ** n, 0.0
+    for k in range(n + 1):
+        tail += mass if k > 20 else 0.0
+        mass *= (n - k) / (k + 1) * p / (1 - p)
+    assert numbers["remainder_at_100"] == pytest.approx(tail / 2, rel=1e-9)
+    assert numbers["remainder_at_100"] == numbers["exact_tail_form_at_100"]
+    assert numbers["remainder_at_100"] <= numbers["hoeffding_upper_at_100"]
+    assert numbers["remainder_at_100"] <= math.exp(-n * numbers["decay_exponent"])  # Chernoff
+    # A remainder o(e^−n) would send this logarithm to −∞; it grows at 1 − exponent per record.
+    rise = (
+        numbers["log_of_remainder_times_e_to_n_at_400"]
+        - numbers["log_of_remainder_times_e_to_n_at_200"]
+    ) / 200
+    assert rise == pytest.approx(1 - numbers["decay_exponent"], abs=0.01)
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1, 2), Fraction(3, 2), Fraction(3)])
+def test_A25_L29_exact_form_of_the_remainder_both_sides_of_gamma_1(gamma):
+    n, probabilities = 12, [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
+
+    def pmf(p, k):
+        return math.comb(n, k) * p**k * (1 - p) ** (n - k)
+
+    left = psi = term = Fraction(0)
+    for p in probabilities:
+        m = math.floor(gamma * n * p)
+        left += sum(pmf(p, k) * abs(Fraction(k, n) - gamma * p) for k in range(n + 1))
+        # ψ by its meaning, E[(np − B)1{B ≤ m}], not by the closed form.
+        psi += sum(pmf(p, k) * (n * p - k) for k in range(min(m, n) + 1))
+        below = 1 - a25.upper_tail(n, p, m)
+        term += p * (1 - below if gamma > 1 else below)
+    factor = abs(1 - 1 / gamma)
+    assert left / (2 * gamma) == psi / (gamma * n) + factor / 2 - factor * term
+
+
+def test_A25_R13_quadratic_root_is_exact_and_printed_size_is_enough_up_to_1():
+    rng = np.random.default_rng(11)
+    for _ in range(2000):
+        c, epsilon = 10 ** rng.uniform(-3, 3), 10 ** rng.uniform(-4, 0)
+        d = int(10 ** rng.uniform(0, 6))
+
+        def bound(n, c=c, d=d):
+            return c / math.sqrt(n) + math.sqrt(d) / (2 * n)
+
+        exact = a25.required_sample_size(c, d, epsilon)
+        assert bound(exact) == pytest.approx(epsilon, rel=1e-9)
+        assert bound(a25.printed_sample_size(c, d, epsilon)) <= epsilon * (1 + 1e-12)
+
+
+def test_A25_R13_taylor_step(shown):
+    numbers = shown["A25-R13"].numbers
+    u = numbers["largest_intermediate_point_allowed"]
+    # On all of [0, u] the printed right-hand side stays away from √(1 + 2u) …
+    points = np.linspace(0, u, 1001)
+    printed = 1 + u - 0.5 * (1 + 2 * points) ** -1.5
+    assert np.abs(printed - math.sqrt(1 + 2 * u)).min() > 0.3
+    # … with the square the intermediate point exists.
+    fixed = numbers["intermediate_point_with_the_square"]
+    assert 0 <= fixed <= u
+    value = 1 + u - 0.5 * u**2 * (1 + 2 * fixed) ** -1.5
+    assert value == pytest.approx(math.sqrt(1 + 2 * u), rel=1e-12)
+    assert numbers["smallest_printed_over_exact_size"] >= 1
+
+
+def test_A25_Tab1_delta_equals_enumeration_of_datasets():
+    for probabilities, n in (
+        ([Fraction(1, 4)] * 4, 4),
+        ([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], 5),
+    ):
+        expected = _delta_by_enumeration(
+            probabilities, n, Fraction(1), lambda data: tuple(sorted(data))
+        )
+        assert a25.histogram_delta(probabilities, n) == expected
+
+
+def test_A25_Tab1_bound_over_pairs_holds_and_cluster_bound_only_without_labels(shown):
+    result = shown["A25-Tab1"]
+    numbers = result.numbers
+    assert result.printed_value == pytest.approx(numbers["c_k_of_clusters"] / (2 * math.sqrt(6)))
+    assert result.printed_value < result.true_value <= numbers["bound_from_pairs"]
+    assert numbers["delta_if_labels_were_not_used"] <= result.printed_value
+    # The closed form of A25-T14 on the eight pairs, as a second route to the same number.
+    n, p = 6, Fraction(1, 8)
+    deviation = sum(
+        math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p) for k in range(n + 1)
+    )
+    assert result.true_value == float(8 * deviation / 2)
