@@ -61,7 +61,7 @@ def _root(
 
 
 @app.command()
-def explain(
+def explain(  # noqa: PLR0917  # Typer reads options from positional parameters
     epsilon: Annotated[float | None, typer.Option(help="ε of (ε, δ)-DP.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="δ; 0 if left out with --epsilon, else 1e-5.")
@@ -104,7 +104,7 @@ def explain(
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Say what a DP guarantee means for somebody guessing membership.
+    r"""Say what a DP guarantee means for somebody guessing membership.
 
     \b
     memberbound explain --epsilon 8 --delta 1e-5
@@ -150,7 +150,7 @@ def theorems(
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """List every result of the five papers: what holds, what is wrong, what is implemented.
+    r"""List every result of the five papers: what holds, what is wrong, what is implemented.
 
     Asking for a single erratum computes its counterexample.
 

@@ -49,10 +49,16 @@ def _hull(epsilon: FloatArray, delta: FloatArray) -> list[_Line]:
 
 
 def _centre(near: _Line, far: _Line) -> float:
-    """Height where a line of one direction meets one of the other, in ``near``'s coordinates."""
-    fall = math.exp(-far[0])
+    """Height where a line of one direction meets one of the other, in ``near``'s coordinates.
+
+    From above: this corner fixes the profile between ε = 0 and the flattest line, where no line of
+    the polygon would show a shortfall.  The difference (1-δ) - e^{-ε'}(1-δ') is written without
+    subtracting numbers near one, and what rounding is left is added.
+    """
+    drop = -math.expm1(-far[0]) * (1 - far[1])
+    rise = (far[1] - near[1]) + drop + 8 * UNIT * (abs(far[1] - near[1]) + drop)
     gap = -math.expm1(-near[0] - far[0])
-    return near[1] + ((1 - near[1]) - fall * (1 - far[1])) / gap
+    return (near[1] + rise / gap) * (1 + 8 * UNIT)
 
 
 def _segments(lines: list[_Line], end: float) -> _Half:

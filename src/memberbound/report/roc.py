@@ -15,6 +15,7 @@ import numpy as np
 
 from memberbound.errors import InputError
 from memberbound.explanation import Explanation
+from memberbound.explanation.wording import significant_up
 
 __all__ = ["FORMATS", "save_roc"]
 
@@ -96,18 +97,16 @@ def _figure(explanation: Explanation) -> Any:
     linear.legend(loc="lower right", frameon=True, fontsize=9)
     for rate in [a for a in explanation.fpr if a >= 1e-5]:
         value = curve.tpr(rate)
-        # Above the ceiling there is nothing to cover, except at the very top.
-        below = value > 0.2
         log.annotate(
-            f"{value:.3g} at {rate:g}",
+            f"{significant_up(value)} at {rate:g}",
             (rate, value),
             textcoords="offset points",
-            xytext=(6, -14) if below else (-6, 8),
-            ha="left" if below else "right",
+            xytext=(8, -13),
             fontsize=9,
             color=_BLUE,
+            bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.0},
         )
-    figure.suptitle(f"No attack reaches the shaded region: {explanation._setting()}", fontsize=12)
+    figure.suptitle(f"No attack reaches the shaded region: {explanation.setting}", fontsize=12)
     return figure
 
 

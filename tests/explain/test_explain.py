@@ -1,0 +1,251 @@
+"""``explain`` as a Python function: numbers against closed forms, limits, bad input."""
+
+import json
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memberbound
+from memberbound import InputError, explain
+from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
+
+COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
+KEYS = {
+    "adjacency",
+    "advantage_upper",
+    "accuracy_upper",
+    "eta_upper",
+    "security_lower",
+    "tpr_upper",
+    "epsilon",
+    "delta",
+}
+#: Bounds may exceed the exact value by rounding only.
+ROUNDING = 1e-12
+
+
+def exact_advantage(epsilon: float, delta: float) -> mpmath.mpf:
+    with mpmath.workdps(60):
+        return mpmath.mpf(delta) + (1 - mpmath.mpf(delta)) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+
+
+def test_contract_keys_and_json():
+    result = explain(epsilon=8, delta=1e-5).to_dict()
+    assert set(result) >= COMMON | KEYS
+    assert result["command"] == "explain"
+    assert result["game"] == "neighbour"
+    assert result["protects"] == "every record"
+    assert result["adjacency"] == "replace-one"
+    assert set(result["tpr_upper"]) == {"0.1", "0.01", "0.001"}
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+@given(
+    st.floats(0, 50),
+    st.one_of(st.just(0.0), st.floats(1e-12, 0.5)),
+)
+@settings(max_examples=150, deadline=None)
+def test_epsilon_delta_against_the_closed_form(epsilon, delta):
+    result = explain(epsilon=epsilon, delta=delta)
+    truth = exact_advantage(epsilon, delta)
+    assert mpmath.mpf(result.advantage_upper) >= min(truth, 1)
+    assert result.advantage_upper <= float(truth) * (1 + ROUNDING) + 5e-324
+    assert mpmath.mpf(result.accuracy_upper) >= min(1, (1 + truth) / 2)
+    assert mpmath.mpf(result.eta_upper) >= min(truth, 1) / 2
+    assert mpmath.mpf(result.security_lower) <= 1 - truth + mpmath.mpf(10) ** -50
+    assert result.security_lower >= float(1 - truth) - 1e-13
+    for text, value in result.tpr_upper.items():
+        with mpmath.workdps(60):
+            alpha, e = mpmath.mpf(float(text)), mpmath.exp(mpmath.mpf(epsilon))
+            roc = min(delta + e * alpha, 1 - (1 - delta - alpha) / e, mpmath.mpf(1))
+        assert mpmath.mpf(value) >= max(roc, alpha) * (1 - mpmath.mpf(10) ** -40)
+        assert value <= float(roc) * (1 + ROUNDING)
+
+
+def test_a_broken_formula_would_be_noticed():
+    # The soundness inequality above catches the add-remove number quoted as replace-one.
+    assert explain(epsilon=1).eta_upper < exact_advantage(2, 0) / 2
+    assert explain(epsilon=1, adjacency="add-remove").eta_upper > explain(epsilon=1).eta_upper
+
+
+def test_adjacency_is_converted_by_chaining():
+    result = explain(epsilon=1, delta=1e-6, adjacency="add-remove")
+    chained = 1 - math.exp(-1) * (1 - 2e-6)
+    assert chained <= 2 * result.eta_upper <= chained * (1 + ROUNDING)
+    # Tighter than the point (2ε, (1+e^ε)δ), sound against the group of two it stands for.
+    naive = exact_advantage(2, (1 + math.e) * 1e-6)
+    assert 2 * result.eta_upper < naive
+    # The neighbour game itself is not converted.
+    assert result.advantage_upper == explain(epsilon=1, delta=1e-6).advantage_upper
+
+
+@pytest.mark.parametrize(
+    ("given_", "advantage"),
+    [
+        ({"epsilon": 0}, 0.0),
+        ({"epsilon": 0, "delta": 0}, 0.0),
+        ({"epsilon": 700}, 1.0),
+        ({"epsilon": 1e6}, 1.0),
+        ({"gdp": 0}, 0.0),
+        ({"gdp": 40}, 1.0),
+        ({"epsilon": 0, "delta": 0.25}, 0.25),
+        ({"epsilon": 3, "delta": 1}, 1.0),
+    ],
+)
+def test_limits(given_, advantage):
+    result = explain(**given_)
+    assert result.advantage_upper == pytest.approx(advantage, abs=1e-14)
+    assert result.accuracy_upper == pytest.approx((1 + advantage) / 2, abs=1e-14)
+    assert result.security_lower == pytest.approx(1 - advantage, abs=1e-14)
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_infinite_epsilon_is_null_not_nan():
+    result = explain(gdp=1, delta=0).to_dict()
+    assert result["epsilon"] is None
+    assert result["delta"] == 0
+
+
+def test_gdp_epsilon_round_trip():
+    result = explain(gdp=1, delta=1e-5)
+    assert result.guarantee.curve.delta(result.epsilon) <= 1e-5
+    assert result.epsilon == pytest.approx(4.3771781, abs=1e-6)
+
+
+def test_prior_and_priors_of_the_iid_game():
+    result = explain(epsilon=1, prior=0.1)
+    # Odds 9 : 1 are more than e: the attacker does no better than always saying "out".
+    assert result.accuracy_upper == pytest.approx(0.9, abs=1e-14)
+    assert explain(epsilon=1, nu=0.9).security_lower == 1.0
+    by_hand = 1 - (math.e - 2) / (math.e + 1)
+    assert explain(epsilon=1, nu=2 / 3).security_lower == pytest.approx(by_hand, rel=1e-12)
+    assert explain(epsilon=1, nu=1 / 3).security_lower == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_iid_security_is_sharper_for_pure_dp_only():
+    pure = explain(epsilon=1)
+    assert pure.security_lower_iid == pytest.approx(1 - math.tanh(0.25), rel=1e-12)
+    assert pure.security_lower_iid > pure.security_lower
+    assert explain(epsilon=1, delta=1e-9).security_lower_iid is None
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    ("target", "read", "limit"),
+    [
+        ({"target_advantage": 0.1}, lambda r: r.advantage_upper, 0.1),
+        ({"target_tpr": 0.05, "fpr": 0.01}, lambda r: r.tpr_upper["0.01"], 0.05),
+        ({"target_eta": 0.05}, lambda r: r.eta_upper, 0.05),
+        ({"target_security": 0.9}, lambda r: 1 - Fraction(r.security_lower), Fraction(1, 10)),
+    ],
+)
+def test_inverse_epsilon_is_safe_and_tight(target, read, limit, adjacency):
+    found = explain(**target, delta=1e-6, adjacency=adjacency)
+    assert read(found) <= limit + (Fraction(1, 10**15) if isinstance(limit, Fraction) else 0)
+    looser = explain(
+        epsilon=found.epsilon * 1.0001, delta=1e-6, adjacency=adjacency, fpr=target.get("fpr")
+    )
+    assert read(looser) > limit
+    assert found.target is not None
+
+
+def test_inverse_advantage_closed_form():
+    assert explain(target_advantage=0.1).epsilon == pytest.approx(2 * math.atanh(0.1), rel=1e-13)
+
+
+def test_inverse_noise_multiplier():
+    found = explain(target_tpr=0.05, fpr=0.01, sample_rate=0.02, steps=200)
+    assert found.tpr_upper["0.01"] <= 0.05
+    sigma = found.to_dict()["noise_multiplier"]
+    again = explain(noise_multiplier=sigma, sample_rate=0.02, steps=200, fpr=0.01)
+    assert again.tpr_upper == found.tpr_upper
+    less = explain(noise_multiplier=sigma * 0.999, sample_rate=0.02, steps=200, fpr=0.01)
+    assert less.tpr_upper["0.01"] > 0.05
+
+
+BAD = [
+    ({"epsilon": -1}, "epsilon must be at least 0, got -1"),
+    ({"epsilon": math.nan}, "epsilon must be a finite number"),
+    ({"epsilon": math.inf}, "epsilon must be a finite number"),
+    ({"epsilon": "eight"}, "epsilon must be a finite number, got 'eight'"),
+    ({"epsilon": 1, "delta": -1e-9}, "delta must be in [0, 1]"),
+    ({"epsilon": 1, "delta": 1.5}, "delta must be in [0, 1]"),
+    ({"epsilon": 1, "delta": math.nan}, "delta must be a finite number"),
+    ({"gdp": -1}, "gdp must be at least 0"),
+    ({"noise_multiplier": 1, "sample_rate": 0, "steps": 10}, "sample_rate must be in (0, 1]"),
+    ({"noise_multiplier": 1, "sample_rate": 1.1, "steps": 10}, "sample_rate must be in (0, 1]"),
+    ({"noise_multiplier": 0, "sample_rate": 0.1, "steps": 10}, "noise_multiplier must be greater"),
+    ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 0}, "steps must be a whole number"),
+    ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 2.5}, "steps must be a whole number"),
+    ({"noise_multiplier": 1, "steps": 2}, "got no sample_rate"),
+    ({"epsilon": 1, "gdp": 1}, "epsilon and gdp together"),
+    ({}, "got none of them"),
+    ({"delta": 1e-5}, "got none of them"),
+    ({"epsilon": 1, "prior": 1.2}, "prior must be in [0, 1]"),
+    ({"epsilon": 1, "nu": 0}, "nu must be in (0, 1)"),
+    ({"epsilon": 1, "lam": 0}, "lambda must be greater than 0"),
+    ({"epsilon": 1, "fpr": [2]}, "fpr must be in [0, 1]"),
+    ({"epsilon": 1, "adjacency": "swap"}, "adjacency must be one of"),
+    ({"target_advantage": 0}, "target advantage must be in (0, 1)"),
+    ({"target_advantage": 0.1, "epsilon": 1}, "epsilon must be left out"),
+    ({"target_advantage": 0.1, "target_eta": 0.1}, "got several"),
+    ({"target_advantage": 1e-6, "delta": 1e-5}, "delta must be smaller"),
+    ({"target_tpr": 0.05}, "exactly one FPR"),
+    ({"target_tpr": 0.01, "fpr": 0.01}, "greater than the FPR"),
+    ({"target_eta": 0.6}, "target eta must be in (0, 0.5)"),
+    ({"target_advantage": 0.1, "steps": 100}, "both sample_rate and steps"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD, ids=[str(b[0]) for b in BAD])
+def test_bad_input_is_one_sentence(options, message):
+    with pytest.raises(InputError) as caught:
+        explain(**options)
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    assert text.endswith(".")
+
+
+@given(st.floats(0, 1))
+@settings(max_examples=300)
+def test_printed_bounds_are_still_bounds(value):
+    exact = Fraction(value)
+    assert Fraction(six_up(value)) >= exact
+    assert Fraction(six_down(value)) <= exact
+    assert Fraction(percent_up(value).removesuffix(" %")) >= exact * 100
+    assert Fraction(significant_up(value)) >= exact
+    assert Fraction(six_up(value)) - Fraction(six_down(value)) <= Fraction(1, 10**6)
+
+
+def test_percent_never_claims_certainty_for_less():
+    assert percent_up(0.99999999) != "100 %"
+    assert percent_up(0.9996646) == "99.97 %"
+    assert percent_up(1.0) == "100 %"
+    assert percent_up(0.0) == "0 %"
+
+
+def test_sentence_for_a_lawyer():
+    text = explain(epsilon=8, delta=1e-5).sentence
+    assert "99.97 %" in text
+    assert "every attack" in text
+    assert "another record" in text
+    assert "without that record" in explain(epsilon=1, adjacency="add-remove").sentence
+
+
+def test_certificates_name_their_games():
+    games = {c.quantity: (c.game.name, c.game.protects) for c in explain(epsilon=1).certificates()}
+    assert games["security"] == ("iid", "average record")
+    assert games["accuracy"] == ("neighbour", "every record")
+
+
+def test_public_surface_is_what_is_listed():
+    assert dir(memberbound) == sorted(memberbound.__all__)
+    for name in memberbound.__all__:
+        assert getattr(memberbound, name) is not None
+    with pytest.raises(AttributeError):
+        _ = memberbound.nothing
