@@ -63,7 +63,7 @@ def main() -> None:
             upper(numbers["eta_upper"]),
             lower(numbers["security_lower"]),
         )
-        sentences.append(f"{name}\n  {explained.summary()}")
+        sentences.append(f"{name}\n  {explained.sentence}")
     # A fixed width: the table reads the same in a terminal, a pipe and a log.
     console = Console(width=132, highlight=False)
     console.print(table)

@@ -1,11 +1,12 @@
 """Generate the pages that must not drift from their source.
 
 ``theorems.md`` comes from the ledger (``src/memberbound/ledger/*.toml``), ``errata.md`` from
-``memberbound.ledger.errata.ERRATA`` and ``changelog.md`` from ``CHANGELOG.md``. Nothing is
-computed here: the errata's demonstrations run in the tests.
+``memberbound.ledger.errata.ERRATA`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the
+how-to is drawn anew. The errata's demonstrations run in the tests, not here.
 """
 
 import importlib
+import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -115,6 +116,16 @@ def errata_page(errata: Iterable[tuple[str, object]]) -> str:
     return "\n".join([*lines, ""])
 
 
+def _roc() -> bytes:
+    """The figure of the how-to, drawn as the command draws it."""
+    explanation = importlib.import_module("memberbound").explain(
+        noise_multiplier=1, sample_rate=0.01, steps=1000
+    )
+    draw = importlib.import_module("memberbound.report.roc").save_roc
+    with tempfile.TemporaryDirectory() as folder:
+        return draw(explanation, Path(folder) / "roc.svg").read_bytes()
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages; a missing source stops the build instead of an empty page."""
     ledger = _ledger()
@@ -127,4 +138,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     }
     for uri, content in pages.items():
         files.append(File.generated(config, uri, content=content))
+    files.append(File.generated(config, "howto/roc.svg", content=_roc()))
     return files

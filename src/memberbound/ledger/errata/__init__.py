@@ -12,9 +12,10 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from . import a23, a25, i24, l24
+from . import a23, a24, a25, a25_privacy, i24, l24, x
 from .types import Counterexample, Erratum
 
 __all__ = ["ERRATA", "Counterexample", "Erratum"]
@@ -27,6 +28,46 @@ _ENTRIES = (
         holds="n must solve c·n^(−1/2) + √d/(2n) ≤ ε, with c depending on the distribution; for "
         "normal records c = E‖v‖/2. The corollary is not in A24.",
         demonstrate=a23.corollary_4_1_1,
+    ),
+    Erratum(
+        id="A24-C5.4.2",
+        printed="For K finite and every n ≥ 2 the worst Δ is at least "
+        "exp(−13/6)/√(2π)·(C − 1/√(2n))·n^(−1/2), with no condition on the atoms.",
+        holds="The bound needs n·p_k ≥ 1 for every atom: the proof expands ln(1 − u) around 0, "
+        "and u reaches 1 for rare atoms. Without the condition it can exceed 1.",
+        demonstrate=a24.corollary_5_4_2,
+    ),
+    Erratum(
+        id="A24-PB.1",
+        printed="TV(N(0, I), N(β/√n, (1−1/n)I)) ≤ √d/(2n) + ‖β‖/(2√n) for every integer n.",
+        holds="It holds for n ≥ 2, which the proof uses; at n = 1 the second law is a point and "
+        "the distance is 1.",
+        demonstrate=a24.proposition_b_1,
+    ),
+    Erratum(
+        id="A24-eq15",
+        printed="The best accuracy is ½ + ½∫|(1−ν)p − νq| with p the density of (θ, fresh "
+        "record) and q that of (θ, member).",
+        holds="½ + ½∫|νp − (1−ν)q|. At ν = ½ the two agree, and the theorem drawn from it stands.",
+        demonstrate=a24.equation_15,
+    ),
+    Erratum(
+        id="A25-H.2",
+        printed="At γ = 1 the supremum of Δ over (ε, δ)-DP learners is δ + (1−δ)tanh(ε/2), and "
+        "tanh(ε/2) over ε-local-DP learners.",
+        holds="These are upper bounds, attained in the neighbour game but not in the i.i.d. game, "
+        "whose out-world averages over the in-worlds. For δ = 0 the supremum over laws and "
+        "learners is tanh(ε/4) (X11).",
+        demonstrate=a25_privacy.private_supremum,
+    ),
+    Erratum(
+        id="A25-L21",
+        printed="For n ≥ 5, what the atoms with p_k ≥ 1/n add to the worst Δ lies between "
+        "c·n^(−1/2)·C + o(e^−n) and c'·n^(−1/2)·C over these atoms, c ≥ 0.29 and c' ≤ 0.44.",
+        holds="An atom with p_k ≥ 1 − 1/n adds exactly p_k^n(1−p_k), which can be on either "
+        "side; the constants need 1 ≤ ⌊n·p_k⌋ ≤ n − 2 (A25-L30). No remainder o(e^−n) is "
+        "uniform in the law.",
+        demonstrate=a25.lemma_21,
     ),
     Erratum(
         id="A25-L22",
@@ -46,6 +87,13 @@ _ENTRIES = (
         demonstrate=a25.lemma_29,
     ),
     Erratum(
+        id="A25-L33",
+        printed="A deterministic learner is not (ε, δ)-DP for any finite ε and any δ in (0, 1).",
+        holds="So it is for a deterministic learner that is not constant on data sets of one "
+        "size; a constant learner is (0, 0)-DP.",
+        demonstrate=a25_privacy.lemma_33,
+    ),
+    Erratum(
         id="A25-R13",
         printed="Proof: √(1+2u) = 1 + u − ½(1+2ū)^(−3/2) for some ū in [0, u], and ū ≤ √d/c² "
         "turns (1+2ū)^(3/2) into (1+√d/c²)^(3/2), so n ≥ ε^(−2)c²(1+√d/c²)^(3/2) is enough.",
@@ -55,12 +103,28 @@ _ENTRIES = (
         demonstrate=a25.remark_13,
     ),
     Erratum(
+        id="A25-R4",
+        printed="For every learner and every data set, an attack that may depend on the data set "
+        "has accuracy 1 (and true-positive rate 1).",
+        holds='The true-positive rate is 1 (always say "in"). The best accuracy at λ = 1 is '
+        "Σ_z max(ν·P(z), (1−ν)·P̂_n(z)), which is 1 only if a fresh record never coincides with "
+        "a member.",
+        demonstrate=a25_privacy.remark_4,
+    ),
+    Erratum(
         id="A25-Tab1",
         printed="A classifier trained on clustered images has Δ ≤ C_K(P)/(2√n) with C_K(P) "
         "counted over the K clusters.",
         holds="The records are (cluster, label) pairs, so C must be taken over pairs; the "
         "cluster count covers only learners that ignore labels.",
         demonstrate=a25.table_1,
+    ),
+    Erratum(
+        id="A25-eq53",
+        printed="D̃_γ of (θ, z₀) against (θ, z₁) is E_z (1/γ)sup_S[γ·P(θ ∈ S | z₁ = z) − P(θ ∈ S)].",
+        holds="It is E_z (1/γ)sup_S[γ·P(θ ∈ S) − P(θ ∈ S | z₁ = z)]. The final bound "
+        "(e^ε − 1/γ)₊ + δ holds for it as well, because DP bounds both orders.",
+        demonstrate=a25_privacy.equation_53,
     ),
     Erratum(
         id="I24-Alg1",
@@ -80,10 +144,40 @@ _ENTRIES = (
         demonstrate=i24.corollary_10,
     ),
     Erratum(
+        id="I24-L13",
+        printed="E‖X − EX‖² ≤ σ^k gives P(‖X − EX‖ > tσ) ≤ t^(−k) (the exponent 2 as in the text "
+        "at hand; the proof uses k).",
+        holds="E‖X − EX‖^k ≤ σ^k gives P(‖X − EX‖ > tσ) ≤ t^(−k).",
+        demonstrate=i24.lemma_13,
+    ),
+    Erratum(
+        id="I24-P11",
+        printed="Main text: the records 2^0, …, 2^(n−2) give 1/Σ a sensitivity of order 2^(n/3) "
+        "(n − 1 records where n are needed).",
+        holds="The appendix adds the record √p − Σ_{i ≤ n/2−2} 2^i with p = 1/C(n, n/2); without "
+        "it the sensitivity is at most 1/(2^(n/2) − 1).",
+        demonstrate=i24.proposition_11,
+    ),
+    Erratum(
         id="I24-T8",
         printed="Against an η-MIP mechanism every attacker has TPR ≤ FPR + η.",
         holds="TPR ≤ FPR + 2η, and this is attained.",
         demonstrate=i24.theorem_8,
+    ),
+    Erratum(
+        id="I24-genk",
+        printed="Every result proved at k = N/2 has an analogue for general k.",
+        holds="I24-T8 has none of the form TPR ≤ FPR + c·η. With π the larger of k/N and "
+        "1 − k/N, TPR − FPR ≤ (2π − 1 + η)/π, and this is attained at η = 0.",
+        demonstrate=i24.general_k,
+    ),
+    Erratum(
+        id="L24-App1",
+        printed="Releasing a training example D₁ with probability nη, otherwise nothing, is "
+        "η-MIP (how D₁ is chosen is not said).",
+        holds="True if D₁ is drawn uniformly from the training set, and then the exact value is "
+        "η/2. A fixed rule such as the smallest record gives nη/2, above η for n > 2.",
+        demonstrate=l24.release_one_record,
     ),
     Erratum(
         id="L24-C4",
@@ -107,12 +201,48 @@ _ENTRIES = (
         demonstrate=l24.proposition_9,
     ),
     Erratum(
+        id="L24-fn2",
+        printed="The 2n records of X can be taken as distinct without loss of generality: repeats "
+        "are dropped and n becomes smaller.",
+        holds="A repeated record trains with probability above ½, so dropping it changes the "
+        "game (and may leave an odd number of records). That X is distinct is an assumption.",
+        demonstrate=l24.footnote_2,
+    ),
+    Erratum(
         id="L24-text",
         printed="1/(1 + e^−123) ≈ 0.53.",
         holds="1/(1 + e^−0.123) ≈ 0.53.",
         demonstrate=l24.typo_123,
     ),
+    Erratum(
+        id="X7",
+        printed="Our first form: a record of a cell that expects λ = n·p_k members leaks at most "
+        "1/√(2πλ) through the histogram.",
+        holds="At most e^(−λ)λ^⌊λ⌋/⌊λ⌋!, which decreases in λ and is at most 1/√(2πk) at an "
+        "integer k; so 0.4/√k holds for cells that expect at least k members, k an integer.",
+        demonstrate=x.square_root_form,
+    ),
 )
 
-ERRATA: Mapping[str, Erratum] = MappingProxyType({entry.id: entry for entry in _ENTRIES})
+#: The same statement under another number: restated in an appendix, or in another version.
+_RESTATED = {
+    "A23-C5.1.2": "A24-C5.4.2",
+    "A23-PA.1": "A24-PB.1",
+    "A23-eq7": "A24-eq15",
+    "A24-R5.1": "A25-R13",
+    "A25-P25": "A24-PB.1",
+    "L24-C16": "L24-C4",
+    "L24-L15": "L24-L3",
+    "L24-P19": "L24-P9",
+}
+
+
+def _by_id() -> dict[str, Erratum]:
+    own = {entry.id: entry for entry in _ENTRIES}
+    again = {key: replace(own[source], id=key) for key, source in _RESTATED.items()}
+    both = own | again
+    return {key: both[key] for key in sorted(both)}
+
+
+ERRATA: Mapping[str, Erratum] = MappingProxyType(_by_id())
 """Errata by result id."""

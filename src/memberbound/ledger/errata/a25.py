@@ -10,6 +10,7 @@ from .types import Counterexample
 
 __all__ = [
     "histogram_delta",
+    "lemma_21",
     "lemma_22",
     "lemma_29",
     "maximum_delta",
@@ -25,6 +26,47 @@ def _divergence(out: list[Fraction], inside: list[Fraction], gamma: Fraction) ->
     """D_γ(P_out, P_in) from its generator (A25-P5), two laws on the same finite set."""
     spread = sum((abs(p - q / gamma) for p, q in zip(out, inside, strict=True)), Fraction(0))
     return max(Fraction(1), gamma) * (spread - abs(1 - 1 / gamma)) / 2
+
+
+def _psi(n: int, p: Fraction) -> Fraction:
+    """ψ(⌊np⌋, p)/n = ½E|Bin(n,p)/n − p|, the share of one atom in the worst Δ (A25-L31)."""
+    m = math.floor(n * p)
+    return math.comb(n, m + 1) * (m + 1) * p ** (m + 1) * (1 - p) ** (n - m) / n
+
+
+def lemma_21() -> Counterexample:
+    """A25-L21 uses the constants of A25-L30 for an atom with p ≥ 1 − 1/n, where they fail.
+
+    Two atoms, 1 − q and q < 1/n: the rare one is the sum over k > k_n, the other one is left to
+    be caught between 0.29·√(p(1−p)/n) and 0.44·√(p(1−p)/n).
+    """
+    low, high = Fraction(29, 100), Fraction(44, 100)
+    # Upper side: no remainder is printed there. Squares keep the comparison exact.
+    n, q = 5, Fraction(1, 10)
+    left = _psi(n, 1 - q)
+    squared_upper = high**2 * q * (1 - q) / n
+    # Lower side: the remainder o(e^−n) would have to be this negative, times e^n.
+    rare = Fraction(1, 10**6)
+    needed = {
+        size: (low.numerator / low.denominator * math.sqrt(rare * (1 - rare) / size)
+               - float(_psi(size, 1 - rare))) * math.exp(size)
+        for size in (10, 20, 40)
+    }  # fmt: skip
+    growing = list(needed.values())
+    return Counterexample(
+        setting="atoms 9/10 and 1/10, n = 5: what is left after the rare atom (upper side); "
+        "atoms 1 − 1e−6 and 1e−6, n = 10, 20, 40 (lower side)",
+        printed_value=math.sqrt(squared_upper),
+        true_value=float(left),
+        violated=left**2 > squared_upper and growing[0] > 1 and growing == sorted(growing),
+        numbers={
+            "lower_side_at_10_printed": 0.29 * math.sqrt(rare * (1 - rare) / 10),
+            "lower_side_at_10_true": float(_psi(10, 1 - rare)),
+            "remainder_needed_times_e_to_n_at_10": needed[10],
+            "remainder_needed_times_e_to_n_at_20": needed[20],
+            "remainder_needed_times_e_to_n_at_40": needed[40],
+        },
+    )
 
 
 def maximum_delta(p: Fraction, n: int, gamma: Fraction) -> Fraction:

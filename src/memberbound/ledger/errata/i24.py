@@ -14,7 +14,11 @@ from .types import Counterexample
 __all__ = [
     "attack_on_norm_noise",
     "corollary_10",
+    "general_k",
+    "lemma_13",
     "noise_constant",
+    "proposition_11",
+    "reciprocal_sensitivity",
     "sigma_from_train",
     "theorem_8",
 ]
@@ -190,5 +194,121 @@ def sigma_from_train() -> Counterexample:
             "identification_accuracy_lower": accuracy,
             # Noise from the true moment is ε-DP among the six outputs, ε = span/(cσ).
             "accuracy_upper_with_true_moment": 1 / (1 + math.exp(-span / (c * moment))),
+        },
+    )
+
+
+def lemma_13() -> Counterexample:
+    """I24-L13's hypothesis bounds the second moment by σ^k; the tail then need not be t^−k."""
+    k, sigma, t = 4, Fraction(2), Fraction(19, 10)
+    law = {Fraction(-4): Fraction(1, 2), Fraction(4): Fraction(1, 2)}
+    mean = sum((x * mass for x, mass in law.items()), Fraction(0))
+
+    def moment(order: int) -> Fraction:
+        return sum((abs(x - mean) ** order * mass for x, mass in law.items()), Fraction(0))
+
+    tail = sum((mass for x, mass in law.items() if abs(x - mean) > t * sigma), Fraction(0))
+    bound = t**-k
+    return Counterexample(
+        setting="X = ±4 with probability 1/2 each, k = 4, σ = 2, t = 1.9",
+        printed_value=float(bound),
+        true_value=float(tail),
+        # The hypothesis as printed is met, the one that is meant is not.
+        violated=moment(2) <= sigma**k < moment(k) and tail > bound,
+        numbers={
+            "second_moment": float(moment(2)),
+            "sigma_to_the_k": float(sigma**k),
+            "k_th_moment": float(moment(k)),
+            # With the k-th moment in the hypothesis, σ must be 4 and nothing is above t·4.
+            "sigma_with_the_k_th_moment": float(moment(k)) ** (1 / k),
+        },
+    )
+
+
+def reciprocal_sensitivity(records: tuple[float, ...], size: int) -> tuple[float, float]:
+    """Largest change of 1/Σ when one of ``size`` records is replaced, and its variance."""
+    values = {s: 1 / math.fsum(records[i] for i in s)
+              for s in combinations(range(len(records)), size)}  # fmt: skip
+    largest = 0.0
+    for chosen, value in values.items():
+        outside = [i for i in range(len(records)) if i not in chosen]
+        for leaving in chosen:
+            rest = [i for i in chosen if i != leaving]
+            for entering in outside:
+                neighbour = tuple(sorted([*rest, entering]))
+                largest = max(largest, abs(value - values[neighbour]))
+    mean = math.fsum(values.values()) / len(values)
+    variance = math.fsum((v - mean) ** 2 for v in values.values()) / len(values)
+    return largest, variance
+
+
+def proposition_11() -> Counterexample:
+    """I24-P11's data set in the main text lacks the element that makes the sensitivity large."""
+    sizes = (8, 10, 12)
+    main: dict[int, float] = {}
+    appendix: dict[int, tuple[float, float]] = {}
+    for n in sizes:
+        powers = tuple(2.0**i for i in range(n - 1))
+        main[n] = reciprocal_sensitivity(powers, n // 2)[0]
+        # The appendix adds √p − Σ_{i ≤ n/2−2} 2^i: with the small powers it sums to √p.
+        odd_one = math.comb(n, n // 2) ** -0.5 - (2 ** (n // 2 - 1) - 1)
+        appendix[n] = reciprocal_sensitivity((*powers, odd_one), n // 2)
+    last = sizes[-1]
+    # Distinct powers of two: the least sum is 2^{n/2} − 1, and A lies in (0, 1/that].
+    ceilings = {n: 1 / (2 ** (n // 2) - 1) for n in sizes}
+    return Counterexample(
+        setting="records 2^0, …, 2^(n−2), n/2 of them train, release 1/Σ; n = 8, 10, 12 "
+        "(values at n = 12)",
+        printed_value=2 ** (last / 3),
+        true_value=main[last],
+        violated=all(main[n] <= ceilings[n] < 1 for n in sizes) and main[8] > main[10] > main[12],
+        numbers={
+            "records_in_that_set": last - 1,
+            "records_required": last,
+            "sensitivity_at_8": main[8],
+            "sensitivity_at_10": main[10],
+            "sensitivity_at_12": main[12],
+            "sensitivity_with_the_missing_record": appendix[last][0],
+            "variance_with_the_missing_record": appendix[last][1],
+        },
+    )
+
+
+def general_k() -> Counterexample:
+    """I24 says its results have analogues for every k; T8 has none of the form FPR + c·η."""
+    population, k = (0, 1, 2, 3), 3
+
+    def missing_half(train: tuple[int, ...]) -> dict[Hashable, Fraction]:
+        (missing,) = set(population) - set(train)
+        return {missing in (0, 1): Fraction(1)}
+
+    prior = Fraction(k, len(population))
+    gains: list[Fraction] = []
+    gaps: list[Fraction] = []
+    for record in population:
+        inside, outside = membership_laws(population, k, missing_half, record)
+        outputs = set(inside) | set(outside)
+        right = sum(
+            (
+                max(prior * inside.get(o, Fraction(0)), (1 - prior) * outside.get(o, Fraction(0)))
+                for o in outputs
+            ),
+            Fraction(0),
+        )
+        gains.append(right - max(prior, 1 - prior))
+        gaps.append(hockey_stick(inside, outside, Fraction(1)))
+    eta = max(gains)
+    return Counterexample(
+        setting="four records, three train; the release says whether the one left out is among "
+        "the first two",
+        printed_value=float(eta),
+        true_value=float(max(gaps)),
+        # At η = 0 no multiple of η is above a positive TPR − FPR.
+        violated=eta == 0 and min(gaps) > 0,
+        numbers={
+            "prior_of_in": float(prior),
+            "eta": float(eta),
+            "smallest_tpr_minus_fpr": float(min(gaps)),
+            "corrected_bound": float((2 * prior - 1 + eta) / prior),
         },
     )

@@ -7,10 +7,18 @@ from collections.abc import Hashable
 from fractions import Fraction
 from itertools import combinations
 
-from .finite import hockey_stick, membership_laws
+from .finite import Law, hockey_stick, membership_laws, optimal_accuracy
 from .types import Counterexample
 
-__all__ = ["corollary_4", "exponential_mechanism_ratios", "lemma_3", "proposition_9", "typo_123"]
+__all__ = [
+    "corollary_4",
+    "exponential_mechanism_ratios",
+    "footnote_2",
+    "lemma_3",
+    "proposition_9",
+    "release_one_record",
+    "typo_123",
+]
 
 _LEAK = Fraction(1, 5)
 _E_EPSILON = Fraction(3, 2)
@@ -174,5 +182,63 @@ def typo_123() -> Counterexample:
             "with_exponent_123": as_printed,
             "with_exponent_0_123": as_meant,
             "rounding": half_unit,
+        },
+    )
+
+
+def footnote_2() -> Counterexample:
+    """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
+
+    A release that says nothing is 0-PMP, so L24-L6 caps every attack at ½; but whoever always
+    says "in" about a record that occurs twice is right more often.
+    """
+    population, n = ("a", "a", "b", "c"), 2
+    sets = list(combinations(population, n))
+    always_in = Fraction(sum("a" in chosen for chosen in sets), len(sets))
+    success_cap = Fraction(1, 2)
+    distinct = len(set(population))
+    return Counterexample(
+        setting="X = (a, a, b, c), n = 2, a release that says nothing; the attacker says that a "
+        "trained",
+        printed_value=float(success_cap),
+        true_value=float(always_in),
+        violated=always_in > success_cap,
+        numbers={
+            "probability_that_a_trains": float(always_in),
+            "distinct_records": distinct,
+            # Without the repeat X would need an even number of records for n to be half of it.
+            "left_over_when_halved": distinct % 2,
+        },
+    )
+
+
+def release_one_record() -> Counterexample:
+    """L24-App1's "release a training example D₁" is η-MIP only if D₁ is drawn at random."""
+    n, eta = 3, Fraction(1, 10)
+    population = tuple(range(2 * n))
+
+    def smallest(train: tuple[int, ...]) -> Law:
+        return {min(train): n * eta, "null": 1 - n * eta}
+
+    def uniform(train: tuple[int, ...]) -> Law:
+        law: dict[Hashable, Fraction] = dict.fromkeys(train, eta)
+        law["null"] = 1 - n * eta
+        return law
+
+    fixed, drawn = (
+        max(optimal_accuracy(*membership_laws(population, n, mechanism, x)) for x in population)
+        - Fraction(1, 2)
+        for mechanism in (smallest, uniform)
+    )
+    return Counterexample(
+        setting="six records, three train, η = 1/10; with probability nη the smallest training "
+        "record is released, otherwise nothing",
+        printed_value=float(eta),
+        true_value=float(fixed),
+        violated=fixed > eta,
+        numbers={
+            "n": n,
+            "eta_of_the_smallest_record": float(fixed),
+            "eta_of_a_uniform_record": float(drawn),
         },
     )
