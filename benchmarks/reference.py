@@ -18,9 +18,11 @@ Errors, all of them bounded or at rounding level:
   spacing h costs about e^{-2π²σ²/h}; σ/16 or less puts that below 1e-100.
 * The line integral: the trapezoidal rule with spacing h equals the wanted number plus its aliases
   Σ_{k≠0} e^{ckp} f(τ + kp), p = 2π/h (Poisson summation).  They are ≥ 0; those on the left are at
-  most e^{-cp} together, those on the right fall under Chernoff's bound.  Both are computed and
-  returned as the half-width of the result, together with the truncated part of the line.
-* Rounding: log M is accurate to about 1e-15, so M^T to about 1e-12.
+  most e^{-cp}/(1-e^{-cp}) together, those on the right fall under Chernoff's bound.  Both bounds
+  are part of the error that is returned.
+* Truncation: the line ends where |M^T| stayed below 1e-18 of its peak for 64 nodes.  It does not
+  come back, since the loss has a smooth density; running this file looks ten times as far.
+* Rounding: ln M is accurate to about 1e-15, so M^T to about 1e-12; 1e-11 is charged.
 
 Every value is relative to the saddle point, so small tails keep their relative accuracy.
 """
@@ -74,7 +76,7 @@ class Dominance:
         return loss[keep], log_weight[keep] + math.log(width)
 
     def _log_m(self, z: np.ndarray) -> np.ndarray:
-        """Return ln M(z) for complex z on one vertical line (principal branch: used only as e^{T·})."""
+        """Return ln M(z) for z on one vertical line (any branch: only e^{T·} is used)."""
         loss, log_weight = self._law
         real = float(z[0].real)
         exponent = real * loss + log_weight
@@ -102,16 +104,16 @@ class Dominance:
         scale = math.exp(peak)
         # Left aliases: e^{-cp}/(1-e^{-cp}) in all.  Right ones: Chernoff at a higher order.
         period = max((-_LOG_ACCURACY - min(peak, 0.0)) / c, 1.0)
-        higher = np.array([1.25, 1.5, 2.0, 3.0]) * c
+        higher = np.array([1.05, 1.1, 1.25, 1.5, 2.0, 3.0]) * c
         rise = np.array([self._chernoff(order + shift) - order * tau for order in higher])
         while True:
-            left = 1 / math.expm1(c * period)
+            left = math.exp(-c * period) / -math.expm1(-c * period)
             right = float(np.min(np.exp(np.minimum(rise - (higher - c) * period, 300.0))))
             if left + right < 1.01 * math.exp(_LOG_ACCURACY) * scale:
                 break
             period *= 1.25
         h = 2 * math.pi / period
-        total, error, start = 0.0, 2 * (left + right), 0
+        total, size, start = 0.0, 0.0, 0
         while True:
             t = h * np.arange(start, start + 256)
             z = c + 1j * t
@@ -119,14 +121,15 @@ class Dominance:
             divisor = z * (z + 1) if kernel == "stick" else z
             terms = (power / divisor).real
             total += float(terms.sum()) - (0.5 * float(terms[0]) if start == 0 else 0.0)
+            size += float(np.abs(terms).sum())
             start += 256
             # Gaussian decay: what is left is far below the last block's largest term.
             if float(np.abs(power[-64:]).max()) < 1e-18:
                 break
             if start > 1 << 17:
                 raise RuntimeError("the line integral did not decay")
-        value = scale * h / math.pi * total
-        return value, error + _ROUNDING * max(value, scale * h / math.pi * abs(total))
+        unit = scale * h / math.pi
+        return unit * total, 2 * (left + right) + _ROUNDING * unit * size
 
     def stick(self, epsilon: float) -> tuple[float, float]:
         """Return δ(ε) and the bound on its error."""
@@ -185,70 +188,84 @@ class MonteCarlo:
         return (self.estimate - self.reference) / self.standard_error
 
 
-def _sampled_losses(pair: Dominance, runs: int, law: str, rng: np.random.Generator) -> np.ndarray:
-    """Total losses of ``runs`` simulated trainings."""
-    totals = np.empty(runs)
-    chunk = 2000
+#: The simulated training samples the record this many times as often, and is weighted back:
+#: losses beyond the thresholds, rare under both laws, then make up a good part of the sample.
+_MORE_OFTEN = 4.0
+
+
+def _simulated(pair: Dominance, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Total loss of simulated trainings, and the log likelihood ratio of the simulation to "out".
+
+    Single precision: an error of 6e-8 per step, 1e-5 in the sum at worst, far below one s.e.
+    """
+    rng = np.random.default_rng(seed)
+    often = _MORE_OFTEN * pair.q
     shift, scale = np.float32(-0.5 / pair.sigma**2), np.float32(1 / pair.sigma)
     jump = np.float32(1 / pair.sigma**2)
+    loss, ratio = np.empty(runs), np.empty(runs)
+    chunk = 2000
     for first in range(0, runs, chunk):
-        size = min(chunk, runs - first)
+        part = slice(first, min(first + chunk, runs))
+        size = part.stop - first
         s = rng.standard_normal((size, pair.steps), dtype=np.float32)
         s *= scale
         s += shift
-        if law == "in":
-            # Steps are exchangeable, so the sampled ones may as well be the first ones.
-            taken = rng.binomial(pair.steps, pair.q, size)
-            wide = int(taken.max())
-            s[:, :wide] += jump * (np.arange(wide) < taken[:, None])
-        # Single precision: an error of 6e-8 per step, 1e-6 in the sum, far below one s.e.
+        # Steps are exchangeable, so the sampled ones may as well be the first ones.
+        taken = rng.binomial(pair.steps, often, size)
+        wide = int(taken.max())
+        s[:, :wide] += jump * (np.arange(wide) < taken[:, None])
         np.exp(s, out=s)
-        s *= np.float32(pair.q)
-        s += np.float32(1 - pair.q)
-        np.log(s, out=s)
-        totals[first : first + size] = s.sum(axis=1, dtype=np.float64)
-    return totals
+        s -= np.float32(1)
+        for rate, total in ((pair.q, loss), (often, ratio)):
+            mixed = np.float32(rate) * s
+            mixed += np.float32(1)  # the vectorised log is five times as fast as log1p
+            total[part] = np.log(mixed, out=mixed).sum(axis=1, dtype=np.float64)
+    return loss, ratio
 
 
-def monte_carlo(pair: Dominance, runs: int, fprs: tuple[float, ...], delta: float, seed: int = 1):
-    """Simulate ``runs`` trainings under each law and compare with the reference.
+def monte_carlo(
+    pair: Dominance, runs: int, fprs: tuple[float, ...], delta: float, seed: int = 1
+) -> list[MonteCarlo]:
+    """Simulate ``runs`` trainings and compare with the reference.
 
     Thresholds come from the reference, so each comparison is a plain mean with a standard error.
     """
-    rng = np.random.default_rng(seed)
-    losses = {law: _sampled_losses(pair, runs, law, rng) for law in ("in", "out")}
-    root = math.sqrt(runs)
+    loss, ratio = _simulated(pair, runs, seed)
+    out, inside = np.exp(-ratio), np.exp(loss - ratio)
 
-    def share(tau: float, law: str) -> tuple[float, float]:
-        p = float(np.mean(losses[law] > tau))
-        return p, math.sqrt(max(p * (1 - p), 1e-300)) / root
+    def mean(name: str, values: np.ndarray, reference: float) -> MonteCarlo:
+        error = float(values.std()) / math.sqrt(runs)
+        return MonteCarlo(name, float(values.mean()), error, reference)
 
-    rows = []
-    (hit, hit_se), (false, false_se) = share(0.0, "in"), share(0.0, "out")
-    rows.append(
-        MonteCarlo("advantage", hit - false, math.hypot(hit_se, false_se), pair.advantage()[0])
-    )
+    def stick(epsilon: float) -> np.ndarray:
+        return inside * np.maximum(-np.expm1(epsilon - loss), 0.0)
+
     eps = pair.epsilon(delta)[0]
-    stick = np.maximum(-np.expm1(eps - losses["in"]), 0.0)
-    rows.append(
-        MonteCarlo(f"δ at ε = {eps:.4f}", float(stick.mean()), float(stick.std()) / root, delta)
-    )
+    rows = [
+        mean("advantage", stick(0.0), pair.advantage()[0]),
+        mean(f"δ at ε = {eps:.4f}", stick(eps), delta),
+    ]
     for fpr in fprs:
         tau = pair.threshold(fpr)
-        rows.append(MonteCarlo(f"FPR at its threshold {tau:.4f}", *share(tau, "out"), fpr))
-        rows.append(MonteCarlo(f"TPR at FPR {fpr:g}", *share(tau, "in"), pair.tpr(fpr)[0]))
+        beyond = loss > tau
+        rows.append(mean(f"FPR at loss > {tau:.4f}", out * beyond, fpr))
+        rows.append(mean(f"TPR at FPR {fpr:g}", inside * beyond, pair.tpr(fpr)[0]))
     return rows
 
 
 def _main() -> None:
     """Print the reference of the benchmark, on three different lines of integration."""
     print("σ = 1, q = 0.01, 1000 steps, add/remove; the line moved off the saddle point by")
-    for shift in (1.0, 0.8, 1.3):
+    for shift in (1.0, 0.8, 0.6):
         pair = Dominance(1.0, 0.01, 1000, shift)
         found = (pair.advantage(), pair.epsilon(1e-5), pair.tpr(1e-2), pair.tpr(1e-3))
         names = ("advantage", "ε(1e-5)", "TPR(1e-2)", "TPR(1e-3)")
         cells = (f"{n} {v:.13f} ± {e:.0e}" for n, (v, e) in zip(names, found, strict=True))
         print(f"  ×{shift:g}: " + "  ".join(cells))
+    pair = Dominance(1.0, 0.01, 1000)
+    far = 2.0 + 1j * np.linspace(30.0, 300.0, 1000)
+    size = 1000 * (pair._log_m(far).real - pair._log_m(np.array([2.0 + 0j])).real)
+    print(f"  |M^T| on the line from height 30 to 300: at most e^{size.max():.0f} of its peak")
 
 
 if __name__ == "__main__":

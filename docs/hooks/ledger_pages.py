@@ -36,8 +36,16 @@ def _cell(text: object) -> str:
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
-def _codes(items: Iterable[str]) -> str:
-    return "<br>".join(f"`{item}`" for item in items) or "–"
+def _code(path: str) -> str:
+    """A dotted path, linked to the API page where that documents it."""
+    return f'<autoref identifier="{path}" optional><code>{path}</code></autoref>'
+
+
+def _where(result: Mapping[str, Any]) -> str:
+    """What computes a result and what checks it, one line each."""
+    lines = [_code(path) for path in result.get("code", [])]
+    lines += [f"`{path.removeprefix('tests/')}`" for path in result.get("tests", [])]
+    return "<br>".join(lines) or "–"
 
 
 def _ledger() -> dict[str, list[dict[str, Any]]]:
@@ -49,70 +57,79 @@ def _ledger() -> dict[str, list[dict[str, Any]]]:
     return {key: results[key] for key in [*known, *(k for k in results if k not in SOURCES)]}
 
 
+def _counts(ledger: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """How many results of each source have which status."""
+    counts = {key: Counter(r["status"] for r in results) for key, results in ledger.items()}
+    total = sum(counts.values(), Counter())
+    statuses = [status for status, _ in total.most_common()]
+    head = ["| source |", *(f" {status} |" for status in statuses), " all |"]
+    lines = ["".join(head), "|---|" + "--:|" * (len(statuses) + 1)]
+    for key, row in [*counts.items(), ("all", total)]:
+        name = f"[{key}: {SOURCES.get(key, key)}](#{key.lower()})" if key in counts else "all"
+        cells = [f"| {name} |", *(f" {row[s] or '–'} |" for s in statuses), f" {row.total()} |"]
+        lines.append("".join(cells))
+    return lines
+
+
 def theorems_page(ledger: Mapping[str, list[dict[str, Any]]]) -> str:
     """The whole ledger: what is counted first, then one table per source."""
-    counts = Counter(result["status"] for results in ledger.values() for result in results)
     lines = [
         "# Theorem ledger",
         "",
         "Every numbered result of the papers, and the results proved beyond them, with the code"
-        " that computes it and the tests that check it. An id is the source's key and the"
-        " result's number: T theorem, C corollary, L lemma, P proposition, D definition,"
-        " R remark, E example, eq equation, F figure, Tab table, Alg algorithm.",
+        " that computes it and the tests that check it (paths below `tests/`). An id is the"
+        " source's key and the result's number: T theorem, C corollary, L lemma, P proposition,"
+        " D definition, R remark, E example, eq equation, F figure, Tab table, Alg algorithm.",
         "",
-        f"{sum(counts.values())} results: "
-        + ", ".join(f"{number} {status}" for status, number in counts.most_common())
-        + ".",
+        *_counts(ledger),
         "",
         "*implemented*: computed by the code named. *erratum*: what is printed does not hold;"
         " see [errata](errata.md). *definition*: names a notion. *planned*: the stage that will"
-        " compute it has not landed. *not computable*: the reason is given.",
+        " compute it has not landed; tests named check the statement itself against exact"
+        " enumeration. *not computable*: the reason is given.",
         "",
     ]
     for key, results in ledger.items():
-        lines += [f"## {key}: {SOURCES.get(key, key)}", ""]
-        lines += ["| id | statement | status | code | tests |", "|---|---|---|---|---|"]
+        lines += [f"## {key}: {SOURCES.get(key, key)} {{ #{key.lower()} }}", ""]
+        lines += ["| id | statement | code and tests |", "|---|---|---|"]
         for result in results:
-            status = _cell(result["status"])
+            name, status = _cell(result["id"]), _cell(result["status"])
+            if status == "erratum":
+                status = f"[erratum](errata.md#{name})"
+            statement = f"*{_cell(result['title'])}.* {_cell(result['statement'])}"
             if result.get("reason"):
-                status += f": {_cell(result['reason'])}"
+                statement += f"<br>Reason: {_cell(result['reason'])}."
             lines.append(
-                f"| **{_cell(result['id'])}** | *{_cell(result['title'])}.*"
-                f" {_cell(result['statement'])} | {status}"
-                f" | {_codes(result.get('code', []))} | {_codes(result.get('tests', []))} |"
+                f"| **{name}**{{ #{name} }}<br>{status} | {statement} | {_where(result)} |"
             )
         lines.append("")
     return "\n".join(lines)
 
 
-def _field(erratum: object, name: str) -> str:
-    value = erratum[name] if isinstance(erratum, Mapping) else getattr(erratum, name)
-    return _cell(value)
-
-
-def _errata() -> list[tuple[str, object]]:
-    """The errata with their ids, whether they are kept in a mapping or in a sequence."""
+def _errata() -> list[tuple[list[str], Any]]:
+    """The errata, each once with all the ids under which it is stated."""
     errata = importlib.import_module("memberbound.ledger.errata").ERRATA
-    if isinstance(errata, Mapping):
-        return list(errata.items())
-    return [(_field(erratum, "id"), erratum) for erratum in errata]
+    grouped: dict[object, tuple[list[str], Any]] = {}
+    for key, erratum in errata.items():
+        grouped.setdefault(erratum.demonstrate, ([], erratum))[0].append(key)
+    return list(grouped.values())
 
 
-def errata_page(errata: Iterable[tuple[str, object]]) -> str:
+def errata_page(errata: Iterable[tuple[list[str], Any]]) -> str:
     """What is printed beside what holds."""
     lines = [
         "# Errata",
         "",
         "Where a paper and a computation disagree, the code follows the computation. Each entry"
-        " has a demonstration that anybody can run: `memberbound theorems ID` names the code and"
-        " the tests.",
+        " has a demonstration that anybody can run: `memberbound theorems ID` computes the"
+        " counterexample and names the code and the tests.",
         "",
         "| id | what is printed | what holds |",
         "|---|---|---|",
     ]
-    for key, erratum in errata:
-        printed, holds = _field(erratum, "printed"), _field(erratum, "holds")
-        lines.append(f"| **{_cell(key)}** | {printed} | {holds} |")
+    for keys, erratum in errata:
+        names = "<br>".join(f"**{key}**{{ #{key} }}" for key in keys)
+        lines.append(f"| {names} | {_cell(erratum.printed)} | {_cell(erratum.holds)} |")
     return "\n".join([*lines, ""])
 
 

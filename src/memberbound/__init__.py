@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from memberbound._version import __version__
 
 if TYPE_CHECKING:
+    from memberbound.certification import Certification, certify
     from memberbound.curve import (
         GaussianCurve,
         LaplaceCurve,
@@ -23,31 +24,43 @@ if TYPE_CHECKING:
         mixture,
         polygon_from_lines,
     )
+    from memberbound.discrete.counts import CountProfile
     from memberbound.errors import InputError, MemberboundError, SearchError
     from memberbound.explanation import Explanation, explain
     from memberbound.games import IidGame, NeighbourGame, SubsetGame
+    from memberbound.hardening import Hardening, harden
     from memberbound.ledger import Ledger, theorems
+    from memberbound.planning import Plan, plan
     from memberbound.results import AuditBound, Certificate, Estimate
+    from memberbound.tables.coarsening import Coarsener
 
 #: Public name → module that defines it.
 _PUBLIC = {
     "AuditBound": "results",
     "Certificate": "results",
+    "Certification": "certification",
+    "Coarsener": "tables.coarsening",
+    "CountProfile": "discrete.counts",
     "Estimate": "results",
     "Explanation": "explanation",
     "GaussianCurve": "curve",
+    "Hardening": "hardening",
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
     "Ledger": "ledger",
     "MemberboundError": "errors",
     "NeighbourGame": "games",
+    "Plan": "planning",
     "PolygonCurve": "curve",
     "SearchError": "errors",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
+    "certify": "certification",
     "explain": "explanation",
+    "harden": "hardening",
     "mixture": "curve",
+    "plan": "planning",
     "polygon_from_lines": "curve",
     "theorems": "ledger",
 }
@@ -55,22 +68,30 @@ _PUBLIC = {
 __all__ = [
     "AuditBound",
     "Certificate",
+    "Certification",
+    "Coarsener",
+    "CountProfile",
     "Estimate",
     "Explanation",
     "GaussianCurve",
+    "Hardening",
     "IidGame",
     "InputError",
     "LaplaceCurve",
     "Ledger",
     "MemberboundError",
     "NeighbourGame",
+    "Plan",
     "PolygonCurve",
     "SearchError",
     "SubsetGame",
     "TradeoffCurve",
     "__version__",
+    "certify",
     "explain",
+    "harden",
     "mixture",
+    "plan",
     "polygon_from_lines",
     "theorems",
 ]

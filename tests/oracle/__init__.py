@@ -5,5 +5,7 @@ disagreement between library and oracle is never a rounding question.  Each quan
 is computed in two ways which share no code; ``test_oracle.py`` compares them.
 
 Modules: ``finite`` (one pair of laws), ``iid`` (records drawn from a law), ``subset`` (a uniform
-subset of a known population), ``mechanisms`` (toy releases for both games).
+subset of a known population), ``mechanisms`` (toy releases for both games), ``pairs`` (random pairs
+and exact operations on ROCs), ``readoffs`` (a curve against its pair), ``real`` (irrational truths
+bracketed to 50 digits).
 """

@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from memberbound.errors import fraction, nonnegative, positive
+from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.roots import last_true
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, up
 
 if TYPE_CHECKING:
     from memberbound.curve.polygon import PolygonCurve
 
-__all__ = ["Side", "TradeoffCurve"]
+__all__ = ["Side", "TradeoffCurve", "posterior_upper", "price_exponent"]
 
 #: Which hockey-stick: in against out, out against in, or the larger of the two.
 Side = Literal["forward", "backward", "both"]
+_SIDES = ("forward", "backward", "both")
 
 #: ε at which the pessimistic polygon of an analytic curve gets its support lines.
 _LINES = 1000
@@ -77,6 +78,7 @@ class TradeoffCurve(ABC):
         Theorem: theory §1.  ``side="both"`` is the larger of the two directions, which is what
         DP and PMP ask for (L24-D2).
         """
+        one_of("side", side, _SIDES)
         eps = np.array([nonnegative("epsilon", epsilon)])
         values = [
             float(self._profile(eps, forward=forward)[0])
@@ -126,7 +128,9 @@ class TradeoffCurve(ABC):
     def roc(self, fpr: Sequence[float] | FloatArray) -> FloatArray:
         """Return the TPR at many FPRs at once, from above."""
         alpha = np.asarray(fpr, dtype=np.float64)
-        inner = np.clip(alpha, 5e-324, 1.0)
+        if not np.all((alpha >= 0) & (alpha <= 1)):
+            raise InputError(f"fpr must be numbers in [0, 1], got {fpr!r}.")
+        inner = np.clip(alpha, SMALLEST, 1.0)
         values = np.where(alpha >= 1.0, 1.0, self._tpr(inner))
         return np.asarray(np.where(alpha <= 0.0, self.certain_mass(), values), dtype=np.float64)
 
@@ -141,7 +145,7 @@ class TradeoffCurve(ABC):
     @property
     def eta(self) -> float:
         """The η of Membership Inference Privacy at k = N/2: half the advantage (I24-D1, P2)."""
-        return self.advantage / 2
+        return half_up(self.advantage)
 
     def accuracy(self, prior: float = 0.5) -> float:
         """Return the best probability of being right when "in" has probability ``prior``.
@@ -152,13 +156,12 @@ class TradeoffCurve(ABC):
         pi = fraction("prior", prior)
         if pi in (0.0, 1.0):
             return 1.0
-        odds = (1 - pi) / pi
-        # Lowering ε can only raise the hockey-stick: that absorbs the rounding of the odds.
-        eps = max(0.0, abs(math.log(odds)) * (1 - 1e-15) - 1e-15)
-        stick = self.delta(eps, "forward" if odds >= 1 else "backward")
+        eps, rare = _lowered(math.log1p(-pi), -math.log(pi))
+        stick = self.advantage if eps == 0.0 else self.delta(eps, "forward" if rare else "backward")
         base, weight = max(pi, 1 - pi), min(pi, 1 - pi)
         if stick == 0.0:
-            return base
+            # 1 - base is exact: where it exceeds π, the subtraction 1 - π was rounded down.
+            return math.nextafter(base, 1.0) if pi < min(0.5, 1 - base) else base
         return min(1.0, up(base + weight * stick))
 
     def precision(self, prior: float = 0.5, fpr: float | None = None) -> float:
@@ -174,10 +177,9 @@ class TradeoffCurve(ABC):
         if fpr is None:
             # Odds of being in grow by at most the largest likelihood ratio, e^{ε at δ = 0}.
             largest = self.epsilon(0.0, "forward")
-            return min(1.0, up(pi / (pi + (1 - pi) * math.exp(-largest)), 8))
+            return posterior_upper(pi, math.exp(-largest))
         alpha = fraction("fpr", fpr, open_left=True)
-        hit = self.tpr(alpha)
-        return min(1.0, up(pi * hit / (pi * hit + (1 - pi) * alpha), 8))
+        return posterior_upper(pi, alpha / self.tpr(alpha))
 
     def leak(self, nu: float = 0.5, lam: float = 1.0) -> float:
         """Return Δ_{ν,λ} of the i.i.d. game, from above (A25-P5 eq 7).
@@ -185,12 +187,10 @@ class TradeoffCurve(ABC):
         With γ = ν/(λ(1-ν)) the formula collapses to a hockey-stick: Δ = H_γ(in‖out) for γ ≥ 1 and
         H_{1/γ}(out‖in) for γ < 1.
         """
-        gamma = gamma_from_priors(nu, lam)
-        log_gamma = math.log(gamma)
-        eps = max(0.0, abs(log_gamma) * (1 - 1e-15) - 1e-15)
+        eps, dear = price_exponent(nu, lam)
         if eps == 0.0:
             return self.advantage
-        return self.delta(eps, "forward" if log_gamma > 0 else "backward")
+        return self.delta(eps, "forward" if dear else "backward")
 
     def security(self, nu: float = 0.5, lam: float = 1.0) -> float:
         """Return MIS = 1 - Δ_{ν,λ}, from below (A25-T6)."""
@@ -221,7 +221,14 @@ class TradeoffCurve(ABC):
             return self
         from memberbound.curve.lines import polygon_from_lines
 
-        knots = np.unique(np.abs(self.knots()))
+        knots = np.unique(np.append(np.abs(self.knots()), 0.0))
+        gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
+        # Where the two profiles cross, their maximum has a corner that neither of them has.
+        first = np.flatnonzero(gap[:-1] * gap[1:] < 0)
+        share = gap[first] / (gap[first] - gap[first + 1])
+        step = knots[first + 1] - knots[first]
+        corner = step + np.log(share + (1 - share) * np.exp(-step))
+        knots = np.unique(np.append(knots, knots[first] + np.clip(corner, 0.0, step)))
         sticks = np.maximum(self._profile(knots, forward=True), self._profile(knots, forward=False))
         return polygon_from_lines(knots, sticks, knots, sticks)
 
@@ -240,6 +247,7 @@ class TradeoffCurve(ABC):
 
         Theorem (Blackwell): then ``other`` can be simulated from what this attacker sees.
         ``tolerance`` is absolute, on the hockey-sticks, and absorbs both curves' rounding.
+        Analytic curves are compared on their grid of support lines.
         """
         nonnegative("tolerance", tolerance)
         for forward in (True, False):
@@ -251,6 +259,30 @@ class TradeoffCurve(ABC):
             if np.any(theirs > mine + tolerance):
                 return False
         return True
+
+
+def _lowered(*logarithms: float) -> tuple[float, bool]:
+    """Size of a sum of logarithms from below, and whether it is positive.
+
+    Lowering the ε of a hockey-stick can only raise it: that absorbs the rounding, at most two
+    units in the last place of every term and of the sum.
+    """
+    total = math.fsum(logarithms)
+    size = math.fsum(map(abs, logarithms))
+    return max(0.0, abs(total) - 1e-15 * (1 + size)), total > 0
+
+
+def price_exponent(nu: float, lam: float) -> tuple[float, bool]:
+    """Return |ln γ| from below and whether γ > 1, for γ = ν/(λ(1-ν)) of the i.i.d. game."""
+    gamma_from_priors(nu, lam)
+    fresh = float(nu)
+    return _lowered(math.log(fresh), -math.log(lam), -math.log1p(-fresh))
+
+
+def posterior_upper(prior: float, ratio: float) -> float:
+    """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
+    miss = max(0.0, down(down((1 - prior) * ratio)))
+    return min(1.0, up(prior / (prior + miss), 8))
 
 
 def analytic_knots(reach: float) -> FloatArray:

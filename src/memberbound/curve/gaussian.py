@@ -14,6 +14,9 @@ from memberbound.numerics.rounding import FloatArray
 
 __all__ = ["GaussianCurve"]
 
+#: Support lines beyond this ε would only describe attackers who are always right.
+_FARTHEST = 1e9
+
 
 @dataclass(frozen=True)
 class GaussianCurve(TradeoffCurve):
@@ -41,7 +44,8 @@ class GaussianCurve(TradeoffCurve):
         if target == 0.0:
             return math.inf
         # δ(ε) ≤ Φ(μ/2 - ε/μ), and Φ(-39) is below every positive double.
-        return self.mu * (self.mu / 2 + 40.0)
+        top = self.mu * (self.mu / 2 + 40.0)
+        return top if math.isfinite(top) and self.delta(top) <= target else math.inf
 
     def reversed(self) -> GaussianCurve:
         """Return itself: the pair is symmetric."""
@@ -55,6 +59,6 @@ class GaussianCurve(TradeoffCurve):
     def knots(self) -> FloatArray:
         """ε grid of support lines, as far as the profile stays above 1e-300 or so."""
         if self.mu == 0.0:
-            return analytic_knots(1e-3)[:1]
-        ahead = analytic_knots(self.mu * (self.mu / 2 + 37.0))
+            return np.zeros(1)
+        ahead = analytic_knots(min(self.mu * (self.mu / 2 + 37.0), _FARTHEST))
         return np.concatenate([-ahead[:0:-1], ahead])

@@ -28,19 +28,24 @@ class LaplaceCurve(TradeoffCurve):
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         del forward  # the pair is symmetric
-        eps = np.asarray(epsilon, dtype=np.float64)
-        gap = np.maximum(self.reach - eps, 0.0)
-        return np.asarray(np.minimum(-np.expm1(-gap / 2) * (1 + 8 * UNIT), 1.0), dtype=np.float64)
+        gap = np.maximum(self.reach - np.asarray(epsilon, dtype=np.float64), 0.0)
+        with np.errstate(under="ignore"):
+            value = np.nextafter(-np.expm1(-gap / 2) * (1 + 8 * UNIT), np.inf)
+        return np.where(gap > 0, np.minimum(value, 1.0), 0.0)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
         alpha = np.asarray(fpr, dtype=np.float64)
-        fall = np.exp(-self.reach)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            steep = np.exp(self.reach + np.log(alpha))
-            middle = 1 - fall / (4 * alpha)
-            flat = 1 - fall * (1 - alpha)
-        value = np.where(alpha < fall / 2, steep, np.where(alpha <= 0.5, middle, flat))
-        value = value * (1 + 16 * UNIT * (1 + self.reach))
+        if self.reach == 0.0:
+            return alpha
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            # In two halves where e^reach overflows: α may be as small as it is large.
+            half = np.exp(self.reach / 2)
+            steep = alpha * np.exp(self.reach) if self.reach < 700 else alpha * half * half
+            middle = 1 - 1 / (4 * steep)
+            flat = 1 - np.exp(-self.reach) * (1 - alpha)
+            value = np.where(steep < 0.5, steep, np.where(alpha <= 0.5, middle, flat))
+            # steep has an error of about 10 roundings, which middle feels half.
+            value = np.nextafter(value * (1 + 32 * UNIT), np.inf)
         return np.asarray(np.clip(np.maximum(value, alpha), 0.0, 1.0), dtype=np.float64)
 
     def epsilon(self, delta: float, side: Side = "both") -> float:
@@ -66,4 +71,5 @@ class LaplaceCurve(TradeoffCurve):
         """A uniform grid of log-slopes in [-reach, reach]."""
         if self.reach == 0.0:
             return np.zeros(1)
-        return np.linspace(-self.reach, self.reach, 2001)
+        ahead = np.linspace(0.0, self.reach, 1001)
+        return np.concatenate([-ahead[:0:-1], ahead])

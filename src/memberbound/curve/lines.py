@@ -2,75 +2,134 @@
 
 Every statement "(ε, δ)-indistinguishable" is a line that the ROC cannot cross: TPR ≤ δ + e^ε α in
 one direction, (1-α) ≤ δ + e^ε (1-TPR) in the other.  A set of such lines encloses the curve, so
-leaving lines out is always sound.  The polygon built here is checked line by line at the end:
-each of its own segments lies on or above the line it came from, hence above the true curve.
+leaving lines out is always sound.
+
+In the plane of slope x = e^ε against δ a curve is a convex function (its profile), and lines are
+points on or above it, so the chord between two points lies above it too.  The polygon built here
+has its corners at the points: it is sound once its profile reaches δ at every line that was kept,
+and at ε = 0, where the two directions meet.  Masses are computed from the steepest line on, each
+just large enough to reach the next point, with sums of non-negative terms rounded outward.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from memberbound.curve.base import TradeoffCurve
+from memberbound.curve.gaussian import GaussianCurve
+from memberbound.curve.laplace import LaplaceCurve
 from memberbound.curve.polygon import PolygonCurve
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import UNIT, FloatArray
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up
 
 __all__ = ["chained", "mixture", "polygon_from_lines"]
 
 _Line = tuple[float, float]  # (ε ≥ 0, δ): y ≤ δ + e^ε·x
-_Half = tuple[list[float], list[float]]  # log-slopes and masses of one side of the polygon
 
 
-def _meet(steep: _Line, flat: _Line) -> float:
-    """Height y at which two lines cross; ``steep`` has the larger ε."""
-    gap = -math.expm1(flat[0] - steep[0])
-    return steep[1] + (flat[1] - steep[1]) / gap
+def _hull(lines: Sequence[_Line]) -> list[_Line]:
+    """Keep the lines that touch the enclosed region, steepest first.
 
-
-def _hull(epsilon: FloatArray, delta: FloatArray) -> list[_Line]:
-    """Keep the lines that touch the enclosed region, steepest first."""
-    best: dict[float, float] = {}
-    for e, d in zip(epsilon.tolist(), delta.tolist(), strict=True):
-        best[e] = min(d, best.get(e, math.inf))
-    kept: list[_Line] = []
-    for e in sorted(best, reverse=True):
-        line = (e, min(1.0, best[e]))
-        if kept and line[1] <= kept[-1][1]:
-            # A flatter line with a smaller δ makes every steeper line before it redundant.
-            while kept and line[1] <= kept[-1][1]:
-                kept.pop()
-        while len(kept) > 1 and _meet(kept[-2], kept[-1]) >= _meet(kept[-1], line):
-            kept.pop()
-        kept.append(line)
-    return kept
-
-
-def _centre(near: _Line, far: _Line) -> float:
-    """Height where a line of one direction meets one of the other, in ``near``'s coordinates.
-
-    From above: this corner fixes the profile between ε = 0 and the flattest line, where no line of
-    the polygon would show a shortfall.  The difference (1-δ) - e^{-ε'}(1-δ') is written without
-    subtracting numbers near one, and what rounding is left is added.
+    Leaving out a line is sound, so neither rounding nor the order of removal can do harm.
     """
-    drop = -math.expm1(-far[0]) * (1 - far[1])
-    rise = (far[1] - near[1]) + drop + 8 * UNIT * (abs(far[1] - near[1]) + drop)
-    gap = -math.expm1(-near[0] - far[0])
-    return (near[1] + rise / gap) * (1 + 8 * UNIT)
+    if not lines:
+        return []
+    given = np.array(lines)
+    given = given[np.lexsort((given[:, 1], -given[:, 0]))]
+    given = given[np.append(True, np.diff(given[:, 0]) != 0)]
+    eps, delta = given[:, 0], np.minimum(given[:, 1], 1.0)
+    # A flatter line with a smaller δ makes every steeper line before it redundant.
+    later = np.minimum.accumulate(delta[::-1])[::-1]
+    keep = delta < np.append(later[1:], math.inf)
+    eps, delta = eps[keep], delta[keep]
+    while eps.size > 2:
+        # Heights at which neighbours cross; a line between two crossings in the wrong order never
+        # touches.  Of several such lines in a row every other one goes; the rest are seen again.
+        cross = delta[:-1] + np.diff(delta) / -np.expm1(np.diff(eps))
+        idle = cross[:-1] >= cross[1:]
+        if not idle.any():
+            break
+        index = np.arange(idle.size)
+        starts = idle & ~np.append(False, idle[:-1])
+        run = index - np.maximum.accumulate(np.where(starts, index, 0))
+        keep = np.concatenate([[True], ~(idle & (run % 2 == 0)), [True]])
+        eps, delta = eps[keep], delta[keep]
+    return list(zip(eps.tolist(), delta.tolist(), strict=True))
 
 
-def _segments(lines: list[_Line], end: float) -> _Half:
-    """Log-slopes and masses of one half of the polygon, from the certain atom to the centre."""
-    loss, mass = [math.inf], [lines[0][1]]
-    height = lines[0][1]
-    for i, line in enumerate(lines):
-        top = _meet(line, lines[i + 1]) if i + 1 < len(lines) else end
+def _chords(ahead: FloatArray, behind: FloatArray) -> FloatArray:
+    """Total variation allowed by one line in each direction, from above.
+
+    The chord at slope 1 between the points of (a, δ_a) ahead and (b, δ_b) behind is u·δ_a +
+    w·(1 - e^{-b} + e^{-b}δ_b) with weights w = (1-e^{-a})/(1-e^{-a-b}) and u = 1 - w.  A missing
+    line is (∞, 0).  Shapes (…, 2) broadcast.
+    """
+    a, b = ahead[..., 0], behind[..., 0]
+    rise, fall = -np.expm1(-a), -np.expm1(-b)
+    total = rise + np.exp(-a) * fall
+    weight, rest = rise / total, np.exp(-a) * fall / total
+    value = rest * ahead[..., 1] + weight * (fall + np.exp(-b) * behind[..., 1])
+    raised = np.nextafter(value * (1 + 32 * UNIT) + 2 * SMALLEST, np.inf)
+    return np.asarray(raised, dtype=np.float64)
+
+
+def _total_variation(ahead: list[_Line], behind: list[_Line]) -> float:
+    """δ at ε = 0 that the lines of both directions allow together, from above."""
+    flat = [line[1] for line in (*ahead, *behind) if line[0] == 0.0]
+    best = min([1.0, *flat])
+    missing = (math.inf, 0.0)
+    one = np.array([line for line in ahead if line[0] > 0.0] + [missing])
+    two = np.array([line for line in behind if line[0] > 0.0] + [missing])
+    # Every pair is a valid bound; going back and forth finds the lowest chord of two convex chains.
+    i = j = 0
+    with np.errstate(under="ignore"):
+        for _ in range(one.shape[0] + two.shape[0]):
+            before = (i, j)
+            i = int(np.argmin(_chords(one, two[j])))
+            j = int(np.argmin(_chords(one[i], two)))
+            if (i, j) == before:
+                break
+        return min(best, float(_chords(one[i], two[j])))
+
+
+def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:
+    """Log-slopes and heavier masses of one side of the polygon, the flattest line having ε = 0.
+
+    With S the profile beyond the certain mass, and O the lighter mass so far times e^ε, a step
+    from ε to ε - h turns them into S + (O + heavy)(1 - e^{-h}) and (O + heavy)e^{-h}.  Both are
+    kept from below, so that every heavy mass comes out large enough.
+    """
+    certain = lines[0][1]
+    loss, mass = [math.inf], [certain]
+    gained = lighter = 0.0
+    for line, flatter in pairwise(lines):
+        step = line[0] - flatter[0]
+        share, left = -math.expm1(-step), math.exp(-step)
+        target = flatter[1] - certain
+        needed = (target - gained) + 4 * UNIT * target + 4 * SMALLEST
+        # No more than all of the mass can lie on slopes of e^ε and above.
+        total = min(needed / share * (1 + 16 * UNIT), 2 / left if left > 0 else math.inf)
+        heavy = max(0.0, (total - lighter) + 4 * UNIT * total + 4 * SMALLEST)
         loss.append(line[0])
-        mass.append(max(0.0, top - height))
-        height = max(height, top)
+        mass.append(heavy)
+        carried = lighter + heavy
+        gained = max(0.0, (gained + carried * share) * (1 - 16 * UNIT) - 4 * SMALLEST)
+        lighter = max(0.0, carried * left * (1 - 16 * UNIT) - 4 * SMALLEST)
     return loss, mass
+
+
+def _checked(
+    epsilon: Sequence[float] | FloatArray, delta: Sequence[float] | FloatArray
+) -> list[_Line]:
+    e, d = np.asarray(epsilon, dtype=np.float64), np.asarray(delta, dtype=np.float64)
+    if e.ndim != 1 or e.shape != d.shape or np.any(~(e >= 0)) or np.any(~(d >= 0)):
+        raise InputError("support lines must be pairs of ε ≥ 0 and δ ≥ 0 of equal number.")
+    # A line of infinite slope bounds the TPR at FPR 0 only, which says nothing beside it.
+    return [(x, y) for x, y in zip(e.tolist(), d.tolist(), strict=True) if math.isfinite(x)]
 
 
 def polygon_from_lines(
@@ -82,75 +141,21 @@ def polygon_from_lines(
     """Return the polygon enclosed by support lines in both directions (ε ≥ 0, δ in [0, 1]).
 
     Guarantee: at or above every curve that satisfies all the lines.
-    Numerics: masses are raised until each segment lies on or above its line when evaluated.
-    Edge cases: no lines in a direction means no information in that direction.
+    Numerics: the profile exceeds δ at a line that matters by about 16 roundings per line.
+    Edge cases: no lines in a direction means no information in that direction; at the steepest
+    line δ comes back unrounded.
     """
-    halves = []
-    for eps, dlt in ((forward_epsilon, forward_delta), (backward_epsilon, backward_delta)):
-        e, d = np.asarray(eps, dtype=np.float64), np.asarray(dlt, dtype=np.float64)
-        if e.shape != d.shape or np.any(~(e >= 0)) or np.any(~(d >= 0)):
-            raise InputError("support lines must be pairs of ε ≥ 0 and δ ≥ 0 of equal number.")
-        halves.append(_hull(e, d) or [(math.inf, 0.0)])
-    ahead, behind = halves
-    if ahead[-1][0] == 0.0 and behind[-1][0] == 0.0:
-        return _raised_onto_lines(_around_unit_slope(ahead, behind), (ahead, behind))
-    # Drop the flattest line of a half while the other half cuts it off entirely.
-    while len(ahead) > 1 and _centre(ahead[-1], behind[-1]) <= _meet(ahead[-2], ahead[-1]):
-        ahead.pop()
-    while len(behind) > 1 and _centre(behind[-1], ahead[-1]) <= _meet(behind[-2], behind[-1]):
-        behind.pop()
-    up = _segments(ahead, _centre(ahead[-1], behind[-1]))
-    down = _segments(behind, _centre(behind[-1], ahead[-1]))
-    return _raised_onto_lines((up, down), (ahead, behind))
-
-
-def _around_unit_slope(ahead: list[_Line], behind: list[_Line]) -> tuple[_Half, _Half]:
-    """Both halves share the diagonal line TPR ≤ δ + α: its segment joins them."""
-    shared = min(ahead[-1][1], behind[-1][1])
-    ahead[-1] = behind[-1] = (0.0, shared)
-    for half in (ahead, behind):
-        while len(half) > 1 and half[-2][1] >= shared:
-            half.pop(-2)
-        while len(half) > 2 and _meet(half[-3], half[-2]) >= _meet(half[-2], half[-1]):
-            half.pop(-2)
-    top = _meet(ahead[-2], ahead[-1]) if len(ahead) > 1 else shared
-    far = _meet(behind[-2], behind[-1]) if len(behind) > 1 else shared
-    up_loss, up_mass = _segments(ahead, top)
-    down = _segments(behind[:-1], far) if len(behind) > 1 else ([math.inf], [shared])
-    # From FPR = top - δ to FPR = 1 - far along the diagonal.
-    up_mass[-1] = max(0.0, 1 - far - (top - shared))
-    return (up_loss, up_mass), down
-
-
-def _raised_onto_lines(
-    halves: tuple[_Half, _Half], lines: tuple[list[_Line], list[_Line]]
-) -> PolygonCurve:
-    """Make the polygon, and raise its masses until every segment lies on or above its line."""
-    (up_loss, up_mass), (down_loss, down_mass) = halves
-    loss = np.array(up_loss + [-x for x in down_loss])
-    heavy = np.array(up_mass + down_mass)
-    heavy = np.where(np.isinf(loss), heavy, heavy * (1 + 8 * UNIT))
-    curve = PolygonCurve(loss[heavy > 0], heavy[heavy > 0])
-    factor, certain = 0.0, [0.0, 0.0]
-    for side in (0, 1):
-        finite = [line for line in lines[side] if math.isfinite(line[0])]
-        eps = np.array([line[0] for line in finite])
-        want = np.array([line[1] for line in finite])
-        have = curve._profile(eps, forward=side == 0)
-        short = want - have
-        if np.any(short > 0):
-            ratio = np.where(have > 0, short / np.where(have > 0, have, 1.0), 0.0)
-            factor = max(factor, float(ratio.max()))
-            certain[side] = float(np.where(have > 0, 0.0, np.maximum(short, 0.0)).max())
-    if factor == 0.0 and not any(certain):
-        return curve
-    extra_loss = np.array([math.inf, -math.inf])
-    extra = np.array(certain)
-    heavy = np.concatenate([curve.heavy * (1 + 2 * factor + 8 * UNIT), extra])
-    return PolygonCurve(
-        np.concatenate([curve.loss, extra_loss])[heavy > 0],
-        heavy[heavy > 0],
-    )
+    ahead = _hull(_checked(forward_epsilon, forward_delta))
+    behind = _hull(_checked(backward_epsilon, backward_delta))
+    shared = (0.0, _total_variation(ahead, behind))
+    up_loss, up_mass = _half(_hull([*ahead, shared]))
+    down_loss, down_mass = _half(_hull([*behind, shared]))
+    # What is left lies on the diagonal; it counts in neither profile.
+    outside = math.fsum(m * math.exp(-x) for x, m in zip(up_loss, up_mass, strict=True))
+    middle = max(0.0, 1.0 - outside - math.fsum(down_mass))
+    loss = np.array([*up_loss, 0.0, *(-x for x in down_loss)])
+    heavy = np.array([*up_mass, middle, *down_mass])
+    return PolygonCurve(loss[heavy > 0], heavy[heavy > 0])
 
 
 def chained(first: TradeoffCurve, second: TradeoffCurve) -> TradeoffCurve:
@@ -158,12 +163,13 @@ def chained(first: TradeoffCurve, second: TradeoffCurve) -> TradeoffCurve:
 
     For lines R₁ ≤ δ₁ + γ₁α and R₂ ≤ δ₂ + γ₂t the chain obeys R₂(R₁(α)) ≤ (δ₂ + γ₂δ₁) + γ₁γ₂α, for
     *any* choice of the two lines; walking both polygons along the middle axis picks the pairs that
-    touch.
+    touch.  Shifts of one log-concave noise law chain exactly, because thresholds are the best tests
+    for every shift: Gaussian and Laplace curves add up.
     """
-    from memberbound.curve.gaussian import GaussianCurve
-
     if isinstance(first, GaussianCurve) and isinstance(second, GaussianCurve):
-        return GaussianCurve(first.mu + second.mu)
+        return GaussianCurve(sum_up(first.mu, second.mu))
+    if isinstance(first, LaplaceCurve) and isinstance(second, LaplaceCurve):
+        return LaplaceCurve(sum_up(first.reach, second.reach))
     one, two = first.to_polygon(), second.to_polygon()
     ahead = _chain_lines(one, two)
     behind = _chain_lines(two.reversed(), one.reversed())
@@ -190,7 +196,8 @@ def _full_stick(curve: PolygonCurve, log_slope: FloatArray) -> FloatArray:
     """max_α TPR - e^ℓ α for a log-slope of either sign."""
     ahead = curve._profile(np.maximum(log_slope, 0.0), forward=True)
     behind = curve._profile(np.maximum(-log_slope, 0.0), forward=False)
-    low = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(np.minimum(log_slope, 0.0)) * behind
+    with np.errstate(under="ignore"):
+        low = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(np.minimum(log_slope, 0.0)) * behind
     return np.asarray(np.where(log_slope >= 0, ahead, low), dtype=np.float64)
 
 
@@ -203,12 +210,18 @@ def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, Floa
     b = np.array([p[1] for p in pairs])
     keep = a + b >= 0
     a, b = a[keep], b[keep]
-    slope = np.exp(np.minimum(b, 700.0))
-    sticks = _full_stick(two, b) + slope * _full_stick(one, a)
-    sticks = np.where(b > 700.0, 1.0, sticks)
-    # ℓ₁ + ℓ₂ is rounded; a line with a slightly larger slope and the same δ is weaker, so round up.
-    total = (a + b) * (1 + 4 * UNIT)
-    return total, np.minimum(sticks * (1 + 16 * UNIT), 1.0)
+    lower, upper = _full_stick(one, a), _full_stick(two, b)
+    with np.errstate(under="ignore"):
+        sticks = (upper + np.exp(np.minimum(b, 700.0)) * lower) * (1 + 32 * UNIT)
+        # A product that underflows is still positive.
+        sticks = np.where(lower > 0, np.nextafter(sticks, np.inf), sticks)
+    sticks = np.where((b > 700.0) & (lower > 0), 1.0, np.minimum(sticks, 1.0))
+    # A line with a slightly larger slope and the same δ is weaker: ℓ₁ + ℓ₂ is rounded up, by the
+    # sign of its rounding error (Knuth's two-sum), so that 2ε stays 2ε.
+    total = a + b
+    tail = total - a
+    missing = (a - (total - tail)) + (b - tail)
+    return np.where(missing > 0, np.nextafter(total, np.inf), total), sticks
 
 
 def mixture(curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> PolygonCurve:
@@ -220,12 +233,21 @@ def mixture(curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> Polygo
     share = np.asarray(weights, dtype=np.float64)
     if len(curves) == 0 or share.shape != (len(curves),):
         raise InputError(
-            f"weights must be one number per curve, got {len(share)} for {len(curves)}."
+            f"weights must be one number per curve, got {share.size} for {len(curves)}."
         )
     total = math.fsum(share)
     if np.any(~(share >= 0)) or abs(total - 1) > 1e-9:
         raise InputError(f"weights must be probabilities that add up to 1, got a sum of {total!r}.")
     polygons = [curve.to_polygon() for curve in curves]
     loss = np.concatenate([p.loss for p in polygons])
-    heavy = np.concatenate([p.heavy * w for p, w in zip(polygons, share, strict=True)])
-    return PolygonCurve(loss, heavy * (1 + abs(total - 1) + 8 * UNIT))
+    heavy = np.concatenate([_scaled(p.heavy, w) for p, w in zip(polygons, share, strict=True)])
+    heavy = heavy * (1 + abs(total - 1) + 8 * UNIT)
+    return PolygonCurve(loss[heavy > 0], heavy[heavy > 0])
+
+
+def _scaled(masses: FloatArray, weight: float) -> FloatArray:
+    """Product with a weight; a positive one stays positive."""
+    if weight == 0.0:
+        return np.zeros_like(masses)
+    with np.errstate(under="ignore"):
+        return np.where(masses > 0, np.nextafter(masses * weight, np.inf), 0.0)

@@ -20,13 +20,14 @@ from functools import cached_property
 import numpy as np
 
 from memberbound.curve.base import Side, TradeoffCurve
+from memberbound.curve.finite import exact_segments, float_law, float_segments, rational_law
 from memberbound.errors import InputError, fraction
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
 
 __all__ = ["PolygonCurve"]
 
-#: How far probabilities may be from adding up to one before the input is refused.
-NORMALISATION_TOLERANCE = 1e-9
+#: Largest (ε × segment) table that is added up entry by entry; beyond it one sweep is quicker.
+_DENSE = 1 << 14
 #: Entries of the (ε × segment) table held in memory at once.
 _BLOCK = 1 << 22
 
@@ -61,9 +62,10 @@ class PolygonCurve(TradeoffCurve):
     ) -> PolygonCurve:
         """Return the curve of a finite pair of laws, vertices by sorted likelihood ratio.
 
-        Guarantee: at or above the exact curve of the rational pair whose entries, rounded to
-        doubles, were given; the excess is a few units in the last place plus the amount by which
-        the masses fail to add up to one.
+        Guarantee: at or above the exact curve of the two laws, each divided by its sum.  Fractions
+        are exact.  Doubles may be rounded probabilities: the curve also covers laws whose masses
+        are within half a unit in the last place, except that equal doubles count as equal masses.
+        Numerics: the excess is a few units in the last place.
 
         Edge cases: outcomes impossible in one world get slope ∞ or 0; outcomes impossible in both
         are dropped.
@@ -73,22 +75,16 @@ class PolygonCurve(TradeoffCurve):
         >>> round(curve.advantage, 12), round(curve.tpr(0.25), 12)
         (0.5, 0.75)
         """
-        p, p_gap = _law("inside", inside)
-        q, q_gap = _law("outside", outside)
-        if p.size != q.size:
+        if len(inside) != len(outside):
             raise InputError(
-                f"inside and outside must list the same outcomes, got {p.size} and {q.size}."
+                "inside and outside must list the same outcomes, "
+                f"got {len(inside)} and {len(outside)}."
             )
-        keep = (p > 0) | (q > 0)
-        p, q = p[keep], q[keep]
-        with np.errstate(divide="ignore"):
-            loss = np.log(p) - np.log(q)
-            size = np.abs(np.log(np.where(p > 0, p, 1))) + np.abs(np.log(np.where(q > 0, q, 1)))
-        # Equal masses have loss exactly 0; otherwise |ℓ| is raised by the rounding of both logs
-        # and by half an ulp of each mass.
-        loss = np.where(p == q, 0.0, loss + np.sign(loss) * 4 * UNIT * (1 + size))
-        heavy = np.maximum(p, q) * (1 + p_gap + q_gap + 8 * UNIT)
-        return cls(loss, heavy)
+        if any(isinstance(m, Fraction) for law in (inside, outside) for m in law):
+            return cls(
+                *exact_segments(rational_law("inside", inside), rational_law("outside", outside))
+            )
+        return cls(*float_segments(float_law("inside", inside), float_law("outside", outside)))
 
     # ---- the form -------------------------------------------------------------------------
 
@@ -109,43 +105,73 @@ class PolygonCurve(TradeoffCurve):
         tpr = np.concatenate([[0.0], np.cumsum(self.inside)])
         return fpr, tpr
 
+    def _certain(self, *, forward: bool) -> float:
+        """Mass of outcomes impossible in the other world, from above; one atom stands unrounded."""
+        atoms = self.heavy[np.isposinf(self.loss if forward else -self.loss)]
+        total = math.fsum(atoms)
+        return min(1.0, total if atoms.size <= 1 else up(total, 1))
+
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
-        loss = self.loss if forward else -self.loss
-        certain = math.fsum(self.heavy[np.isposinf(loss)])
+        # Steepest first either way, so that a curve and its reverse add in the same order.
+        loss, heavy = (self.loss, self.heavy) if forward else (-self.loss[::-1], self.heavy[::-1])
+        certain = self._certain(forward=forward)
         active = (loss > 0) & np.isfinite(loss)
-        loss, heavy = loss[active], self.heavy[active]
+        loss, heavy = loss[active], heavy[active]
         eps = np.asarray(epsilon, dtype=np.float64)
         result = np.zeros_like(eps)
         if loss.size == 0:
-            return np.minimum(result + certain, 1.0)
-        rows = max(1, _BLOCK // loss.size)
-        for start in range(0, eps.size, rows):
-            gap = eps[start : start + rows, None] - loss[None, :]
-            result[start : start + rows] = -np.expm1(np.minimum(gap, 0.0)) @ heavy
-        # Where no finite segment counts, the certain mass stands unrounded: (ε, δ) comes back as δ.
-        total = np.where(
-            result > 0, (certain + result * (1 + sum_slack(loss.size))) * (1 + 4 * UNIT), certain
-        )
+            return result + certain
+        with np.errstate(under="ignore"):
+            if eps.size > 1 and eps.size * loss.size > _DENSE:
+                result, slack = _swept(eps, loss, heavy)
+            else:
+                slack = sum_slack(loss.size)
+                rows = max(1, _BLOCK // loss.size)
+                for start in range(0, eps.size, rows):
+                    gap = eps[start : start + rows, None] - loss[None, :]
+                    result[start : start + rows] = -np.expm1(np.minimum(gap, 0.0)) @ heavy
+            raised = (certain + result * (1 + slack)) * (1 + 4 * UNIT)
+        # Every product may have lost half of the smallest double.  Where no finite segment counts,
+        # the certain mass stands unrounded: (ε, δ) comes back as δ.
+        total = np.where(eps < loss.max(), raised + (loss.size + 2) * SMALLEST, certain)
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
+        # Any support line bounds the TPR; the corners only say which lines come closest.
         alpha = np.asarray(fpr, dtype=np.float64)
-        corner_fpr, corner_tpr = self.vertices
-        slack = sum_slack(self.loss.size)
-        low = corner_fpr * (1 - slack)
-        index = np.clip(np.searchsorted(low, alpha, side="right") - 1, 0, self.loss.size - 1)
-        loss, run = self.loss[index], np.maximum(alpha - low[index], 0.0)
-        # e^ℓ·run is capped by the segment's in-mass, so large slopes cannot overflow the result.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            rise = np.minimum(np.exp(loss + np.log(run)), self.inside[index])
-        rise = np.where(run > 0, rise, 0.0)
-        value = (corner_tpr[index] + rise) * (1 + 2 * slack)
-        return np.asarray(np.clip(np.maximum(value, alpha), 0.0, 1.0), dtype=np.float64)
+        finite = self.loss[np.isfinite(self.loss)]
+        best = np.ones_like(alpha)
+        if finite.size == 0:
+            return best
+        corners = np.cumsum(self.outside)[np.isfinite(self.loss)]
+        touching = np.searchsorted(corners, alpha)
+        for shift in (-1, 0, 1):
+            log_slope = finite[np.clip(touching + shift, 0, finite.size - 1)]
+            best = np.minimum(best, self._line_height(log_slope, alpha))
+        return best
+
+    def _line_height(self, log_slope: FloatArray, alpha: FloatArray) -> FloatArray:
+        """Height at α of the support line of a given log-slope, from above."""
+        slopes, where = np.unique(log_slope, return_inverse=True)
+        ahead = self._profile(np.maximum(slopes, 0.0), forward=True)
+        behind = self._profile(np.maximum(-slopes, 0.0), forward=False)
+        stick = np.where(slopes >= 0, ahead, behind)[where]
+        with np.errstate(over="ignore", under="ignore"):
+            # In two halves where e^ℓ overflows: α may be as small as it is large.
+            half = np.exp(log_slope / 2)
+            rise = np.where(log_slope < 700, alpha * np.exp(log_slope), alpha * half * half)
+            steep = stick + rise
+            # 1 - e^ℓ(1 - α - δ), written without subtracting numbers near one.
+            flat = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(log_slope) * (alpha + stick)
+            value = np.where(log_slope >= 0, steep, flat)
+            raised = np.nextafter(value * (1 + 32 * UNIT) + 2 * SMALLEST, np.inf)
+        # The diagonal itself needs no rounding.
+        raised = np.where((log_slope == 0) & (stick == 0), alpha, raised)
+        return np.minimum(raised, 1.0)
 
     def certain_mass(self) -> float:
         """In-mass of segments with infinite slope."""
-        certain = self.heavy[np.isposinf(self.loss)]
-        return min(1.0, up(math.fsum(certain)))
+        return self._certain(forward=True)
 
     def epsilon(self, delta: float, side: Side = "both") -> float:
         """Return the ε of :meth:`TradeoffCurve.epsilon`; at δ = 0 the largest log-slope."""
@@ -183,19 +209,28 @@ class PolygonCurve(TradeoffCurve):
         return self
 
 
-def _law(name: str, masses: Sequence[float | Fraction]) -> tuple[FloatArray, float]:
-    """Check one law; return it with the relative gap between its sum and 1."""
-    try:
-        values = np.array([float(m) for m in masses], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a list of probabilities, got {masses!r}.") from None
-    if values.size == 0:
-        raise InputError(f"{name} must be a list of at least one probability, got an empty one.")
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        bad = values[~(np.isfinite(values) & (values >= 0))][0]
-        raise InputError(f"{name} must be probabilities in [0, 1], got {float(bad)!r}.")
-    total = math.fsum(values)
-    gap = abs(total - 1.0)
-    if gap > NORMALISATION_TOLERANCE:
-        raise InputError(f"{name} must be probabilities that add up to 1, got a sum of {total!r}.")
-    return values, gap
+def _swept(epsilon: FloatArray, loss: FloatArray, heavy: FloatArray) -> tuple[FloatArray, float]:
+    """Profiles at many ε by one sweep from the steepest segment down, and their relative error.
+
+    At height x let A = Σ_{ℓ_j > x} m_j e^{x-ℓ_j}, and F = Σ_{ℓ_j > x} m_j(1 - e^{x-ℓ_j}), which is
+    the profile.  Going down by Δ, F gains A(1 - e^{-Δ}) and A shrinks by e^{-Δ}; passing a segment
+    adds its mass to A.  All terms are non-negative, so after k steps of at most four roundings each
+    the relative error is at most (4k + few)·2⁻⁵³.
+    """
+    heights = np.concatenate([loss, epsilon])
+    # At equal height read first: a segment of slope e^ε does not count at ε.
+    order = np.lexsort((np.repeat([1, 0], [loss.size, epsilon.size]), -heights))
+    drops = np.abs(np.diff(heights[order], prepend=heights[order[0]]))
+    lost = (-np.expm1(-drops)).tolist()
+    kept = np.exp(-drops).tolist()
+    result = np.empty(epsilon.size)
+    weight = total = 0.0
+    mass = heavy.tolist()
+    for place, gone, left in zip(order.tolist(), lost, kept, strict=True):
+        total += weight * gone
+        weight *= left
+        if place < loss.size:
+            weight += mass[place]
+        else:
+            result[place - loss.size] = total
+    return result, 1.01 * (4 * heights.size + 32) * UNIT

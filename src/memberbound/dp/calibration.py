@@ -5,10 +5,10 @@ Every result was evaluated again and meets its target (theory §6, trap 5).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from memberbound.curve.base import price_exponent
 from memberbound.dp.dpsgd import DpSgd
 from memberbound.dp.guarantees import (
     DpGuarantee,
@@ -162,7 +162,7 @@ class SecurityTarget:
     def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
         """Demanded minus attained security; the adjacency asked for does not matter."""
         del adjacency
-        log_gamma = abs(math.log(gamma_from_priors(self.nu, self.lam))) * (1 - 1e-15)
+        log_gamma, _ = price_exponent(self.nu, self.lam)
         if parameters.sample_rate == 1.0:
             return self.security - parameters.curve("replace-one").security(self.nu, self.lam)
         return self.security - 1 + parameters.profile("replace").stick(log_gamma)

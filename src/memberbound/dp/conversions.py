@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 
-from memberbound.errors import fraction, nonnegative
+from memberbound.curve.base import posterior_upper, price_exponent
+from memberbound.errors import InputError, fraction, nonnegative
 from memberbound.games import gamma_from_priors
-from memberbound.numerics.rounding import down, up
+from memberbound.numerics.roots import last_true
+from memberbound.numerics.rounding import SMALLEST, down, half_up, scaled_exp, up
 
 __all__ = [
     "accuracy_from_dp",
@@ -42,7 +44,9 @@ def advantage_from_dp(epsilon: float, delta: float = 0.0) -> float:
     0.999329
     """
     eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    return min(1.0, up(dlt + (1 - dlt) * math.tanh(eps / 2), 8))
+    if eps == 0.0:
+        return dlt
+    return min(1.0, up(max(SMALLEST, dlt + (1 - dlt) * math.tanh(eps / 2)), 8))
 
 
 def accuracy_from_dp(epsilon: float, delta: float = 0.0) -> float:
@@ -55,17 +59,19 @@ def eta_from_dp(epsilon: float, delta: float = 0.0) -> float:
 
     Theorem: I24-T4; its δ + (1-δ)/(1+e^{-ε}) - ½ is the same number, but cancels for small ε.
     """
-    return min(0.5, advantage_from_dp(epsilon, delta) / 2)
+    return min(0.5, half_up(advantage_from_dp(epsilon, delta)))
 
 
 def tpr_from_dp(fpr: float, epsilon: float, delta: float = 0.0) -> float:
     """Return the best TPR at one FPR under (ε, δ)-DP (Kairouz, Oh and Viswanath 2015)."""
     alpha = fraction("fpr", fpr)
     eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    # e^ε·α without overflow: beyond 1 it does not matter how far.
-    steep = dlt + (math.exp(min(eps + math.log(alpha), 1.0)) if alpha > 0 else 0.0)
-    flat = 1 - math.exp(-eps) * max(0.0, 1 - alpha - dlt)
-    return min(1.0, up(min(steep, flat), int(16 + 4 * eps)))
+    if eps == 0.0 and dlt == 0.0:
+        return alpha
+    steep = dlt + scaled_exp(alpha, eps)
+    # 1 - e^{-ε}(1 - α - δ), written without subtracting numbers near one.
+    flat = -math.expm1(-eps) + math.exp(-eps) * (alpha + dlt)
+    return min(1.0, up(min(steep, flat), 16))
 
 
 def leak_from_dp(epsilon: float, delta: float = 0.0, nu: float = 0.5, lam: float = 1.0) -> float:
@@ -76,12 +82,12 @@ def leak_from_dp(epsilon: float, delta: float = 0.0, nu: float = 0.5, lam: float
     max{δ, 1 - g(1-δ), δ + (1-δ)(e^ε - g)/(1 + e^ε)} of the extremal pair.
     """
     eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    gamma = gamma_from_priors(nu, lam)
-    # Lowering g can only raise the bound: that absorbs the rounding of γ.
-    g = max(1.0, max(gamma, 1 / gamma) * (1 - 1e-15))
-    fall = math.exp(-eps)
-    middle = dlt + (1 - dlt) * (1 - g * fall) / (1 + fall)
-    return min(1.0, max(0.0, up(max(dlt, 1 - g * (1 - dlt), middle), 16)))
+    # ln g from below: lowering g can only raise the bound.  1 - g(1-δ) never exceeds δ at g ≥ 1.
+    log_g, _ = price_exponent(nu, lam)
+    if eps <= log_g:
+        return dlt
+    middle = dlt + (1 - dlt) * -math.expm1(log_g - eps) / (1 + math.exp(-eps))
+    return min(1.0, up(max(SMALLEST, middle), 16))
 
 
 def leak_from_dp_printed(
@@ -92,12 +98,16 @@ def leak_from_dp_printed(
     max(1, γ)·[(e^ε - 1/γ)₊ - (1 - 1/γ)₊ + δ], cut at 1.
     """
     eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
-    gamma = gamma_from_priors(nu, lam)
-    if eps > 40:
-        return 1.0
-    # For γ ≥ 1 the two brackets telescope to e^ε - 1, which keeps small values exact.
-    bracket = math.expm1(eps) if gamma >= 1 else max(0.0, math.exp(eps) - 1 / gamma)
-    return min(1.0, up(max(1.0, gamma) * (bracket + dlt), 16))
+    log_g, dear = price_exponent(nu, lam)
+    if dear:
+        # The two brackets telescope to e^ε - 1.
+        weight = max(1.0, gamma_from_priors(nu, lam))
+        return min(1.0, up(weight * (math.expm1(min(eps, 700.0)) + dlt), 16))
+    if eps <= log_g:
+        return dlt
+    # e^ε - 1/γ = e^ε(1 - e^{-ln γ - ε}), with -ln γ from below.
+    bracket = scaled_exp(-math.expm1(log_g - eps), eps)
+    return min(1.0, up(bracket + dlt, 16))
 
 
 def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> float:
@@ -113,15 +123,14 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     (0.244919, 0.462117)
     """
     eps = nonnegative("epsilon", epsilon)
-    gamma = gamma_from_priors(nu, lam)
-    g = max(1.0, max(gamma, 1 / gamma) * (1 - 1e-15))
-    if eps <= math.log(g):
+    log_g, _ = price_exponent(nu, lam)  # from below: lowering g can only raise the bound
+    if eps <= log_g:
         return 0.0
-    if g == 1.0:
-        return min(1.0, up(math.tanh(eps / 4), 8))
+    if log_g == 0.0:
+        return min(1.0, up(max(SMALLEST, math.tanh(eps / 4)), 8))
     # Divided by e^ε throughout: (1 - √g·e^{-ε/2})²/(1 - e^{-ε}).
-    root = -math.expm1(0.5 * (math.log(g) - eps))
-    return min(1.0, up(root * root / -math.expm1(-eps), 64))
+    root = -math.expm1(0.5 * (log_g - eps))
+    return min(1.0, up(max(SMALLEST, root * (root / -math.expm1(-eps))), 64))
 
 
 def leak_from_total_variation(total_variation: float) -> float:
@@ -140,18 +149,18 @@ def leak_from_information(nats: float) -> float:
     above about 1.6 nats.
     """
     info = nonnegative("nats", nats)
-    return min(1.0, up(min(math.sqrt(info / 2), math.sqrt(-math.expm1(-info))), 8))
+    pinsker = math.sqrt(info) * math.sqrt(0.5)  # halving first could underflow
+    return min(1.0, up(min(pinsker, math.sqrt(-math.expm1(-info))), 8))
 
 
 def posterior_odds_from_dp(epsilon: float, prior: float = 0.5) -> tuple[float, float]:
     """Return the smallest and largest odds of "in" after seeing an (ε, 0)-DP release (I24-P6)."""
     eps = nonnegative("epsilon", epsilon)
     pi = fraction("prior", prior, open_left=True, open_right=True)
-    log_odds = math.log(pi) - math.log1p(-pi)
-    low, high = log_odds - eps, log_odds + eps
+    odds = pi / (1 - pi)
     return (
-        down(math.exp(low), int(16 + 4 * abs(low))) if low > -745 else 0.0,
-        up(math.exp(high), int(16 + 4 * abs(high))) if high < 709 else math.inf,
+        max(0.0, down(down(scaled_exp(odds, -eps), 12))),
+        up(scaled_exp(odds, eps), 12),
     )
 
 
@@ -164,7 +173,7 @@ def precision_from_dp(epsilon: float, prior: float = 0.5) -> float:
     pi = fraction("prior", prior)
     if pi in (0.0, 1.0):
         return pi
-    return min(1.0, up(pi / (pi + (1 - pi) * math.exp(-eps)), 16))
+    return posterior_upper(pi, math.exp(-eps))
 
 
 def success_from_pmp(epsilon: float) -> float:
@@ -174,12 +183,12 @@ def success_from_pmp(epsilon: float) -> float:
 
 def eta_from_pmp(epsilon: float) -> float:
     """Return the η of MIP that ε-PMP implies: ½·tanh(ε/2) (X6, from L24-L6)."""
-    return min(0.5, up(math.tanh(nonnegative("epsilon", epsilon) / 2) / 2, 8))
+    return eta_from_dp(epsilon)
 
 
 def eta_from_pmp_printed(epsilon: float) -> float:
     """Return L24-L13's weaker printed η: (1-e^{-ε})/2."""
-    return min(0.5, up(-math.expm1(-nonnegative("epsilon", epsilon)) / 2, 8))
+    return min(0.5, half_up(up(-math.expm1(-nonnegative("epsilon", epsilon)), 8)))
 
 
 def tpr_from_eta(fpr: float, eta: float) -> float:
@@ -193,6 +202,11 @@ def epsilon_from_advantage(advantage: float, delta: float = 0.0) -> float:
     Numerics: the largest up to rounding; ``advantage_from_dp(result, delta) ≤ advantage`` holds
     when evaluated.
     """
-    from memberbound.dp.calibration import AdvantageTarget, calibrated_epsilon
-
-    return calibrated_epsilon(AdvantageTarget(advantage), delta)
+    target = fraction("advantage", advantage, open_left=True, open_right=True)
+    dlt = fraction("delta", delta)
+    if dlt > target:
+        raise InputError(
+            f"delta must be at most the advantage of {target!r}, got {delta!r}. "
+            "Even ε = 0 allows an advantage of δ."
+        )
+    return last_true(lambda eps: advantage_from_dp(eps, dlt) <= target, 0.0, 800.0)

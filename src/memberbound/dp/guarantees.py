@@ -26,7 +26,7 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.games import ADJACENCIES, Adjacency
-from memberbound.numerics.rounding import UNIT
+from memberbound.numerics.rounding import SMALLEST, up
 
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd
@@ -107,8 +107,9 @@ def guarantee_from_gaussian_mechanism(
     ``sensitivity`` is under ``adjacency``.  Several releases compose to μ = √releases·s/σ.
     """
     repeated = whole_number("releases", releases)
-    mu = math.sqrt(repeated) * nonnegative("sensitivity", sensitivity) / positive("sigma", sigma)
-    return DpGuarantee(GaussianCurve(mu * (1 + 4 * UNIT)), adjacency, "Gaussian mechanism")
+    shift = math.sqrt(repeated) * nonnegative("sensitivity", sensitivity)
+    mu = _ratio_up(shift, positive("sigma", sigma))
+    return DpGuarantee(GaussianCurve(mu), adjacency, "Gaussian mechanism")
 
 
 def guarantee_from_laplace_mechanism(
@@ -119,8 +120,13 @@ def guarantee_from_laplace_mechanism(
     Below the (s/b, 0)-DP curve strictly between its ends.  In more than one dimension the
     one-dimensional pair with the whole ℓ₁ shift dominates.
     """
-    reach = nonnegative("sensitivity", sensitivity) / positive("scale", scale)
-    return DpGuarantee(LaplaceCurve(reach * (1 + 2 * UNIT)), adjacency, "Laplace mechanism")
+    reach = _ratio_up(nonnegative("sensitivity", sensitivity), positive("scale", scale))
+    return DpGuarantee(LaplaceCurve(reach), adjacency, "Laplace mechanism")
+
+
+def _ratio_up(shift: float, scale: float) -> float:
+    """Quotient from above, three roundings in; positive whenever the shift is."""
+    return up(max(shift / scale, SMALLEST), 4) if shift > 0 else 0.0
 
 
 def guarantee_from_dp_sgd(parameters: DpSgd, adjacency: Adjacency = "add-remove") -> DpGuarantee:

@@ -21,10 +21,14 @@ from memberbound.curve import polygon_from_lines
 from memberbound.dp.guarantees import DpGuarantee
 from memberbound.errors import InputError, nonnegative
 from memberbound.games import Adjacency
-from memberbound.numerics.rounding import UNIT, FloatArray
+from memberbound.numerics.rounding import UNIT, FloatArray, up
 
 __all__ = ["guarantee_from_rdp", "guarantee_from_zcdp"]
 
+#: Values as large as this prove nothing that double precision could tell from nothing.
+_USELESS = 1e9
+#: Smallest ln δ that is claimed: beyond it the exponential would lose digits.
+_SMALLEST_LOG = -690.0
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1.0, 60), np.geomspace(2.05, 1e5, 400)])
 
 
@@ -44,15 +48,15 @@ def guarantee_from_rdp(
         raise InputError(f"orders must be finite and greater than 1, got {orders!r}.")
     if not np.all(tau >= 0):
         raise InputError(f"values must be at least 0, got {values!r}.")
-    keep = np.isfinite(tau)
+    keep = tau < _USELESS
     if not keep.any():
         return DpGuarantee(polygon_from_lines([0.0], [1.0], [0.0], [1.0]), adjacency, "Rényi DP")
     alpha, tau = alpha[keep], tau[keep]
     eps = _epsilon_grid(alpha, tau)
     delta = _delta(alpha, tau, eps)
     kl = float(tau.min())
-    total_variation = min(math.sqrt(kl / 2), math.sqrt(-math.expm1(-kl)))
-    delta[0] = min(delta[0], total_variation * (1 + 16 * UNIT))
+    total_variation = min(math.sqrt(kl) * math.sqrt(0.5), math.sqrt(-math.expm1(-kl)))
+    delta[0] = min(delta[0], up(total_variation, 8))
     return DpGuarantee(polygon_from_lines(eps, delta, eps, delta), adjacency, "Rényi DP")
 
 
@@ -66,10 +70,12 @@ def guarantee_from_zcdp(rho: float, adjacency: Adjacency = "replace-one") -> DpG
 def _delta(alpha: FloatArray, tau: FloatArray, eps: FloatArray) -> FloatArray:
     """Smallest δ over the orders, from above."""
     a, t = alpha[:, None], tau[:, None]
-    log_delta = (a - 1) * (t - eps[None, :]) - np.log(a - 1) + a * np.log1p(-1 / a)
+    # ln(1 - 1/α) as it stands loses digits near α = 1, the difference of logarithms far from it.
+    shrink = a * np.where(a < 2, np.log(a - 1) - np.log(a), np.log1p(-1 / a))
+    log_delta = (a - 1) * (t - eps[None, :]) - np.log(a - 1) + shrink
     # The exponent is a sum of terms of these sizes, each rounded a few times.
-    slack = 16 * UNIT * (4 + a * (t + eps[None, :] + 1))
-    best = np.minimum((log_delta + slack).min(axis=0), 0.0)
+    slack = 16 * UNIT * (4 + np.abs(np.log(a - 1)) - shrink + a * (t + eps[None, :] + 1))
+    best = np.clip((log_delta + slack).min(axis=0), _SMALLEST_LOG, 0.0)
     return np.asarray(np.exp(best), dtype=np.float64)
 
 

@@ -3,7 +3,7 @@
 With a = μ/2 - ε/μ and b = -μ/2 - ε/μ the hockey-stick is H = Φ(a) - e^ε Φ(b) (L24-L10).  Because
 φ(a) = e^ε φ(b), it equals φ(a)·(R(-a) - R(-b)) with the Mills ratio R(x) = (1 - Φ(x))/φ(x), a form
 that neither overflows nor cancels in the tail.  The slacks below bound the rounding of these
-expressions; the tests compare with 60-digit arithmetic for μ from 1e-8 to 50 and ε up to 700.
+expressions; the tests compare with 60-digit arithmetic for μ from 1e-8 to 2000.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import math
 import numpy as np
 from scipy import special
 
-from memberbound.numerics.rounding import UNIT, FloatArray
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
 __all__ = ["gaussian_hockey_stick_upper", "gaussian_tpr_upper"]
 
 _SQRT2 = math.sqrt(2.0)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
-_TINY = 5e-324
+#: 1 - Φ(x) is below every positive double from a little before this on.
+_TAIL_END = 39.0
 #: Below this μ the difference of Mills ratios is integrated instead of subtracted.
 _SMALL_MU = 0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -48,33 +49,45 @@ def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
     """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above, for every ε ≥ 0.
 
     Guarantee: never below the true value (L24-L10).
-    Numerics: relative excess below 1e-11 wherever the value is above 1e-290.
+    Numerics: for μ ≤ 100 relative excess below 1e-11 wherever the value is above 1e-290; the
+    rounding of ε/μ - μ/2 makes it grow like μ beyond.
     Edge cases: μ = 0 gives 0; a true value that underflows gives the smallest positive double.
     """
     eps = np.asarray(epsilon, dtype=np.float64)
     if mu == 0.0:
         return np.zeros_like(eps)
-    scaled = eps / mu
-    low = scaled - mu / 2  # = -a
-    high = scaled + mu / 2  # = -b
-    # φ(a) inherits the rounding of a, times |a|; a² is rounded once more.
-    slack = 8 * UNIT * (4 + np.abs(low) * (scaled + mu) + low * low)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        # A smaller ε has the larger hockey-stick, and beyond the end of the tail there is none.
+        scaled = np.minimum(eps / mu, mu / 2 + _TAIL_END)
+        low = scaled - mu / 2  # = -a
+        high = scaled + mu / 2  # = -b
+        # a is off by about UNIT·(ε/μ + μ): φ(a) feels that |a|-fold, the Mills ratios once.
+        shift = UNIT * (scaled + mu)
+        slack = 8 * (UNIT * (4 + low * low) + (1 + np.abs(low)) * shift)
         density = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi)
-        mills = _mills(np.maximum(low, 0.0))
         tail = density * _mills_difference(np.maximum(low, 0.0), mu)
-        loss = 16 * UNIT * density * mills * np.where(mu < _SMALL_MU, mu * (1 + low * low), 1.0)
+        # What the difference loses: of two Mills ratios, or of 1 - xR(x) under the integral.
+        loss = 24 * UNIT * density * (mu if mu < _SMALL_MU else _mills(np.maximum(low, 0.0)))
         # low ≤ 0: the plain form, whose two terms are at most 1 and not small.
         bulk = special.ndtr(-low) - density * _mills(high)
-    value = np.where(low > 0, tail * (1 + slack) + loss, bulk + 16 * UNIT * (1 + np.abs(low)))
-    if mu < _SMALL_MU:
-        # ε = 0 exactly is TV = erf(μ/√8), where no cancellation is needed; near it use the tail
-        # form with a shifted base, which stays relative to μ.
-        near = (low <= 0) & (low >= -1)
-        shifted = density * _mills_difference(np.where(near, low, 0.0), mu)
-        value = np.where(near, shifted * (1 + slack + 32 * UNIT), value)
+        lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
+        value = np.where(low > 0, tail * (1 + slack) + loss, bulk + lift)
+        if mu < _SMALL_MU:
+            # The tail form with a shifted base stays relative to μ where the plain form cancels.
+            near = (low <= 0) & (low >= -1)
+            shifted = density * _mills_difference(np.where(near, low, 0.0), mu)
+            value = np.where(near, shifted * (1 + slack + 32 * UNIT), value)
+    # ε = 0 exactly is TV = erf(μ/√8), where no cancellation is needed.
     value = np.where(eps == 0.0, math.erf(mu / (2 * _SQRT2)) * (1 + 8 * UNIT), value)
-    return np.asarray(np.clip(np.nextafter(value, np.inf), _TINY, 1.0), dtype=np.float64)
+    # Among the smallest doubles the roundings above are absolute.
+    value = np.nextafter(value + 4 * SMALLEST, np.inf)
+    value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
+    return np.clip(value, SMALLEST, 1.0)
+
+
+def _lower_tail(x: FloatArray) -> FloatArray:
+    """Φ(x) for x ≤ 0 as φ(x)·R(-x), which keeps the smallest doubles (scipy's Φ drops them)."""
+    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) * _mills(-x), dtype=np.float64)
 
 
 def gaussian_tpr_upper(mu: float, fpr: FloatArray) -> FloatArray:
@@ -82,15 +95,19 @@ def gaussian_tpr_upper(mu: float, fpr: FloatArray) -> FloatArray:
 
     Numerics: Φ⁻¹ is raised by 8 units in the last place before Φ is taken, and Φ by the rounding
     of its argument times its steepness, at most |z| in relative terms.
-    Edge cases: α = 0 gives 0, α = 1 gives 1.
+    Edge cases: α = 0 gives 0, α = 1 gives 1, μ = 0 gives α.
     """
     alpha = np.asarray(fpr, dtype=np.float64)
-    z = special.ndtri(alpha)
+    if mu == 0.0:
+        return np.clip(alpha, 0.0, 1.0)
+    inner = np.clip(alpha, SMALLEST, 1.0 - UNIT)
+    z = special.ndtri(inner)
     z = z + 16 * UNIT * (1 + np.abs(z))
-    shifted = z + mu
-    with np.errstate(invalid="ignore", under="ignore"):
-        relative = 16 * UNIT * (2 + np.abs(shifted) * (np.abs(shifted) + np.abs(z) + mu))
-        value = special.ndtr(shifted) * (1 + relative)
+    shifted = np.minimum(z + mu, _TAIL_END)
+    with np.errstate(under="ignore"):
+        plain = np.where(shifted < 0, _lower_tail(np.minimum(shifted, 0.0)), special.ndtr(shifted))
+        relative = 16 * UNIT * (2 + np.abs(shifted) * (np.abs(shifted) + np.abs(z)))
+        value = np.nextafter(plain * (1 + relative) + 4 * SMALLEST, np.inf)
     value = np.where(alpha <= 0, 0.0, np.maximum(value, alpha))
     value = np.where(alpha >= 1, 1.0, value)
-    return np.asarray(np.clip(value, 0.0, 1.0), dtype=np.float64)
+    return np.clip(value, 0.0, 1.0)

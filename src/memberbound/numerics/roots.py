@@ -1,38 +1,50 @@
 """Searches that return the safe end of the bracket (theory §6, trap 5).
 
 A returned number satisfies its inequality *when evaluated again*: the functions below only ever
-return arguments at which the predicate was seen to hold.
+return the safe end they were given or arguments at which the predicate was seen to hold.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 
 from memberbound.errors import SearchError
 
 __all__ = ["last_true", "safe_crossing"]
 
-#: Doubles between 0 and infinity can be bisected to neighbours in about this many halvings.
-_HALVINGS = 2200
+_SIGN = 1 << 63
+
+
+def _rank(number: float) -> int:
+    """Place of a double in the order of all doubles, 0 for zero."""
+    bits = int.from_bytes(struct.pack(">d", number), "big")
+    return bits if bits < _SIGN else _SIGN - bits
+
+
+def _double(rank: int) -> float:
+    """Return the double at that place."""
+    bits = rank if rank >= 0 else _SIGN - rank
+    return float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
 
 def last_true(holds: Callable[[float], bool], inside: float, outside: float) -> float:
     """Bisect between ``inside`` (where ``holds``) and ``outside`` (where it does not).
 
-    Guarantee: the result was seen to satisfy ``holds``.  For a predicate that switches once it is
-    the last double before the switch.  Works in either direction and stops at adjacent doubles.
+    Guarantee: the result is ``inside``, of which the caller knows that it satisfies ``holds``, or
+    was seen to.  For a predicate that switches once it is the last double before the switch.
+    Works in either direction and stops at adjacent doubles.
     """
-    good, bad = inside, outside
-    for _ in range(_HALVINGS):
-        middle = good + (bad - good) / 2
-        if middle in (good, bad):
-            return good
-        if holds(middle):
+    good, bad = _rank(inside), _rank(outside)
+    # Halving the places instead of the numbers takes at most 64 steps at any magnitude.
+    while abs(bad - good) > 1:
+        middle = (good + bad) // 2
+        if holds(_double(middle)):
             good = middle
         else:
             bad = middle
-    return good
+    return _double(good)
 
 
 def safe_crossing(
@@ -51,7 +63,7 @@ def safe_crossing(
     Numerics: stops when the bracket is narrower than ``relative`` of its size.
     """
     f_safe, f_unsafe = excess(safe), excess(unsafe)
-    if f_safe > 0:
+    if not f_safe <= 0:  # also when it is not a number
         raise SearchError(f"the search started at {safe!r}, which does not satisfy the target.")
     if f_unsafe <= 0:
         return unsafe

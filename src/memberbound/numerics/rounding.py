@@ -2,7 +2,8 @@
 
 Every public upper bound ends in :func:`up` and every lower bound in :func:`down`.  The slack is
 relative and a few dozen units in the last place: it covers the rounding of the handful of
-operations in front of it, and each caller says which operations those are.
+operations in front of it, and each caller says which operations those are.  Near the underflow
+threshold relative slack is not enough; there the last step to the next double counts.
 """
 
 from __future__ import annotations
@@ -12,10 +13,22 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNIT", "down", "sum_slack", "up", "up_array"]
+__all__ = [
+    "SMALLEST",
+    "UNIT",
+    "down",
+    "half_up",
+    "scaled_exp",
+    "sum_slack",
+    "sum_up",
+    "up",
+    "up_array",
+]
 
 #: Half the distance from 1 to the next double: the relative error of one correctly rounded step.
 UNIT = 2.0**-53
+#: The smallest positive double: what a positive number that underflows is rounded up to.
+SMALLEST = 5e-324
 
 FloatArray = NDArray[np.float64]
 
@@ -34,8 +47,40 @@ def down(value: float, operations: int = 4) -> float:
 
 def up_array(values: FloatArray, operations: int = 4) -> FloatArray:
     """Apply :func:`up` to every entry."""
-    raised = np.nextafter(values + np.abs(values) * (2 * operations * UNIT), np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        raised = np.nextafter(values + np.abs(values) * (2 * operations * UNIT), np.inf)
     return np.where((values == 0.0) | np.isinf(values), values, raised)
+
+
+def half_up(value: float) -> float:
+    """Return ``value``/2 from above: exact unless halving the smallest doubles rounds down."""
+    half = value / 2
+    return half if 2 * half >= value else math.nextafter(half, math.inf)
+
+
+def sum_up(first: float, second: float) -> float:
+    """Return the sum of two doubles ≥ 0 from above: exact where the sum is a double."""
+    total = first + second
+    # Knuth's two-sum: the rounding error of an addition is itself a double.
+    tail = total - first
+    missing = (first - (total - tail)) + (second - tail)
+    return math.nextafter(total, math.inf) if missing > 0 else total
+
+
+def scaled_exp(factor: float, exponent: float) -> float:
+    """Return ``factor``·e^``exponent`` for ``factor`` ≥ 0, to 8 roundings and the last double.
+
+    A large exponential is applied in two halves, so that a tiny factor neither lets it overflow
+    on the way nor has to pass through a logarithm, which costs as many units as it is long.
+    """
+    if factor == 0.0:
+        return 0.0
+    if abs(exponent) < 700.0:
+        return factor * math.exp(exponent)
+    if exponent > 1416.0:
+        return math.inf
+    half = math.exp(max(exponent, -1416.0) / 2)
+    return factor * half * half
 
 
 def sum_slack(terms: int) -> float:

@@ -64,7 +64,7 @@ def equation_15() -> Counterexample:
     """A24-eq15 exchanges the densities of the two worlds; it shows at any ν other than ½."""
     nu = Fraction(1, 4)
     bits, half = (0, 1), Fraction(1, 2)
-    points = [(theta, z) for theta in bits for z in bits]  # (release, record shown), release = the one record
+    points = [(theta, z) for theta in bits for z in bits]  # (release, record shown)
     out = dict.fromkeys(points, half * half)
     inside = {(theta, z): half if theta == z else Fraction(0) for theta, z in points}
     # From the definition: every one of the 16 attacks, an event on which it says "in".

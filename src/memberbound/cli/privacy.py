@@ -1,63 +1,15 @@
-"""The command line: one verb of the contract per command.
-
-Exit codes: 0 done, 2 bad input (one sentence on standard error), 1 anything else.
-"""
+"""``explain``: DP parameters in, attack bounds out."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 
-from memberbound._version import __version__
-from memberbound.errors import InputError, MemberboundError
+from memberbound.cli.face import JsonFlag, app, show
 
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    name="memberbound",
-    help="How often can anybody be right about who was in the training set?",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: memberbound explain --epsilon 8 --delta 1e-5",
-)
-
-
-class _Result(Protocol):
-    def to_dict(self) -> dict[str, object]: ...
-
-    def summary(self) -> str: ...
-
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-
-def _print(result: _Result, as_json: bool) -> None:
-    if as_json:
-        text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
-    else:
-        text = result.summary()
-    typer.echo(text)
-
-
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"memberbound {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    del version
+__all__ = ["explain"]
 
 
 @app.command()
@@ -140,60 +92,4 @@ def explain(  # noqa: PLR0917  # Typer reads options from positional parameters
         from memberbound.report.roc import save_roc
 
         typer.echo(f"wrote {save_roc(result, plot)}", err=True)
-    _print(result, json_)
-
-
-@app.command()
-def theorems(
-    id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A result (A25-T14) or a paper (L24).")
-    ] = None,
-    json_: JsonFlag = False,
-) -> None:
-    r"""List every result of the five papers: what holds, what is wrong, what is implemented.
-
-    Asking for a single erratum computes its counterexample.
-
-    \b
-    memberbound theorems
-    memberbound theorems L24
-    memberbound theorems I24-T8
-    """
-    from memberbound.ledger import theorems as theorems_
-
-    _print(theorems_(id), json_)
-
-
-def _guarded(run: Callable[[], object]) -> int:
-    """Run a command and turn what goes wrong into one sentence and an exit code."""
-    code: int
-    try:
-        finished = run()
-    except InputError as problem:
-        message, code = str(problem), 2
-    except (MemberboundError, OSError) as problem:
-        message, code = str(problem), 1
-    except KeyboardInterrupt:
-        message, code = "stopped.", 1
-    except Exception as problem:
-        # Typer carries its own copy of click, so its errors are known by what they can say.
-        described = getattr(problem, "format_message", None)
-        if type(problem).__name__ == "Abort":
-            message, code = "stopped.", 1
-        elif described is None:
-            raise
-        else:
-            message, code = described(), getattr(problem, "exit_code", 2)
-    else:
-        return finished if isinstance(finished, int) else 0
-    sys.stderr.write(f"memberbound: {' '.join(message.split())}\n")
-    return code
-
-
-def main() -> None:
-    """Entry point of the ``memberbound`` command."""
-    command = typer.main.get_command(app)
-    arguments = sys.argv[1:] or ["--help"]
-    sys.exit(
-        _guarded(lambda: command.main(arguments, prog_name="memberbound", standalone_mode=False))
-    )
+    show(result, json_)

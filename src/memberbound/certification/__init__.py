@@ -1,0 +1,207 @@
+"""The verb ``certify``: how much can *any* learner leak about the rows of this table?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from memberbound.certification.answer import Certification, certified_fields
+from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
+from memberbound.discrete.certificates import CountCertificate, certify_counts
+from memberbound.discrete.counts import CountProfile
+from memberbound.discrete.extrapolation import leak_beyond_the_table
+from memberbound.discrete.records import record_leaks
+from memberbound.discrete.two_sample import JointProfile
+from memberbound.errors import InputError, fraction, nonnegative, whole_number
+from memberbound.games import IidGame
+
+__all__ = ["Certification", "certify", "certify_profile"]
+
+
+def certify(
+    table: Any = None,
+    *,
+    columns: str | Sequence[str] | None = None,
+    n: int | None = None,
+    confidence: float = 0.95,
+    nu: float = 0.5,
+    lam: float = 1.0,
+    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
+    uniform: int | None = None,
+    reference: Any = None,
+    unit: str | None = None,
+    database_table: str | None = None,
+    exposed_above: float = 0.5,
+    records: str | os.PathLike[str] | None = None,
+    force: bool = False,
+) -> Certification:
+    """Certify how much any learner whatsoever can leak about its training rows.
+
+    Give one of: a ``table`` (a file or an object that :func:`memberbound.tables.open_table` reads),
+    the ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
+    ``n``).
+
+    Guarantee: with probability ≥ ``confidence`` over the rows of the table, ``delta_upper`` bounds
+    the leak Δ of every learner trained on ``n`` rows (average record), and ``record_leak`` the
+    leak about each row; each of the two holds with that confidence by itself.
+    Theorem: A25-T14 for a law; X5 (n ≤ N) or X16 (n > N), X7 and X15 for a table.
+    Assumes: the rows (with ``unit``, the units) are independent draws from one law.
+    Edge cases: rows that are all distinct give 1: nothing can be certified, and that is an answer.
+
+    Args:
+        table: the rows; nulls are a category of their own.
+        columns: the columns a learner sees; all unless named.
+        n: training rows; all rows of the table unless given.
+        confidence: 1 - β.
+        nu: probability of a fresh test point.
+        lam: weight of a missed member.
+        probabilities: a law, as an array or a file with one column.
+        uniform: number of equally likely atoms.
+        reference: further rows of the same law that are not trained on.
+        unit: column that says whose row it is; a person with several rows is one record.
+        database_table: the table inside a DuckDB or SQLite file.
+        exposed_above: rows whose certified leak is larger are counted as exposed.
+        records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
+        force: overwrite ``records``.
+
+    Example:
+    >>> certify(uniform=316, n=32561).security_lower > 0.96
+    True
+    """
+    game = IidGame(float(nu), float(lam))
+    given = [
+        name
+        for name, value in (
+            ("a table", table),
+            ("probabilities", probabilities),
+            ("uniform", uniform),
+        )
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise InputError(
+            "certify needs exactly one of a table, probabilities and uniform, got "
+            + (" and ".join(given) or "none of them")
+            + "."
+        )
+    if table is None:
+        return _of_law(
+            game, n, probabilities, uniform, columns, reference, unit, database_table, records
+        )
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    above = nonnegative("exposed_above", exposed_above)
+    if n is not None:
+        whole_number("n", n)
+    from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
+
+    with open_table(table, database_table) as opened:
+        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
+        joint = None
+        if reference is not None:
+            if unit is not None:
+                raise InputError("a reference must be counted by rows, so unit must be left out.")
+            pair = count_pair_profile(opened, reference, chosen)
+            joint = JointProfile(pair.train, pair.reference, pair.cells)
+            profile = joint.training()
+        else:
+            profile = count_profile(opened, chosen, unit)
+        result = certify_profile(
+            profile, n, confidence, game=game, reference=joint, exposed_above=above
+        )
+        if unit is not None:
+            result = replace(
+                result,
+                assumptions=(
+                    *result.assumptions,
+                    f"One record is all rows that share one value of {unit!r}.",
+                ),
+            )
+        if records is None:
+            return result
+        leaks = result.leaks
+        assert leaks is not None
+        by_count = {int(c): float(v) for c, v in zip(profile.count, leaks.leak, strict=True)}
+        write_records(opened, chosen, by_count, records, unit=unit, overwrite=force)
+    return replace(result, records_out=str(records))
+
+
+def certify_profile(
+    profile: CountProfile,
+    n: int | None = None,
+    confidence: float = 0.95,
+    *,
+    game: IidGame | None = None,
+    reference: JointProfile | None = None,
+    exposed_above: float = 0.5,
+) -> Certification:
+    """Certify from the counts of counts alone; see :func:`certify`."""
+    rules = game or IidGame()
+    size = profile.rows if n is None else whole_number("n", n)
+    if size > profile.rows:
+        found = _beyond(profile, size, confidence, reference)
+    else:
+        found = certify_counts(
+            profile, size, confidence, nu=rules.nu, lam=rules.lam, reference=reference
+        )
+    leaks = record_leaks(profile, size, confidence)
+    assumptions = tuple(_sentence(text) for text in found.assumptions)
+    return Certification(
+        certified_fields(found, leaks, rules, exposed_above),
+        rules,
+        (*found.theorems, "X7", "X15"),
+        (
+            *assumptions,
+            "A learner sees the chosen columns only, and rows that agree in them are the same "
+            "to it.",
+            "The leak of the table and the leaks of its records each hold with the stated "
+            "confidence by themselves.",
+        ),
+        found.warnings,
+        leaks=leaks,
+    )
+
+
+def _beyond(
+    profile: CountProfile, n: int, confidence: float, reference: JointProfile | None
+) -> CountCertificate:
+    """More training rows than the table has (X16), or the table's own leak, which never rises."""
+    half = 1 - (1 - confidence) / 2
+    inside = certify_counts(profile, None, half, reference=reference)
+    outside = leak_beyond_the_table(profile, n, half)
+    best = min(inside.delta_upper, outside)
+    method = "extrapolated count function" if outside <= inside.delta_upper else inside.method
+    return replace(
+        inside,
+        delta_upper=best,
+        method=method,
+        confidence=confidence,
+        n=n,
+        theorems=("A25-T14", "X5", "X16"),
+        candidates={**inside.candidates, "extrapolated count function": outside},
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _of_law(
+    game: IidGame,
+    n: int | None,
+    probabilities: Any,
+    uniform: int | None,
+    *table_options: object,
+) -> Certification:
+    if n is None:
+        raise InputError("n must be given with a law: the number of rows trained on.")
+    if any(option is not None for option in table_options):
+        raise InputError(
+            "columns, reference, unit, database_table and records belong to a table, not to a law."
+        )
+    if uniform is not None:
+        return certify_uniform(uniform, n, game)
+    return certify_law(read_probabilities(probabilities), n, game)

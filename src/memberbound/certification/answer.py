@@ -1,0 +1,139 @@
+"""The answer of ``certify``: how much any learner can leak about the rows of a table or a law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from memberbound.discrete.certificates import CountCertificate
+from memberbound.discrete.records import RecordLeaks
+from memberbound.explanation.wording import percent, percent_up, six_down, six_up
+from memberbound.games import IidGame
+from memberbound.numerics.rounding import down, up
+from memberbound.results import Certificate, common_fields, json_number
+
+__all__ = ["Certification", "accuracy_from_leak", "certified_fields", "security_from_leak"]
+
+
+def security_from_leak(leak: float) -> float:
+    """Return MIS = 1 - Δ from below (A25-T6)."""
+    return 1.0 if leak == 0.0 else max(0.0, down(1.0 - leak))
+
+
+def accuracy_from_leak(leak: float, game: IidGame) -> float:
+    """Return the best (weighted) accuracy max(ν, λ(1-ν)) + min(1, 1/γ)·ν·Δ from above (A25-T6)."""
+    base = max(game.nu, game.lam * (1 - game.nu))
+    gain = min(game.nu, game.lam * (1 - game.nu)) * leak
+    return base if gain == 0.0 else up(base + gain, 8)
+
+
+def certified_fields(
+    certificate: CountCertificate,
+    leaks: RecordLeaks,
+    game: IidGame,
+    exposed_above: float = 0.5,
+) -> dict[str, object]:
+    """Return the keys that ``certify`` and ``harden`` share."""
+    return {
+        "rows": certificate.rows,
+        "n": certificate.n,
+        "atoms": certificate.atoms,
+        "delta_upper": certificate.delta_upper,
+        "security_lower": security_from_leak(certificate.delta_upper),
+        "accuracy_upper": accuracy_from_leak(certificate.delta_upper, game),
+        "delta_plug_in_estimate": json_number(certificate.delta_plug_in_estimate),
+        "c_k_plug_in_estimate": json_number(certificate.c_k_plug_in_estimate),
+        "confidence": certificate.confidence,
+        "method": certificate.method,
+        "record_leak": leaks.to_dict(exposed_above),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Certification:
+    """A certificate for a table or a law; ``fields`` are the keys of the contract."""
+
+    fields: dict[str, Any]
+    game: IidGame
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    records_out: str | None = None
+    leaks: RecordLeaks | None = field(default=None, repr=False)
+
+    @property
+    def delta_upper(self) -> float:
+        """Largest leak Δ of any learner, average record."""
+        return float(self.fields["delta_upper"])
+
+    @property
+    def security_lower(self) -> float:
+        """MIS of every learner."""
+        return float(self.fields["security_lower"])
+
+    def certificate(self) -> Certificate:
+        """Return the main number as a certificate."""
+        return Certificate(
+            "security",
+            self.security_lower,
+            "lower",
+            self.game,
+            self.theorems,
+            self.assumptions,
+            float(self.fields["confidence"]),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = common_fields("certify", self.game, self.theorems, self.assumptions)
+        result |= self.fields
+        return result | {
+            "nu": self.game.nu,
+            "lam": self.game.lam,
+            "warnings": list(self.warnings),
+            "records": self.records_out,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """A sentence a data steward can pass on."""
+        f = self.fields
+        sure = "" if f["confidence"] == 1 else f" (confidence {percent(f['confidence'])})"
+        if f["delta_upper"] >= 1:
+            return (
+                f"Nothing can be certified{sure}: with {f['n']} rows in {f['atoms']} different "
+                "cells some learner could give away the average row completely; coarser or fewer "
+                "columns would help."
+            )
+        return (
+            f"Whatever is trained on {f['n']} such rows, nobody is right about the average row's "
+            f"membership more than {percent_up(min(1.0, f['accuracy_upper']))} of the time{sure}."
+        )
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+        f = self.fields
+        leak = f["record_leak"]
+        rows = [
+            ("rows", "–" if f["rows"] is None else f"{f['rows']}"),
+            ("training rows n", f"{f['n']}"),
+            ("cells", f"{f['atoms']}"),
+            ("leak Δ, any learner", f"≤ {six_up(f['delta_upper'])}"),
+            ("security MIS", f"≥ {six_down(f['security_lower'])}"),
+            ("method", f"{f['method']}"),
+        ]
+        if f["delta_plug_in_estimate"] is not None:
+            rows.append(("plug-in Δ (estimate only)", f"≈ {f['delta_plug_in_estimate']:.4g}"))
+        rows += [
+            ("record leak, median row", f"≤ {six_up(leak['median'])}"),
+            ("record leak, 99 % of rows", f"≤ {six_up(leak['p99'])}"),
+            ("record leak, worst row", f"≤ {six_up(leak['max'])}"),
+        ]
+        if leak["exposed_rows"] is not None:
+            rows.append(
+                (f"rows that may leak > {leak['exposed_above']:g}", f"{leak['exposed_rows']}")
+            )
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        return f"{self.sentence}\n\n{table}{notes}"

@@ -1,0 +1,149 @@
+"""How many rows are enough: the smallest n for a target, certified rather than asymptotic.
+
+The worst leak Δ_n and every record's leak fall with n (the empirical law is a reverse martingale
+and both are means of convex functions of it), so the smallest n is found by bisection on whole
+numbers, and the returned n was evaluated and meets the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.discrete.certificates import certify_counts
+from memberbound.discrete.counts import CountProfile
+from memberbound.discrete.extrapolation import leak_beyond_the_table
+from memberbound.discrete.records import cell_probability_lower, record_leak_upper
+from memberbound.discrete.worst_case import checked_law, leak_of_law, leak_of_uniform
+from memberbound.errors import fraction
+
+__all__ = [
+    "MAX_PLAN",
+    "smallest_n",
+    "smallest_n_for_law",
+    "smallest_n_for_records",
+    "smallest_n_for_table",
+    "smallest_n_for_uniform",
+]
+
+#: Plans beyond this many rows are answered with "not reachable".
+MAX_PLAN = 10**12
+#: Ratio of the sizes tested below the table's own.
+_LADDER = 0.97
+
+
+def smallest_n(meets: Callable[[int], bool], largest: int = MAX_PLAN) -> int | None:
+    """Return the smallest n ≤ ``largest`` at which a predicate that stays true begins to hold.
+
+    Guarantee: the result was seen to satisfy ``meets``; ``None`` if even ``largest`` does not.
+    """
+    high = 1
+    while not meets(high):
+        if high >= largest:
+            return None
+        high = min(2 * high, largest)
+    low = high // 2  # meets(low) is false, or low is 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _allowed_leak(security: float) -> float:
+    return 1.0 - fraction("security", security, open_left=True, open_right=True)
+
+
+def smallest_n_for_law(
+    security: float, probabilities: ArrayLike, nu: float = 0.5, lam: float = 1.0
+) -> int | None:
+    """Return the smallest n with MIS ≥ ``security`` for every learner on a known law (A25-T14).
+
+    Example:
+    >>> smallest_n_for_law(0.95, [0.5, 0.5])
+    64
+    """
+    allowed = _allowed_leak(security)
+    law, weights, _ = checked_law(probabilities, None)
+    values, index = np.unique(law, return_inverse=True)
+    counted = np.bincount(index, weights=weights if weights is not None else None)
+    return smallest_n(lambda n: leak_of_law(values, n, nu, lam, counted) <= allowed)
+
+
+def smallest_n_for_uniform(
+    security: float, atoms: int, nu: float = 0.5, lam: float = 1.0
+) -> int | None:
+    """Return the smallest n with MIS ≥ ``security`` on K equally likely atoms.
+
+    Example:
+    >>> smallest_n_for_uniform(0.9, 316)
+    5005
+    """
+    allowed = _allowed_leak(security)
+    return smallest_n(lambda n: leak_of_uniform(atoms, n, nu, lam) <= allowed)
+
+
+def smallest_n_for_records(leak: float, smallest_probability: float) -> int | None:
+    """Return an n at which every record of a cell at least this likely leaks at most ``leak``.
+
+    Theorem: X7.  Sufficient for every learner; not always the very smallest such n, because the
+    cap e^{-λ}λ^{⌊λ⌋}/⌊λ⌋! stands for the exact binomial term.
+    """
+    allowed = fraction("record leak", leak, open_left=True, open_right=True)
+    p = fraction("smallest_probability", smallest_probability)
+    if p == 0.0:
+        return None
+    return smallest_n(lambda n: float(record_leak_upper(n * p * (1 - 1e-12))) <= allowed)
+
+
+def smallest_n_for_table(
+    profile: CountProfile,
+    security: float | None = None,
+    record_leak: float | None = None,
+    confidence: float = 0.95,
+) -> int | None:
+    """Return an n certified from a table whose law is unknown; ``None`` if no n can be.
+
+    Guarantee: with probability ≥ ``confidence`` over the table, training on n rows of its law
+    meets the target(s) for every learner; two targets share the error probability.
+    Theorem: X5 for n ≤ N, X16 beyond, X7 with X15 for records.  The n is chosen from the data and
+    still valid: sizes are tested in a fixed order, from large to small, up to the first that
+    fails, and Δ_n does not rise with n, so an error means failing at one size fixed by the law.
+    Numerics: within 3 % of the smallest n that the certificates allow.
+    Edge cases: cells seen once rule out any record-leak target; no more than about K/N of leak can
+    be certified away, whatever n.
+    """
+    both = security is not None and record_leak is not None
+    beta = (1 - fraction("confidence", confidence, open_left=True, open_right=True)) / (1 + both)
+    answers: list[int | None] = []
+    if security is not None:
+        answers.append(_certified_size(profile, _allowed_leak(security), beta))
+    if record_leak is not None:
+        rarest = cell_probability_lower(profile.rows, int(profile.count[0]), 1 - beta)
+        answers.append(smallest_n_for_records(record_leak, rarest))
+    if not answers or any(n is None for n in answers):
+        return None
+    return max(n for n in answers if n is not None)
+
+
+def _certified_size(profile: CountProfile, allowed: float, beta: float) -> int | None:
+    """Test sizes from large to small; the last that passes before the first failure."""
+    rows = profile.rows
+    # A size beyond N passes by X16 or because Δ_n ≤ Δ_N: two looks, half of β each.
+    if certify_counts(profile, rows, 1 - beta / 2).delta_upper > allowed:
+        level = 1 - beta / 2
+        return smallest_n(
+            lambda n: n > rows and leak_beyond_the_table(profile, n, level) <= allowed
+        )
+    size = rows
+    while size > 1:
+        smaller = min(size - 1, math.floor(size * _LADDER))
+        if certify_counts(profile, smaller, 1 - beta).delta_upper > allowed:
+            break
+        size = smaller
+    return size

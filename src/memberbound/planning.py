@@ -1,0 +1,191 @@
+"""The verb ``plan``: how many rows are enough?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from memberbound.certification.law import read_probabilities
+from memberbound.discrete.extrapolation import smallest_certifiable_leak
+from memberbound.discrete.planning import (
+    MAX_PLAN,
+    smallest_n_for_law,
+    smallest_n_for_records,
+    smallest_n_for_table,
+    smallest_n_for_uniform,
+)
+from memberbound.discrete.worst_case import checked_law
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.explanation.wording import percent, six_up
+from memberbound.games import IidGame
+from memberbound.results import common_fields
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The number of rows that meets the target(s); ``None`` where no number can be certified."""
+
+    n_required: int | None
+    security: float | None
+    record_leak: float | None
+    source: str
+    confidence: float
+    game: IidGame
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    rows: int | None = None
+    atoms: int | None = None
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        return common_fields("plan", self.game, self.theorems, self.assumptions) | {
+            "n_required": self.n_required,
+            "security": self.security,
+            "record_leak": self.record_leak,
+            "source": self.source,
+            "rows": self.rows,
+            "atoms": self.atoms,
+            "confidence": self.confidence,
+            "reason": self.reason,
+            "nu": self.game.nu,
+            "lam": self.game.lam,
+        }
+
+    def summary(self) -> str:
+        """Return one readable sentence."""
+        wishes = []
+        if self.security is not None:
+            wishes.append(f"MIS ≥ {self.security:g} for every learner (average row)")
+        if self.record_leak is not None:
+            wishes.append(f"a leak of at most {self.record_leak:g} for every row")
+        sure = "" if self.confidence == 1 else f", with confidence {percent(self.confidence)}"
+        wish = " and ".join(wishes)
+        if self.n_required is None:
+            return f"No number of rows is certified to give {wish}{sure}. {self.reason}"
+        return f"{self.n_required} training rows give {wish}{sure} ({self.source})."
+
+
+def plan(
+    table: Any = None,
+    *,
+    security: float | None = None,
+    record_leak: float | None = None,
+    columns: str | Sequence[str] | None = None,
+    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
+    uniform: int | None = None,
+    confidence: float = 0.95,
+    nu: float = 0.5,
+    lam: float = 1.0,
+    unit: str | None = None,
+    database_table: str | None = None,
+) -> Plan:
+    """Return the number of training rows that is enough for a certified target.
+
+    The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
+    ``table`` whose law is unknown.
+
+    Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
+    with probability ≥ ``confidence`` over its rows.
+    Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
+    Assumes: the rows are independent draws from the law, now and later.
+    Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
+
+    Example:
+    >>> plan(security=0.95, uniform=100).n_required
+    6293
+    """
+    if security is None and record_leak is None:
+        raise InputError("plan needs a target: security, record_leak or both, got none.")
+    for name, value in (("security", security), ("record_leak", record_leak)):
+        if value is not None:
+            fraction(name, value, open_left=True, open_right=True)
+    game = IidGame(float(nu), float(lam))
+    given = [v is not None for v in (table, probabilities, uniform)]
+    if sum(given) != 1:
+        raise InputError("plan needs exactly one of a table, probabilities and uniform.")
+    if table is not None:
+        fraction("confidence", confidence, open_left=True, open_right=True)
+        return _for_table(
+            _Wish(security, record_leak, confidence, game),
+            (table, columns, unit, database_table),
+        )
+    if any(option is not None for option in (columns, unit, database_table)):
+        raise InputError("columns, unit and database_table belong to a table, not to a law.")
+    return _for_law(_Wish(security, record_leak, 1.0, game), probabilities, uniform)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    security: float | None
+    record_leak: float | None
+    confidence: float
+    game: IidGame
+
+
+def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
+    if uniform is not None:
+        atoms = whole_number("uniform", uniform)
+        rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
+    else:
+        law, _, _ = checked_law(read_probabilities(probabilities), None)
+        atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
+    answers: list[int | None] = []
+    if wish.security is not None:
+        if uniform is not None:
+            found = smallest_n_for_uniform(wish.security, atoms, wish.game.nu, wish.game.lam)
+        else:
+            found = smallest_n_for_law(wish.security, law, wish.game.nu, wish.game.lam)
+        answers.append(found)
+    if wish.record_leak is not None:
+        answers.append(smallest_n_for_records(wish.record_leak, rarest * (1 - 1e-15)))
+    needed = None if None in answers else max(n for n in answers if n is not None)
+    return Plan(
+        needed,
+        wish.security,
+        wish.record_leak,
+        source,
+        1.0,
+        wish.game,
+        ("A25-T14", "X7"),
+        ("The rows are independent draws from exactly the law given.",),
+        atoms=atoms,
+        reason=None if needed else f"More than {MAX_PLAN:.0e} rows would be needed.",
+    )
+
+
+def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> Plan:
+    from memberbound.tables import count_profile, open_table
+
+    table, columns, unit, database_table = where
+    with open_table(table, database_table) as opened:
+        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
+        profile = count_profile(opened, chosen, unit)
+    needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
+    reason = None
+    if needed is None:
+        least = six_up(smallest_certifiable_leak(profile, wish.confidence))
+        reason = (
+            f"The table's {profile.rows} rows fall into {profile.atoms} cells"
+            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; "
+            f"leaks below about {least} cannot be certified from it, and rows seen once not at all."
+        )
+    return Plan(
+        needed,
+        wish.security,
+        wish.record_leak,
+        "a table of unknown law",
+        wish.confidence,
+        wish.game,
+        ("A25-T14", "X5", "X7", "X15", "X16"),
+        ("The rows are independent draws from one law, now and later.",),
+        rows=profile.rows,
+        atoms=profile.atoms,
+        reason=reason,
+    )

@@ -1,0 +1,236 @@
+"""The embedded SQL engine: DuckDB through ibis, bounded in memory, spilling to a private folder.
+
+Every table is an ibis expression.  Where no other engine is named it runs on a DuckDB inside this
+process, which may use a stated amount of memory and writes what exceeds it to a temporary folder
+that only this user can read and that is deleted with the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memberbound.errors import InputError, MemberboundError
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+__all__ = ["BATCH_ROWS", "Engine", "identifier", "literal", "one_sentence", "reading"]
+
+T = TypeVar("T")
+
+#: Share of the machine's memory an engine may use when the caller does not say.
+_MEMORY_SHARE = 0.5
+#: Seconds before a progress bar appears, and between its updates.
+_PATIENCE, _TICK = 1.0, 0.2
+#: Rows per batch of a stream.
+BATCH_ROWS = 65_536
+
+
+def literal(text: str | os.PathLike[str]) -> str:
+    """Return ``text`` as an SQL string, whatever characters it holds."""
+    return "'" + os.fspath(text).replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Return ``name`` as a quoted SQL identifier, whatever characters it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def one_sentence(error: BaseException) -> str:
+    """Return what an engine's message says first, without its class, its SQL and the data."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    # The offending line of a file is somebody's record: its number is enough.
+    told = [line for line in lines if not line.startswith(("Original Line", "LINE 1:", "Possible"))]
+    if not told:
+        return type(error).__name__
+    head, found, tail = told[0].partition("Error: ")
+    first = tail if found and len(head) < 30 else told[0]
+    return f"{first}, {told[1]}" if first.startswith("CSV Error on") and told[1:] else first
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what an engine or a file format raises while reading ``name`` into one sentence."""
+    import sqlite3
+
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise MemberboundError(
+            f"{name} does not fit into the memory and disk allowed: {one_sentence(error)}."
+        ) from error
+    except (duckdb.Error, pa.ArrowException, sqlite3.Error, OSError, EOFError) as error:
+        raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
+
+
+class Engine:
+    """One DuckDB connection with its memory limit and its private folder.
+
+    ``memory_limit`` is a size such as ``"2GB"``; half of the machine's memory unless given.
+    """
+
+    def __init__(self, memory_limit: str | None = None) -> None:
+        import duckdb
+        import ibis
+
+        self.folder = Path(tempfile.mkdtemp(prefix="memberbound-"))
+        self._serial = 0
+        try:
+            self.backend = ibis.duckdb.connect(
+                ":memory:",
+                threads=_cores(),
+                memory_limit=_default_memory() if memory_limit is None else memory_limit,
+                temp_directory=str(self.folder),
+                autoinstall_known_extensions=False,
+            )
+        except (duckdb.Error, ValueError) as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise InputError(
+                f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
+            ) from error
+        self.connection = self.backend.con
+        # The bar is drawn by `watched`, never by the engine, which would print on stdout.
+        self._settings(enable_progress_bar="true", enable_progress_bar_print="false")
+        # Every file is scanned once or twice; keeping it would only fill the memory.
+        self._settings(enable_external_file_cache="false")
+        self._finalizer = weakref.finalize(self, _release, self.connection, self.folder)
+
+    def _settings(self, **values: str) -> None:
+        known = {row[0] for row in self.sql("SELECT name FROM duckdb_settings()").fetchall()}
+        for name, value in values.items():
+            if name in known:
+                self.sql(f"SET {name} = {value}")
+
+    def close(self) -> None:
+        """Drop everything and delete the private folder; calling twice does no harm."""
+        self._finalizer()
+
+    def sql(self, statement: str) -> Any:
+        """Run one statement."""
+        return self.connection.execute(statement)
+
+    def fresh(self, stem: str) -> str:
+        """Return a name that nothing in this engine has."""
+        self._serial += 1
+        return f"memberbound_{stem}_{self._serial}"
+
+    def view(self, select: str) -> ir.Table:
+        """Return the expression of a SELECT that is run when the expression is."""
+        name = self.fresh("view")
+        self.sql(f"CREATE TEMP VIEW {identifier(name)} AS {select}")
+        return self.backend.table(name)
+
+    def arrow(self, data: Any) -> ir.Table:
+        """Return the expression of an Arrow table or data set, which is not copied."""
+        import pyarrow as pa
+
+        name = self.fresh("arrow")
+        self.connection.register(name, data)
+        # A column without a type holds nothing but nulls; ibis has no name for it.
+        untyped = [f.name for f in data.schema if pa.types.is_null(f.type)]
+        if not untyped:
+            return self.backend.table(name)
+        typed = ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in untyped)
+        return self.view(f"SELECT * REPLACE ({typed}) FROM {identifier(name)}")
+
+    def copied(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ir.Table:
+        """Write batches to a Parquet file in the private folder and return its expression."""
+        import pyarrow.parquet as pq
+
+        path = self.folder / f"{self.fresh('copy')}.parquet"
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
+
+    @contextmanager
+    def stored(self, expr: ir.Table) -> Iterator[ir.Table]:
+        """Keep the rows of an expression while they are needed more than once."""
+        name = self.fresh("stored")
+        self.sql(f"CREATE TEMP TABLE {name} AS {self.backend.compile(expr)}")
+        try:
+            yield self.backend.table(name)
+        finally:
+            self.sql(f"DROP TABLE {name}")
+
+    def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """Return the rows of an expression of this engine as a stream."""
+        relation = self.connection.sql(self.backend.compile(expr))
+        # DuckDB renamed the method; ibis 12 still calls the old name.
+        stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+        return stream(rows)
+
+    def watched(self, label: str, call: Callable[[], T]) -> T:
+        """Run ``call`` under a progress bar on standard error, if that is a terminal."""
+        with _progress(label, self.connection.query_progress):
+            return call()
+
+
+@contextmanager
+def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    done = threading.Event()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+
+    def draw() -> None:
+        if done.wait(_PATIENCE):
+            return
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(label, total=None)
+            while True:
+                share = percent()
+                if share > 0:  # -1 while the engine cannot tell
+                    progress.update(task, total=100.0, completed=share)
+                if done.wait(_TICK):
+                    return
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _release(connection: Any, folder: Path) -> None:
+    connection.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _default_memory() -> str:
+    """Return half of the memory this process may use, the container's limit included."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return "2GB"
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        limit = "max"
+    if limit.isdigit():
+        total = min(total, int(limit))
+    return f"{max(int(total * _MEMORY_SHARE) // 2**20, 256)}MB"

@@ -1,0 +1,348 @@
+"""A recipe: how each column of a table is coarsened, row by row, written down as JSON.
+
+A recipe is a function of one row.  That is what makes a certificate possible: the coarsened rows of
+an i.i.d. sample are again i.i.d., from the image of the law (``proofs/hardening.md``).  Every value
+has a stated place, also one that was never seen: numbers beyond the outer edges fall into the outer
+bins, unknown categories into ``(other)``, missing ones into ``(missing)``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+
+__all__ = [
+    "MISSING",
+    "OTHER",
+    "SCHEMA",
+    "Bins",
+    "Drop",
+    "Generalise",
+    "Keep",
+    "Merge",
+    "Pool",
+    "Recipe",
+    "Rule",
+    "canonical",
+    "labels_of",
+    "numbers_of",
+]
+
+OTHER, MISSING = "(other)", "(missing)"
+#: Version of the JSON layout; a reader refuses a version it does not know.
+SCHEMA = 1
+_FORMAT = "memberbound recipe"
+
+
+def canonical(value: Any) -> str:
+    """Return the text by which a category is known: 39, 39.0 and "39" are one category.
+
+    A column of whole numbers becomes floats as soon as one value is missing, and a CSV file knows
+    only text; a category must not change its name for that.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (float, np.floating)) and math.isfinite(value):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return str(value)
+
+
+def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
+    """Return codes and texts of a column's values, with missing ones as ``(missing)``."""
+    import pandas as pd
+
+    codes, uniques = pd.factorize(series, use_na_sentinel=True)
+    names = [canonical(value) for value in uniques] + [MISSING]
+    codes = np.where(codes < 0, len(names) - 1, codes)
+    # Values that differ as objects may share their text (39 and "39"): one label, one code.
+    index: dict[str, int] = {}
+    for name in names:
+        index.setdefault(name, len(index))
+    dense = np.array([index[name] for name in names], dtype=np.int64)
+    return dense[codes], list(index)
+
+
+def numbers_of(series: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the column as floats (NaN where it is no number), and where a value is missing."""
+    import pandas as pd
+
+    missing = pd.isna(series).to_numpy(dtype=bool)
+    values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return values, missing
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The column as it is."""
+
+    def apply(self, series: Any) -> Any:
+        """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
+        return series + 0.0 if series.dtype.kind == "f" else series
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "keep"}
+
+    def describe(self, column: str) -> str:
+        """Return the step in words."""
+        return f"keep {column} as it is"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The column is left out."""
+
+    def apply(self, series: Any) -> Any:
+        """Nothing is left of the column."""
+        del series
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "drop"}
+
+    def describe(self, column: str) -> str:
+        """Return the step in words."""
+        return f"drop {column}"
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Numbers by interval: up to and including the first edge, …, above the last edge.
+
+    Intervals are closed on the right, so an edge at a frequent smallest value (zero capital gain)
+    separates it from the rest.
+    """
+
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        edges = tuple(float(e) for e in self.edges)
+        ascending = all(a < b for a, b in pairwise(edges))
+        if not edges or not ascending or not all(math.isfinite(e) for e in edges):
+            raise InputError(f"edges must be finite ascending numbers, got {self.edges!r}.")
+        object.__setattr__(self, "edges", edges)
+
+    def labels(self) -> list[str]:
+        """Return the names of the bins, then those of values that are no numbers."""
+        names = [canonical(e) for e in self.edges]
+        inner = [f"({a}, {b}]" for a, b in pairwise(names)]
+        return [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
+
+    def codes(self, series: Any) -> NDArray[np.int64]:
+        """Return the position in :meth:`labels` of every value."""
+        values, missing = numbers_of(series)
+        codes = np.searchsorted(np.asarray(self.edges), values, side="left").astype(np.int64)
+        bins = len(self.edges) + 1
+        return np.where(missing, bins, np.where(np.isnan(values), bins + 1, codes))
+
+    def apply(self, series: Any) -> Any:
+        """Return the names of the bins."""
+        return _labelled(series, self.codes(series), self.labels())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "bins", "edges": list(self.edges)}
+
+    def describe(self, column: str) -> str:
+        """Return the step in words."""
+        edges = ", ".join(canonical(e) for e in self.edges)
+        return f"put {column} into {len(self.edges) + 1} bins with edges {edges}"
+
+
+@dataclass(frozen=True)
+class Generalise:
+    """Categories by their group; a value that is not listed becomes ``(other)``."""
+
+    groups: tuple[tuple[str, str], ...]
+
+    def apply(self, series: Any) -> Any:
+        """Return the group of every value."""
+        codes, names = labels_of(series)
+        table = {MISSING: MISSING} | dict(self.groups)
+        return _labelled(series, codes, [table.get(name, OTHER) for name in names])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "generalise", "groups": [list(pair) for pair in self.groups]}
+
+    def describe(self, column: str) -> str:
+        """Return the step in words."""
+        size = len({group for _, group in self.groups})
+        return f"generalise {column} to {size} groups"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Listed categories stay, every other one becomes ``(other)``."""
+
+    kept: tuple[str, ...]
+
+    def apply(self, series: Any) -> Any:
+        """Return every value's own name or ``(other)``; a missing value is a category as well."""
+        codes, names = labels_of(series)
+        kept = set(self.kept)
+        return _labelled(series, codes, [name if name in kept else OTHER for name in names])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "merge", "kept": list(self.kept)}
+
+    def describe(self, column: str) -> str:
+        """Return the step in words."""
+        names = ", ".join(self.kept[:6]) + (", …" if len(self.kept) > 6 else "")
+        size = len(self.kept)
+        word = "category" if size == 1 else "categories"
+        return f"keep {size} {word} of {column} ({names}) and merge the others"
+
+
+Rule = Keep | Drop | Bins | Merge | Generalise
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Rows whose coarsened values over ``columns`` are no listed cell become ``(other)`` there.
+
+    The other columns (the target, columns to keep) stay, so the rule never looks at them.
+    """
+
+    columns: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+    def apply(self, frame: Any) -> Any:
+        """Return the table with rare combinations pooled; the pooled columns become text."""
+        import pandas as pd
+
+        texts = {c: _labelled(frame[c], *labels_of(frame[c])) for c in self.columns}
+        listed = pd.MultiIndex.from_tuples(self.cells, names=self.columns) if self.cells else None
+        if listed is None:
+            inside = np.zeros(len(frame), dtype=bool)
+        else:
+            rows = pd.MultiIndex.from_arrays([texts[c] for c in self.columns])
+            inside = rows.isin(listed)
+        pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
+        return frame.assign(**pooled)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"columns": list(self.columns), "cells": [list(cell) for cell in self.cells]}
+
+    def describe(self) -> str:
+        """Return the step in words."""
+        return (
+            f"keep the {len(self.cells)} frequent combinations of {', '.join(self.columns)} and "
+            "pool all rows with another combination"
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One rule per column, in the order of the table, then an optional pooling of rare cells."""
+
+    rules: tuple[tuple[str, Rule], ...]
+    pool: Pool | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that a table must have."""
+        return tuple(name for name, _ in self.rules)
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Columns of the coarsened table."""
+        return tuple(name for name, rule in self.rules if not isinstance(rule, Drop))
+
+    def apply(self, frame: Any, optional: Collection[str] = ()) -> Any:
+        """Return the coarsened table; columns the recipe does not know are left out.
+
+        Only ``optional`` columns may be absent (a target that is yet to be predicted).
+        """
+        import pandas as pd
+
+        rules = [(n, rule) for n, rule in self.rules if n in frame.columns or n not in optional]
+        absent = [name for name, _ in rules if name not in frame.columns]
+        if absent:
+            raise InputError(f"the table must have the recipe's columns, missing: {absent!r}.")
+        parts = {n: rule.apply(frame[n]) for n, rule in rules if not isinstance(rule, Drop)}
+        out = pd.DataFrame(parts, index=frame.index, columns=list(parts))
+        return out if self.pool is None else self.pool.apply(out)
+
+    def steps(self) -> list[str]:
+        """Return what happens to the table, in words; columns that stay are not mentioned."""
+        said = []
+        dropped = [name for name, rule in self.rules if isinstance(rule, Drop)]
+        if dropped:
+            said.append(Drop().describe(", ".join(dropped)))
+        said += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
+        return said if self.pool is None else [*said, self.pool.describe()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields; :meth:`from_dict` gives back an equal recipe."""
+        return {
+            "format": _FORMAT,
+            "schema": SCHEMA,
+            "columns": [{"name": name, **rule.to_dict()} for name, rule in self.rules],
+            "pool": None if self.pool is None else self.pool.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """Return the recipe as JSON text; floats are written so that they read back exactly."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Recipe:
+        """Return the recipe that :meth:`to_dict` described."""
+        if not isinstance(fields, Mapping) or fields.get("format") != _FORMAT:
+            raise InputError(f"a recipe must be a JSON object with format {_FORMAT!r}.")
+        if fields.get("schema") != SCHEMA:
+            raise InputError(f"schema must be {SCHEMA}, got {fields.get('schema')!r}.")
+        try:
+            rules = tuple((str(entry["name"]), _rule(entry)) for entry in fields["columns"])
+            pool = fields.get("pool")
+            cells = () if pool is None else tuple(tuple(map(str, c)) for c in pool["cells"])
+            pooling = None if pool is None else Pool(tuple(map(str, pool["columns"])), cells)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"a recipe must be complete, {error!r} is missing or wrong.") from None
+        return cls(rules, pooling)
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        """Return the recipe of a JSON text."""
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            raise InputError("a recipe must be JSON text.") from None
+        return cls.from_dict(fields)
+
+
+def _labelled(series: Any, codes: NDArray[np.int64], labels: Sequence[str]) -> Any:
+    import pandas as pd
+
+    texts = np.array([*labels, ""], dtype=object)[:-1]
+    return pd.Series(texts[codes], index=series.index, name=series.name)
+
+
+def _rule(entry: Mapping[str, Any]) -> Rule:
+    kind = entry["rule"]
+    if kind == "keep":
+        return Keep()
+    if kind == "drop":
+        return Drop()
+    if kind == "bins":
+        return Bins(tuple(entry["edges"]))
+    if kind == "merge":
+        return Merge(tuple(map(str, entry["kept"])))
+    if kind == "generalise":
+        return Generalise(tuple((str(a), str(b)) for a, b in entry["groups"]))
+    raise InputError(
+        f"rule must be one of 'keep', 'drop', 'bins', 'merge', 'generalise', got {kind!r}."
+    )

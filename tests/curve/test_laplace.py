@@ -1,0 +1,128 @@
+"""The Laplace curve against its distribution functions in high precision."""
+
+import math
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from memberbound.curve import LaplaceCurve, polygon_from_lines
+from memberbound.errors import InputError
+from oracle.real import bracket, laplace_hockey_stick, laplace_tpr
+
+F = Fraction
+TIGHT = F(1, 10**13)
+GRAIN = F(1, 10**300)
+REACHES = (5e-324, 1e-300, 1e-9, 0.1, 1.0, 8.0, 700.0, 735.0, 1400.0, 1e5)
+RATES = (5e-324, 1e-315, 1e-300, 1e-20, 1e-3, 0.3, 0.5, 0.500001, 0.9, 1 - 2**-53)
+
+
+def points():
+    for reach in REACHES:
+        for fpr in RATES:
+            yield reach, fpr
+    rng = Random(31)
+    for _ in range(150):
+        yield 10 ** rng.uniform(-3, 2.9), 10 ** rng.uniform(-323, 0)
+        reach = rng.uniform(0, 740)  # around the corner e^-reach/2
+        yield reach, min(0.9, max(5e-324, math.exp(-reach) * rng.uniform(0.3, 0.7)))
+
+
+def low_rates(tpr):
+    return [at for at in points() if at[0] < 5000 and F(tpr(*at)) < bracket(laplace_tpr(*at))[0]]
+
+
+def tpr(reach, fpr):
+    return LaplaceCurve(reach).tpr(fpr)
+
+
+def test_tpr_is_never_below_the_truth():
+    assert low_rates(tpr) == []
+
+
+def test_tpr_is_tight():
+    loose = [
+        at
+        for at in points()
+        if at[0] < 5000 and F(tpr(*at)) > bracket(laplace_tpr(*at))[1] * (1 + TIGHT) + GRAIN
+    ]
+    assert loose == []
+
+
+def test_tpr_by_logarithms_is_caught():
+    def naive(reach, fpr):
+        fall = math.exp(-reach)
+        if fpr < fall / 2:
+            return math.exp(reach + math.log(fpr))
+        return 1 - fall / (4 * fpr) if fpr <= 0.5 else 1 - fall * (1 - fpr)
+
+    assert len(low_rates(naive)) > 20
+
+
+def sticks():
+    rng = Random(32)
+    for reach in REACHES[:-2]:
+        for share in (0.0, 1e-9, 0.3, 0.999999, 1.0):
+            yield reach, reach * share
+        yield reach, math.nextafter(reach, 0.0)
+    for _ in range(100):
+        reach = 10 ** rng.uniform(-5, 2)
+        yield reach, rng.uniform(0, reach)
+
+
+def low_sticks(delta):
+    return [at for at in sticks() if F(delta(*at)) < bracket(laplace_hockey_stick(*at))[0]]
+
+
+def test_hockey_stick_is_sound_and_tight():
+    assert low_sticks(lambda reach, eps: LaplaceCurve(reach).delta(eps)) == []
+    for reach, eps in sticks():
+        high = bracket(laplace_hockey_stick(reach, eps))[1]
+        assert F(LaplaceCurve(reach).delta(eps)) <= high * (1 + TIGHT) + GRAIN
+
+
+def test_hockey_stick_without_expm1_is_caught():
+    assert low_sticks(lambda reach, eps: 1 - math.exp(-(reach - eps) / 2))
+
+
+def test_beyond_the_reach_there_is_nothing():
+    for reach in REACHES:
+        curve = LaplaceCurve(reach)
+        assert curve.delta(reach) == curve.delta(reach * 2) == 0.0
+        assert curve.epsilon(0.0) == reach
+        assert curve.delta(math.nextafter(reach, 0.0)) > 0.0
+
+
+def test_epsilon_is_safe_and_tight():
+    for reach in (1e-3, 1.0, 30.0):
+        curve = LaplaceCurve(reach)
+        for delta in (1e-300, 1e-12, 1e-4, 0.2):
+            eps = curve.epsilon(delta)
+            assert bracket(laplace_hockey_stick(reach, eps))[0] <= F(delta)
+            exact = max(0.0, reach + 2 * math.log1p(-delta))
+            assert eps == pytest.approx(exact, rel=1e-9, abs=1e-12)
+
+
+def test_below_the_pure_dp_curve():
+    for reach in (0.1, 1.0, 6.0):
+        dp = polygon_from_lines([reach], [0.0], [reach], [0.0])
+        assert dp.dominates(LaplaceCurve(reach))
+        assert not LaplaceCurve(reach).dominates(dp, tolerance=1e-6)
+        assert LaplaceCurve(reach).precision(0.1) == pytest.approx(
+            0.1 / (0.1 + 0.9 * math.exp(-reach)), rel=1e-12
+        )
+
+
+def test_no_reach_tells_nothing():
+    curve = LaplaceCurve(0.0)
+    assert curve.advantage == curve.epsilon(0.0) == 0.0
+    assert [curve.tpr(a) for a in (0.0, 1e-9, 0.4, 1.0)] == [0.0, 1e-9, 0.4, 1.0]
+    assert curve.knots().tolist() == [0.0]
+    assert curve.is_symmetric
+    assert curve.reversed() is curve
+
+
+@pytest.mark.parametrize("reach", [-1.0, math.nan, math.inf])
+def test_unusable_reaches_are_refused(reach):
+    with pytest.raises(InputError, match="reach must be"):
+        LaplaceCurve(reach)

@@ -1,0 +1,249 @@
+"""Binomial terms against 50-digit arithmetic on a hard grid: never below, at most 1e-10 above."""
+
+from fractions import Fraction
+from math import comb, floor, lgamma, log
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memberbound.errors import InputError
+from memberbound.numerics import binomial
+from memberbound.numerics.binomial import (
+    Atoms,
+    half_deviation_upper,
+    hockey_stick_upper,
+    point_probability,
+)
+
+F = Fraction
+SIZES = (1, 2, 3, 5, 17, 100, 1001, 10**6, 123_456_789, 10**9, 10**12 - 1, 10**12)
+GAMMAS = (0.2, 0.5, 0.9, 0.999, 1 - 1e-6, 1 + 1e-12, 1 + 1e-6, 1.001, 1.1, 2.0, 7.0)
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mp.workdps(50):
+        yield
+
+
+def hard_probabilities(n):
+    """np just below, at and just above integers; p near 0 and 1, and 1 itself."""
+    grid = {1e-300, 1e-20, 1e-9, 0.1, 0.5, 0.3141, 1 - 1e-9, 1 - 1.2e-16, 1.0}
+    for j in (1, 2, 3, 17, n // 3, n // 2, n - 1, n):
+        if 1 <= j <= n:
+            p = j / n
+            grid |= {np.nextafter(p, 0), p, min(np.nextafter(p, 2), 1.0), p / 2}
+    return sorted(float(p) for p in grid)
+
+
+def exact_point(n, k, p):
+    p = mp.mpf(p)
+    if p in (0, 1):
+        return mp.mpf(k == n * p)
+    ways = mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1)
+    return mp.exp(ways + k * mp.log(p) + (n - k) * mp.log1p(-p))
+
+
+def exact_half_deviation(n, p):
+    p = mp.mpf(p)
+    m = int(mp.floor(n * p))
+    return p * (1 - p) * exact_point(n - 1, m, p) if m < n else mp.mpf(0)
+
+
+def added_hockey_stick(n, p, gamma):
+    """The definition, term by term outward from γnp."""
+    p, gamma = mp.mpf(p), mp.mpf(gamma)
+    m = int(mp.floor(gamma * n * p))
+    total = mp.mpf(0)
+    if p == 1 or (gamma >= 1 and m >= n):
+        return total
+    k, step, odds = (m + 1, 1, p / (1 - p)) if gamma >= 1 else (m, -1, (1 - p) / p)
+    term = exact_point(n, k, p)
+    while 0 <= k <= n:
+        value = mp.mpf(k) / n - gamma * p
+        total += term * (value if gamma >= 1 else -value / gamma)
+        term *= ((n - k) / mp.mpf(k + 1) if step > 0 else k / mp.mpf(n - k + 1)) * odds
+        k += step
+        if term < total * mp.mpf(10) ** -40:
+            break
+    return total
+
+
+def upper_tail(n, m, p):
+    """P(Bin(n,p) > m) as a Beta integral, normalised so that quadrature sees numbers near 1."""
+    a, b = m + 1, n - m
+    log_beta = mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(n + 1)
+    unit = mp.sqrt(p * (1 - p) / n)
+    z = (a - n * p) / (unit * n)
+    peak = (a - 1) * mp.log(p) + (b - 1) * mp.log1p(-p)
+
+    def density(v):
+        t = p - unit * v
+        return mp.exp((a - 1) * mp.log(t) + (b - 1) * mp.log1p(-t) - peak)
+
+    end = min(p / unit * mp.mpf("0.999999"), 280 / (mp.sqrt(z * z + 280) + max(z, 0)))
+    return unit * mp.quad(density, mp.linspace(0, end, 9), maxdegree=6) * mp.exp(peak - log_beta)
+
+
+def closed_hockey_stick(n, p, gamma):
+    """De Moivre's term minus a tail: the textbook form, in 50 digits."""
+    p, gamma = mp.mpf(p), mp.mpf(gamma)
+    m = int(mp.floor(gamma * n * p))
+    first = p * (1 - p) * exact_point(n - 1, m, p)
+    if gamma >= 1:
+        return first - (gamma - 1) * p * upper_tail(n, m, p)
+    return first - (1 / gamma - 1) * p * upper_tail(n - 1, n - 1 - m, 1 - p)
+
+
+def hockey_stick_cases():
+    for n in (1, 2, 3, 17, 100, 1001, 10**6, 10**12):
+        grid = [p for p in hard_probabilities(n) if 1e-290 < p < 1]
+        for gamma in GAMMAS:
+            cut = [gamma * n * p for p in grid]
+            sides = [(n - c if gamma > 1 else c) for c in cut]
+            few = [min(s, n * p, n * (1 - p)) < 100 for s, p in zip(sides, grid, strict=True)]
+            chosen = [p for p, ok in zip(grid, few, strict=True) if ok]
+            yield n, chosen, gamma, added_hockey_stick
+    for n, p in ((10**4, 0.3), (10**6, 0.9), (10**9, 1e-5), (10**12, 0.3141), (10**12, 1e-7)):
+        sd = (n * p * (1 - p)) ** 0.5
+        for z in (-20, -0.2, 1e-4, 2, 30):
+            gamma = 1 + z * sd / (n * p)
+            if 0 < gamma < 1 / p:
+                yield n, [p], gamma, closed_hockey_stick
+
+
+def test_hockey_sticks_on_the_hard_grid():
+    seen = 0
+    for n, grid, gamma, oracle in hockey_stick_cases():
+        for p, value in zip(grid, hockey_stick_upper(n, grid, gamma), strict=True):
+            truth = oracle(n, p, gamma)
+            assert value >= truth, (n, p, gamma)
+            if truth > 1e-270:
+                # Where γp is 1 up to rounding, the last bits of γp are the answer.
+                loose = 1e-6 if abs(gamma * p - 1) < 1e-15 else 1e-10
+                assert value <= truth * (1 + loose), (n, p, gamma)
+                seen += 1
+    assert seen > 600
+
+
+def test_half_deviations_on_the_hard_grid():
+    for n in SIZES:
+        grid = hard_probabilities(n)
+        for p, value in zip(grid, half_deviation_upper(n, grid), strict=True):
+            truth = exact_half_deviation(n, p)
+            assert value >= truth, (n, p)
+            assert value <= truth * (1 + mp.mpf("1e-13")), (n, p)
+
+
+def test_without_outward_rounding_the_grid_catches_it(monkeypatch):
+    monkeypatch.setattr(binomial, "UNIT", 0.0)
+    below = [
+        (n, p)
+        for n in SIZES
+        for p, value in zip(
+            hard_probabilities(n), half_deviation_upper(n, hard_probabilities(n)), strict=True
+        )
+        if p > 1e-290 and value < exact_half_deviation(n, p)
+    ]
+    assert below
+
+
+def test_with_products_in_one_double_the_grid_catches_it(monkeypatch):
+    monkeypatch.setattr(binomial, "_two_product", lambda a, b: (a * b, np.zeros_like(a * b)))
+    errors = []
+    for p in (1 / 3, 0.31415926535, 0.7182818284):
+        n = 10**12
+        gamma = 1 + 20 * (n * p * (1 - p)) ** 0.5 / (n * p)
+        value = hockey_stick_upper(n, p, gamma)[0]
+        errors.append(float(value / closed_hockey_stick(n, p, gamma) - 1))
+    assert max(errors) > 1e-10 or min(errors) < 0
+
+
+def test_log_gamma_form_would_not_be_accurate_enough():
+    n, p = 10**12, 0.5
+    k = n // 2
+    naive = lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + n * log(p)
+    truth = exact_point(n, k, p)
+    assert abs(float(mp.exp(naive) / truth) - 1) > 1e-6
+    assert abs(float(point_probability(n, k, p)[0] / truth) - 1) < 1e-14
+
+
+def test_point_probabilities_near_and_far_from_the_mean():
+    for n in (1, 2, 16, 17, 1000, 10**6, 10**12):
+        for p in (1e-12, 0.01, 0.5, 0.73, 1 - 1e-12):
+            sd = (n * p * (1 - p)) ** 0.5
+            counts = {min(max(floor(n * p + z * sd), 0), n) for z in (-20, -3, -1, 0, 1, 5, 25)}
+            counts |= {0, n} if n < 1000 else set()
+            for k in counts:
+                truth = exact_point(n, k, p)
+                if truth < 1e-300:
+                    continue
+                deviance = -mp.log(truth)
+                error = abs(float(point_probability(n, k, p)[0] / truth - 1))
+                assert error < (32 + 16 * deviance) * 2.0**-53, (n, p, k)
+
+
+def test_point_probabilities_are_a_law_and_zero_outside():
+    for n, p in ((0, 0.3), (7, 0.0), (7, 1.0), (7, 0.3), (50, 0.9)):
+        masses = point_probability(n, np.arange(-1, n + 2), p)
+        assert masses[0] == masses[-1] == 0
+        assert masses.sum() == pytest.approx(1, abs=1e-14)
+    assert point_probability(3, 1.5, 0.5)[0] == 0
+
+
+def test_stirling_errors():
+    x = np.array([1.0, 2, 7, 15, 16, 17, 100, 1e6, 1e12])
+    for k, value in zip(x, binomial._stirling_error(x), strict=True):
+        truth = mp.loggamma(k + 1) - (k + mp.mpf(1) / 2) * mp.log(k) + k - mp.log(2 * mp.pi) / 2
+        assert abs(value - truth) < 2e-17
+
+
+def test_log1p_minus():
+    for x in (-0.999, -0.5, -0.4999, -1e-3, -1e-12, 1e-300, 1e-9, 0.3, 0.5, 0.500001, 40.0):
+        truth = mp.log1p(mp.mpf(x)) - mp.mpf(x)
+        value = binomial._log1p_minus(np.array([x]))[0]
+        assert abs(value - truth) <= abs(truth) * 12 * mp.mpf(2) ** -53, x
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(1, 40),
+    st.fractions(0, 1, max_denominator=64),
+    st.fractions(F(1, 8), 8, max_denominator=16),
+)
+def test_small_cases_in_rationals(n, p, gamma):
+    p, gamma = F(float(p)), F(float(gamma))  # the rationals the doubles stand for
+    law = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    if gamma >= 1:
+        truth = sum(m * max(F(k, n) - gamma * p, 0) for k, m in enumerate(law))
+    else:
+        truth = sum(m * max(p - F(k, n) / gamma, 0) for k, m in enumerate(law))
+    value = F(float(hockey_stick_upper(n, float(p), float(gamma))[0]))
+    assert truth <= value <= truth * (1 + F(1, 10**10))
+
+
+def test_uniform_atoms_know_one_third_to_32_digits():
+    for cells in (2, 3, 7, 10**6 + 3, 10**18):
+        atoms = Atoms.uniform(cells)
+        value = F(float(atoms.p[0])) + F(float(atoms.rest[0]))
+        assert abs(value * cells - 1) < F(1, 10**31)
+
+
+def test_ends_and_bad_input():
+    assert half_deviation_upper(5, [0.0, 1.0]).tolist() == [0.0, 0.0]
+    assert hockey_stick_upper(5, [0.0, 1.0], 2.0).tolist() == [0.0, 0.0]
+    assert hockey_stick_upper(5, [0.0, 1.0], 0.5).tolist() == [0.0, 0.0]
+    assert hockey_stick_upper(5, 0.5, 2.0)[0] == 0  # γp = 1
+    assert hockey_stick_upper(10**12, 0.5, 1.5)[0] < 1e-280  # beyond every double, rounded up
+    assert hockey_stick_upper(10**12, 0.5, 1.5)[0] > 0
+    for p in (-0.1, 1.1, float("nan")):
+        with pytest.raises(InputError):
+            half_deviation_upper(3, p)
+    for n in (0, 1.5, 10**16):
+        with pytest.raises(InputError):
+            half_deviation_upper(n, 0.5)
+    with pytest.raises(InputError):
+        hockey_stick_upper(3, 0.5, 0.0)

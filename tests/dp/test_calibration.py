@@ -1,0 +1,157 @@
+"""Calibrated parameters meet their targets by independent formulae, and barely."""
+
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import pytest
+
+from memberbound.dp import (
+    AdvantageTarget,
+    DpSgd,
+    EtaTarget,
+    SecurityTarget,
+    TprTarget,
+    calibrated_epsilon,
+    calibrated_gdp,
+    calibrated_noise_multiplier,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gdp,
+)
+from memberbound.errors import InputError
+from oracle.readoffs import price
+from oracle.real import digits, gaussian_hockey_stick, gaussian_tpr
+
+F = Fraction
+
+
+def tanh(eps):
+    return mp.tanh(mp.mpf(eps) / 2)
+
+
+def advantage(eps, dlt, adjacency):
+    """Neighbour game at the adjacency."""
+    return dlt + (1 - mp.mpf(dlt)) * tanh(eps)
+
+
+def replaced_advantage(eps, dlt, adjacency):
+    if adjacency == "replace-one":
+        return advantage(eps, dlt, adjacency)
+    return 1 - mp.exp(-mp.mpf(eps)) * (1 - 2 * mp.mpf(dlt))
+
+
+def tpr(eps, dlt, alpha):
+    e, d, a = mp.mpf(eps), mp.mpf(dlt), mp.mpf(alpha)
+    return min(d + mp.exp(e) * a, 1 - mp.exp(-e) * (1 - a - d))
+
+
+def leak(eps, dlt, nu, lam):
+    gamma = price(nu, lam)
+    top = max(gamma, 1 / gamma)
+    g = mp.mpf(top.numerator) / top.denominator
+    d, e = mp.mpf(dlt), mp.exp(mp.mpf(eps))
+    return max(d, 1 - g * (1 - d), d + (1 - d) * (e - g) / (1 + e))
+
+
+CASES = [
+    # target, adjacency, what (eps, delta) attains, what is allowed
+    (AdvantageTarget(0.1), a, lambda e, d, a=a: advantage(e, d, a), 0.1)
+    for a in ("replace-one", "add-remove")
+]
+CASES += [
+    (EtaTarget(0.05), a, lambda e, d, a=a: replaced_advantage(e, d, a) / 2, 0.05)
+    for a in ("replace-one", "add-remove")
+]
+CASES += [
+    (TprTarget(0.05, 0.01), "replace-one", lambda e, d: tpr(e, d, 0.01), 0.05),
+    (TprTarget(0.5, 1e-300), "add-remove", lambda e, d: tpr(e, d, 1e-300), 0.5),
+    (SecurityTarget(0.9), "replace-one", lambda e, d: advantage(e, d, None), 1 - F(0.9)),
+    (SecurityTarget(0.9), "add-remove", lambda e, d: replaced_advantage(e, d, "a"), 1 - F(0.9)),
+    (SecurityTarget(0.8, 0.9, 2.0), "replace-one", lambda e, d: leak(e, d, 0.9, 2.0), 1 - F(0.8)),
+    (SecurityTarget(0.8, 0.2), "replace-one", lambda e, d: leak(e, d, 0.2, 1.0), 1 - F(0.8)),
+]
+
+
+def meets(epsilon, delta, attained, allowed):
+    with digits():
+        limit = F(allowed)
+        return attained(epsilon, delta) <= mp.mpf(limit.numerator) / limit.denominator
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.01])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]} {c[1]}")
+def test_calibrated_epsilon_meets_the_target_and_barely(case, delta):
+    target, adjacency, attained, allowed = case
+    eps = calibrated_epsilon(target, delta, adjacency)
+    assert meets(eps, delta, attained, allowed)
+    assert not meets(eps * (1 + 1e-9), delta, attained, allowed)  # a broken search is caught
+    assert target.excess(guarantee_from_epsilon_delta([(eps, delta)], adjacency)) <= 0
+
+
+def test_the_largest_epsilon_is_reported_when_nothing_limits_it():
+    # A false alarm at the price 1e300 buys nothing below eps = 690.
+    eps = calibrated_epsilon(SecurityTarget(0.5, 0.5, 1e-300))
+    assert 690 < eps < 700
+    assert calibrated_epsilon(TprTarget(1 - 1e-9, 0.9)) < 800
+
+
+def test_delta_alone_may_exceed_the_target():
+    with pytest.raises(InputError, match="delta must be smaller"):
+        calibrated_epsilon(AdvantageTarget(0.1), 0.2)
+    assert calibrated_epsilon(AdvantageTarget(0.25), 0.25) == 0.0
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_calibrated_gdp(adjacency):
+    double = 1 if adjacency == "replace-one" else 2
+
+    def variation(mu):
+        with digits():
+            return mp.erf(mp.mpf(mu) / mp.sqrt(8))
+
+    mu = calibrated_gdp(AdvantageTarget(0.1), adjacency)
+    assert variation(mu) <= 0.1 < variation(mu * (1 + 1e-9))
+    mu = calibrated_gdp(EtaTarget(0.05), adjacency)
+    assert variation(double * mu) <= mp.mpf(0.05) * 2 < variation(double * mu * (1 + 1e-9))
+    mu = calibrated_gdp(TprTarget(0.02, 0.001), adjacency)
+    assert gaussian_tpr(mu, 0.001) <= 0.02 < gaussian_tpr(mu * (1 + 1e-9), 0.001)
+    mu = calibrated_gdp(SecurityTarget(0.7, 0.75), adjacency)  # gamma = 3
+    log = math.log(3)
+    assert gaussian_hockey_stick(double * mu, log * (1 + 1e-14)) <= 1 - 0.7
+    assert gaussian_hockey_stick(double * mu * (1 + 1e-9), log * (1 - 1e-14)) > 1 - 0.7
+    assert target_holds(SecurityTarget(0.7, 0.75), mu, adjacency)
+
+
+def target_holds(target, mu, adjacency):
+    return target.excess(guarantee_from_gdp(mu, adjacency)) <= 0
+
+
+@pytest.mark.parametrize(
+    "target", [AdvantageTarget(0.2), TprTarget(0.1, 0.01), EtaTarget(0.1), SecurityTarget(0.8, 0.6)]
+)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_calibrated_noise_without_sampling_is_the_calibrated_shift(target, adjacency):
+    sigma = calibrated_noise_multiplier(target, 1.0, 9, adjacency)
+    assert target.excess(guarantee_from_dp_sgd(DpSgd(sigma, 1.0, 9), adjacency)) <= 0
+    assert target.excess(guarantee_from_dp_sgd(DpSgd(sigma * (1 - 3e-4), 1.0, 9), adjacency)) > 0
+    shift = 3 / sigma * (2 if adjacency == "replace-one" else 1)
+    assert calibrated_gdp(target, adjacency) == pytest.approx(shift, rel=3e-4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AdvantageTarget(0.0),
+        lambda: AdvantageTarget(1.0),
+        lambda: EtaTarget(0.5),
+        lambda: EtaTarget(0.0),
+        lambda: TprTarget(0.1, 0.1),
+        lambda: TprTarget(0.1, 0.0),
+        lambda: SecurityTarget(1.0),
+        lambda: SecurityTarget(0.5, nu=1.0),
+    ],
+)
+def test_unusable_targets_are_refused(make):
+    with pytest.raises(InputError):
+        make()

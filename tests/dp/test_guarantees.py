@@ -1,0 +1,224 @@
+"""Guarantees as curves, and the conversion from add-remove to replace-one."""
+
+import math
+from fractions import Fraction
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memberbound.curve import GaussianCurve, LaplaceCurve, PolygonCurve
+from memberbound.dp import (
+    DpGuarantee,
+    DpSgd,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gaussian_mechanism,
+    guarantee_from_gdp,
+    guarantee_from_laplace_mechanism,
+)
+from memberbound.dp.guarantees import as_support_lines
+from memberbound.errors import InputError
+from oracle import finite, mechanisms
+from oracle.pairs import chained, independent_pairs
+from oracle.readoffs import QUICK, faults, shortfalls
+from oracle.real import bracket, exp_bracket, gaussian_hockey_stick
+
+F = Fraction
+
+
+def listed(p, q):
+    keys = finite.outcomes(p, q)
+    return [p.get(k, F(0)) for k in keys], [q.get(k, F(0)) for k in keys]
+
+
+def rounded_up(value):
+    near = float(value)
+    return near if F(near) >= value else math.nextafter(near, math.inf)
+
+
+@settings(max_examples=20, deadline=None)
+@given(independent_pairs(5), st.lists(st.floats(0, 6), min_size=1, max_size=5))
+def test_true_statements_give_a_curve_above_the_pair(pair, epsilons):
+    p, q = dict(enumerate(pair[0])), dict(enumerate(pair[1]))
+    points = [(e, rounded_up(finite.delta(p, q, exp_bracket(e)[0]))) for e in epsilons]
+    curve = guarantee_from_epsilon_delta(points).curve
+    assert shortfalls(curve, pair, QUICK) == []
+    assert shortfalls(curve, (pair[1], pair[0]), QUICK) == []
+
+
+def violations(points_of):
+    """Random indistinguishable pairs that the curve of their (eps, delta) does not cover."""
+    rng = Random(7)
+    bad = []
+    for _ in range(6):
+        eps, dlt = rng.uniform(0, 3), rng.choice([0.0, 1e-5, 0.25])
+        g = exp_bracket(eps)[0]
+        curve = guarantee_from_epsilon_delta([points_of(eps, dlt)]).curve
+        for p, q in (
+            mechanisms.extremal_pair(g, F(dlt)),
+            mechanisms.random_dp_pair(rng, F(str(round(float(g), 3))) - F(1, 500) + 1, F(dlt)),
+        ):
+            if finite.delta(p, q, g) <= F(dlt):
+                bad += shortfalls(curve, listed(p, q), QUICK)
+    return bad
+
+
+def test_indistinguishable_pairs_are_covered():
+    assert violations(lambda e, d: (e, d)) == []
+
+
+def test_smaller_parameters_are_caught():
+    assert violations(lambda e, d: (e * (1 - 1e-9), d))
+    assert violations(lambda e, d: (e, d * (1 - 1e-9)))
+
+
+def test_more_points_sharpen_the_curve():
+    one = guarantee_from_epsilon_delta([(1.0, 1e-3)]).curve
+    two = guarantee_from_epsilon_delta([(1.0, 1e-3), (3.0, 0.0)]).curve
+    assert one.dominates(two)
+    assert two.epsilon(0.0) == 3.0
+    assert one.epsilon(0.0) == math.inf
+    useless = guarantee_from_epsilon_delta([(1.0, 1e-3), (2.0, 0.5)]).curve
+    assert useless.tpr(0.1) == pytest.approx(one.tpr(0.1), rel=1e-12)
+
+
+def test_replacement_is_the_chain_through_the_smaller_world():
+    """Worlds: out has x', middle neither, in has x; the exact chain of two rational ROCs."""
+    pair = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 4), F(1, 4), F(1, 2)]
+    guarantee = DpGuarantee(PolygonCurve.from_masses(*pair), "add-remove", "pair")
+    exact = chained((pair[1], pair[0]), pair)
+    found = guarantee.replaced()
+    assert found.adjacency == "replace-one"
+    assert faults(found.curve, exact, 1e-10, QUICK) == []
+    wrong_way = guarantee.curve.then(guarantee.curve.reversed())
+    assert shortfalls(wrong_way, exact, QUICK)
+
+
+def tilted(chosen, count, g):
+    """Uniform law on ``count`` outcomes, ``chosen`` of them g times as likely."""
+    rest = (1 - g * F(len(chosen), count)) / (count - len(chosen))
+    return {i: g / count if i in chosen else rest for i in range(count)}
+
+
+def worlds_one_replacement_apart():
+    """(out, in, g): both within g of a middle world, not of each other."""
+    for g, size, count in ((F(2), 1, 3), (F(3, 2), 3, 8), (F(4), 2, 10), (F(11, 10), 4, 9)):
+        first, second = set(range(size)), set(range(size, 2 * size))
+        yield tilted(first, count, g), tilted(second, count, g), g
+
+
+def uncovered(convert):
+    bad = []
+    for out, inside, g in worlds_one_replacement_apart():
+        uniform = dict.fromkeys(out, F(1, len(out)))
+        assert finite.max_ratio(out, uniform) <= g
+        assert finite.max_ratio(inside, uniform) <= g
+        eps = math.nextafter(math.log(g), math.inf)
+        curve = convert(guarantee_from_epsilon_delta([(eps, 0.0)], "add-remove"))
+        bad += shortfalls(curve, listed(inside, out), QUICK)
+    return bad
+
+
+def test_replacement_covers_worlds_on_two_sides_of_a_middle():
+    assert uncovered(lambda guarantee: guarantee.replaced().curve) == []
+
+
+def test_forgetting_the_conversion_is_caught():
+    assert uncovered(lambda guarantee: guarantee.curve)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (1.0, 1e-5), (2.0, 0.01)])
+def test_replacement_is_below_the_textbook_point(epsilon, delta):
+    chain = guarantee_from_epsilon_delta([(epsilon, delta)], "add-remove").replaced().curve
+    point = (2 * epsilon, (1 + math.exp(epsilon)) * delta)
+    assert guarantee_from_epsilon_delta([point]).curve.dominates(chain)
+    assert chain.delta(2 * epsilon) <= point[1] * (1 + 1e-13)
+    assert chain.advantage == pytest.approx(1 - math.exp(-epsilon) * (1 - 2 * delta), rel=1e-12)
+
+
+def test_replace_one_stays_and_sharper_curves_win():
+    guarantee = guarantee_from_gdp(1.0)
+    assert guarantee.replaced() is guarantee
+    sharper = DpGuarantee(GaussianCurve(1.0), "add-remove", "x", sharper=GaussianCurve(1.5))
+    assert sharper.replaced().curve == GaussianCurve(1.5)
+    assert guarantee_from_gdp(0.7, "add-remove").replaced().curve == GaussianCurve(1.4)
+    twice = guarantee_from_laplace_mechanism(1.0, 0.7, "add-remove").replaced().curve
+    assert isinstance(twice, LaplaceCurve)
+    assert twice.reach == pytest.approx(1.4, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity", "releases"), [(3.0, 1.0, 1), (0.7, 0.1, 7), (11.0, 3.0, 1000)]
+)
+def test_gaussian_mechanism_is_never_below_the_exact_shift(sigma, sensitivity, releases):
+    curve = guarantee_from_gaussian_mechanism(sigma, sensitivity, releases).curve
+    assert isinstance(curve, GaussianCurve)
+    assert F(curve.mu) ** 2 >= F(sensitivity) ** 2 * releases / F(sigma) ** 2
+    assert curve.mu == pytest.approx(math.sqrt(releases) * sensitivity / sigma, rel=1e-14)
+    exact = math.sqrt(releases) * sensitivity / sigma
+    assert F(curve.delta(0.5)) >= bracket(gaussian_hockey_stick(exact * (1 - 1e-15), 0.5))[0]
+
+
+def test_laplace_mechanism_is_never_below_the_exact_reach():
+    rng = Random(10)
+    for _ in range(50):
+        scale, shift = rng.uniform(0.01, 9), rng.uniform(0.01, 9)
+        curve = guarantee_from_laplace_mechanism(scale, shift).curve
+        assert isinstance(curve, LaplaceCurve)
+        assert F(curve.reach) >= F(shift) / F(scale)
+        assert curve.reach == pytest.approx(shift / scale, rel=1e-14)
+
+
+def test_quotients_that_underflow_stay_positive():
+    assert guarantee_from_gaussian_mechanism(1e300, 1e-300).curve.advantage > 0
+    assert guarantee_from_laplace_mechanism(1e300, 1e-300).curve.advantage > 0
+    assert guarantee_from_gaussian_mechanism(1.0, 0.0).curve.advantage == 0
+    assert guarantee_from_laplace_mechanism(1.0, 0.0).curve.advantage == 0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (700.0, 0.0), (1e5, 1e-9), (3.0, 1.0)])
+def test_extreme_statements(epsilon, delta):
+    for adjacency in ("replace-one", "add-remove"):
+        curve = guarantee_from_epsilon_delta([(epsilon, delta)], adjacency).replaced().curve
+        assert 0 <= curve.advantage <= 1
+        assert curve.tpr(1e-300) <= 1
+        assert 0 <= curve.security(1e-9, 3.0) <= 1
+        assert curve.accuracy(1e-12) >= 1 - 1e-12
+    curve = guarantee_from_epsilon_delta([(epsilon, delta)]).curve
+    assert curve.delta(epsilon) == delta
+    assert curve.epsilon(delta) <= epsilon
+
+
+def test_dp_sgd_without_sampling_is_gaussian():
+    one = guarantee_from_dp_sgd(DpSgd(2.0, 1.0, 16))
+    assert one.curve.advantage == pytest.approx(GaussianCurve(2.0).advantage, rel=1e-12)
+    swapped = guarantee_from_dp_sgd(DpSgd(2.0, 1.0, 16), "replace-one")
+    assert swapped.curve.advantage == pytest.approx(GaussianCurve(4.0).advantage, rel=1e-12)
+    assert one.replaced().curve.advantage == swapped.curve.advantage
+
+
+def test_support_lines_for_export():
+    eps, delta = as_support_lines(guarantee_from_epsilon_delta([(1.0, 0.1)]).curve)
+    assert eps.tolist() == [0.0, 1.0]
+    assert delta[1] == 0.1
+
+
+def test_unusable_statements_are_refused():
+    for call in (
+        lambda: guarantee_from_epsilon_delta([]),
+        lambda: guarantee_from_epsilon_delta([(-1.0, 0.0)]),
+        lambda: guarantee_from_epsilon_delta([(1.0, 1.1)]),
+        lambda: guarantee_from_epsilon_delta([(1.0, 0.0)], "sideways"),
+        lambda: guarantee_from_gdp(-1.0),
+        lambda: guarantee_from_gaussian_mechanism(0.0),
+        lambda: guarantee_from_gaussian_mechanism(1.0, -1.0),
+        lambda: guarantee_from_gaussian_mechanism(1.0, 1.0, 0),
+        lambda: guarantee_from_gaussian_mechanism(1.0, 1.0, 1.5),
+        lambda: guarantee_from_gaussian_mechanism(1e-300, 1e300),
+        lambda: guarantee_from_laplace_mechanism(0.0),
+        lambda: guarantee_from_dp_sgd(DpSgd(1.0, 1.0, 1), "sideways"),
+    ):
+        with pytest.raises(InputError):
+            call()

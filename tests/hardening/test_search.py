@@ -1,0 +1,260 @@
+"""The search on laws whose best coarsening is known, and the estimates it steers by."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.hardening import harden
+from memberbound.hardening.bench import Bench
+from memberbound.hardening.evidence import cell_profile, smallest_safe_count
+from memberbound.hardening.information import entropy_estimate, information_estimate
+from memberbound.hardening.ladder import column_ladder, given_ladder
+from memberbound.hardening.search import Archive, explore
+
+
+def exact_information(joint: np.ndarray) -> float:
+    outer = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    inside = joint > 0
+    return float((joint[inside] * np.log(joint[inside] / outer[inside])).sum())
+
+
+def telling(rows: int, seed: int = 0) -> pd.DataFrame:
+    """The target is decided by ``age`` above 40; all other columns are noise."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 61, rows)
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows),
+            "age": age,
+            "noise": rng.choice(list("abcdefgh"), rows),
+            "constant": "same",
+            "y": np.where((age > 40) ^ (rng.random(rows) < 0.05), "yes", "no"),
+        }
+    )
+
+
+def test_information_estimate_approaches_the_exact_value() -> None:
+    rng = np.random.default_rng(1)
+    joint = rng.dirichlet(np.ones(24)).reshape(8, 3)
+    draws = rng.choice(24, 40_000, p=joint.ravel())
+    cell, target = draws // 3, draws % 3
+    assert information_estimate(cell, target) == pytest.approx(exact_information(joint), abs=0.01)
+
+
+def test_information_is_not_fooled_by_sparse_cells_where_the_plug_in_value_is() -> None:
+    rng = np.random.default_rng(2)
+    target = rng.integers(0, 2, 2000)
+    for cells in (1500, 10**9):
+        cell = pd.factorize(rng.integers(0, cells, 2000))[0]
+        table = np.zeros((cell.max() + 1, 2))
+        np.add.at(table, (cell, target), 1 / 2000)
+        assert exact_information(table) > 0.3  # the plug-in value claims to know a lot
+        assert information_estimate(cell, target) < 0.005
+
+
+def test_entropy_estimate_against_the_exact_value() -> None:
+    rng = np.random.default_rng(3)
+    law = rng.dirichlet(np.ones(50))
+    cell = rng.choice(50, 20_000, p=law)
+    assert entropy_estimate(cell) == pytest.approx(-law @ np.log(law), abs=0.02)
+
+
+def test_cell_profile_is_a_naive_count_and_tells_spellings_apart() -> None:
+    frame = pd.DataFrame({"a": [1, 1.0, True, "1", None, np.nan], "b": ["x"] * 6}, dtype=object)
+    assert cell_profile(frame).expanded().tolist() == [1, 1, 1, 1, 2]
+    rng = np.random.default_rng(4)
+    wide = pd.DataFrame(rng.integers(0, 3, (500, 6)).astype(float), columns=list("abcdef"))
+    counts = sorted(pd.Series(map(tuple, wide.to_numpy())).value_counts())
+    assert cell_profile(wide).expanded().tolist() == counts
+
+
+@pytest.mark.parametrize(("rows", "leak"), [(1000, 0.2), (25_000, 0.05), (25_000, 0.3)])
+def test_smallest_safe_count_is_the_threshold(rows: int, leak: float) -> None:
+    from memberbound.discrete.counts import CountProfile
+    from memberbound.discrete.records import record_leaks
+
+    count = smallest_safe_count(rows, leak, 0.95)
+    assert count is not None
+    for tried, safe in ((count, True), (count - 1, False)):
+        profile = CountProfile.from_counts([tried, rows - tried])
+        assert (record_leaks(profile, confidence=0.95).max <= leak) is safe
+    assert smallest_safe_count(10, 0.01, 0.95) is None
+
+
+def test_ladders_are_nested_and_lead_from_nothing_to_everything() -> None:
+    frame = telling(2000)
+    ancestors = {c: ("vowel" if c in "ae" else "consonant",) for c in "abcdefgh"}
+    for ladder in (
+        column_ladder(frame, "age"),
+        column_ladder(frame, "noise"),
+        column_ladder(frame, "age", edges=[25, 30, 40, 50]),
+        column_ladder(frame, "noise", ancestors=ancestors),
+    ):
+        assert ladder.plans[0] == "drop"
+        for coarse, fine in itertools.pairwise(ladder.codes):
+            pairs = set(zip(coarse, fine, strict=True))
+            assert len(pairs) == np.unique(fine).size > np.unique(coarse).size
+    assert column_ladder(frame, "constant").plans == ("drop",)
+    assert column_ladder(frame.assign(id="n" + frame["id"].astype(str)), "id").plans == (
+        "drop",
+        "keep",
+    )
+    assert given_ladder([1, 2, 3], None) == ["drop", {"edges": [2]}, {"edges": [1, 2, 3]}]
+
+
+def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
+    """Exhaustive comparison on three columns: no state within the limit is much better."""
+    frame = telling(3000)
+    ladders = [column_ladder(frame, c) for c in ("age", "noise", "constant")]
+    target = pd.factorize(frame["y"])[0]
+    bench = Bench(
+        ladders,
+        fixed=target,
+        keep=np.zeros(3000, dtype=np.int64),
+        target=target,
+        pools=(0,),
+        every=False,
+        rows=9000,
+        confidence=0.95,
+        subsample=np.arange(3000) % 3 == 0,
+    )
+    archive = Archive(bench)
+    explore(archive, lambda score: score.leak <= 0.05)
+    best = archive.scores[archive.ranked(lambda score: score.leak <= 0.05)[0]]
+    for levels in itertools.product(*(range(len(ladder)) for ladder in ladders)):
+        state = (*levels, 0)
+        score, _ = bench.score(state, bench.groups(state))
+        assert score.leak > 0.05 or score.information <= best.information + 0.01
+
+
+def test_known_answer_with_a_target() -> None:
+    result = harden(telling(6000), security=0.95, target="y", learners=True)
+    assert result.after["delta_upper"] <= 0.05
+    assert result.before["delta_upper"] == 1.0
+    assert set(result.table.columns) == {"age", "y"}
+    assert result.steps[0] == "drop id, noise, constant"
+    assert result.information_kept_estimate > 0.9
+    assert result.accuracy is not None
+    assert all(value > 0.9 for value in result.accuracy["after"].values())
+    assert len(result.table) == 4500
+    assert result.rows_fitted == 1500
+    points = [(p.information_estimate, p.security_estimate) for p in result.frontier]
+    assert len(points) > 2
+    assert all(a[0] < b[0] and a[1] >= b[1] for a, b in itertools.pairwise(points))
+
+
+def test_without_target_entropy_is_kept() -> None:
+    coarse = harden(telling(6000), security=0.9)
+    fine = harden(telling(6000), security=0.7)
+    assert coarse.after["delta_upper"] <= 0.1 < fine.after["delta_upper"] <= 0.3
+    assert 0 < coarse.information_estimate < fine.information_estimate
+    assert coarse.measure == "entropy of a row"
+
+
+def test_record_leak_holds_for_every_released_row() -> None:
+    result = harden(telling(8000), record_leak=0.15, target="y", learners=False)
+    assert result.after["record_leak"]["max"] <= 0.15
+    assert result.after["record_leak"]["exposed_rows"] == 0
+    counts = result.table.value_counts(dropna=False)
+    assert counts.min() >= smallest_safe_count(len(result.table), 0.15, 0.95)
+    assert len(result.table) == 6000  # no row was dropped
+
+
+def test_kept_columns_stay_and_given_bins_are_the_finest() -> None:
+    frame = telling(6000)
+    result = harden(
+        frame,
+        security=0.9,
+        target="y",
+        keep=["noise"],
+        bins={"age": [30, 40, 50]},
+        learners=False,
+    )
+    assert set(result.table["noise"]) == set(frame["noise"])
+    assert set(result.table["age"]) <= {"<=30", "(30, 40]", "(40, 50]", ">50", "<=40", ">40"}
+
+
+def test_hierarchy_is_climbed() -> None:
+    rng = np.random.default_rng(5)
+    town = rng.integers(0, 600, 8000)
+    frame = pd.DataFrame({"town": [f"t{t}" for t in town], "y": (town % 2).astype(str)})
+    tree = {f"parity {r}": [f"t{t}" for t in range(600) if t % 2 == r] for r in (0, 1)}
+    result = harden(frame, security=0.9, target="y", hierarchies={"town": tree}, learners=False)
+    assert set(result.table["town"]) == {"parity 0", "parity 1"}
+    assert result.information_kept_estimate == pytest.approx(1.0, abs=0.02)
+
+
+def test_deterministic_given_the_seed() -> None:
+    one, two = (harden(telling(3000), security=0.9, target="y", seed=4) for _ in range(2))
+    assert one.to_dict() == two.to_dict()
+    pd.testing.assert_frame_equal(one.table, two.table)
+    other = harden(telling(3000), security=0.9, target="y", seed=5)
+    assert len(other.table) == len(one.table)
+    assert not other.table.equals(one.table)
+
+
+def test_a_target_of_many_numbers_is_binned_and_one_of_many_categories_merged() -> None:
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"x": rng.integers(0, 4, 6000)})
+    frame["wage"] = frame["x"] * 100 + rng.normal(0, 10, 6000)
+    frame["job"] = [f"j{j}" for j in rng.geometric(0.1, 6000)]
+    binned = harden(frame, security=0.9, target="wage", learners=False)
+    assert binned.table["wage"].nunique() == 8
+    merged = harden(frame, security=0.9, target="job", learners=False)
+    assert merged.table["job"].nunique() == 21
+
+
+def test_union_uses_only_what_no_row_influences() -> None:
+    frame = telling(6000)
+    result = harden(
+        frame,
+        security=0.9,
+        target="y",
+        validity="union",
+        bins={"age": [30, 40, 50]},
+        learners=False,
+    )
+    assert len(result.table) == 6000
+    assert result.rows_fitted == 0
+    # age: dropped, 1 edge, 3 edges; id, noise, constant: kept or dropped.
+    assert any("among 24 candidates" in said for said in result.assumptions)
+    rules = dict(result.coarsener.recipe_.rules)
+    assert {type(rule).__name__ for rule in rules.values()} <= {"Keep", "Drop", "Bins"}
+    assert rules["age"].edges in {(40.0,), (30.0, 40.0, 50.0)}
+    # The price was paid: a certificate at the plain confidence would be smaller.
+    from memberbound.discrete.certificates import certify_counts
+
+    plain = certify_counts(cell_profile(result.table), confidence=0.95).delta_upper
+    paid = certify_counts(cell_profile(result.table), confidence=1 - 0.05 / 24).delta_upper
+    assert plain < paid == result.after["delta_upper"]
+
+
+def test_reference_releases_every_row() -> None:
+    result = harden(
+        telling(5000), reference=telling(4000, seed=9), security=0.9, target="y", learners=False
+    )
+    assert len(result.table) == 5000
+    assert result.validity == "reference"
+
+
+def test_reference_as_text_beside_a_typed_table(tmp_path) -> None:
+    telling(4000, seed=9).to_csv(tmp_path / "last.csv", index=False)
+    telling(5000).to_parquet(tmp_path / "this.parquet", index=False)
+    paths = {"table": tmp_path / "this.parquet", "reference": tmp_path / "last.csv"}
+    mixed = harden(**paths, security=0.9, target="y", learners=False)
+    typed = harden(
+        telling(5000), reference=telling(4000, seed=9), security=0.9, target="y", learners=False
+    )
+    assert mixed.coarsener.recipe_ == typed.coarsener.recipe_
+
+
+def test_out_of_reach_says_what_was_reached() -> None:
+    with pytest.raises(InputError, match=r"security 0\.999 .*best expected was security 0\.9"):
+        harden(telling(2000), security=0.999, target="y")
+    with pytest.raises(InputError, match="record_leak"):
+        harden(telling(100), record_leak=0.001, target="y")
+    with pytest.raises(InputError, match="within reach"):
+        harden(telling(2000), security=0.9, keep=["id"], target="y")

@@ -1,0 +1,154 @@
+"""The normal law against 80-digit arithmetic, as exact fractions."""
+
+from fractions import Fraction
+from functools import cache
+from random import Random
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.numerics import normal
+from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
+from oracle.real import bracket, digits, gaussian_hockey_stick, gaussian_tpr
+
+F = Fraction
+TIGHT = F(1, 10**11)
+SMALLEST = 5e-324
+
+
+def stick(mu, epsilon):
+    return float(gaussian_hockey_stick_upper(mu, np.array([epsilon]))[0])
+
+
+def rate(mu, fpr):
+    return float(gaussian_tpr_upper(mu, np.array([fpr]))[0])
+
+
+def points():
+    """(mu, epsilon): a grid, points around the corner mu^2/2, random points, the far tail."""
+    for mu in (1e-300, 1e-8, 1e-3, 0.1, 0.2499999, 0.25, 1.0, 5.0, 40.0, 50.0):
+        for eps in (0.0, 1e-310, 1e-20, 1e-8, 1e-3, 0.7, 10.0, 100.0, 700.0, 1e5):
+            yield mu, eps
+    rng = Random(20)
+    for _ in range(250):
+        mu = 10 ** rng.uniform(-8, 1.7)
+        yield mu, rng.uniform(0, mu * (mu / 2 + 38))
+        yield mu, mu * mu / 2 * (1 + rng.uniform(-1, 1) * 10 ** rng.uniform(-14, 0))
+        yield mu, mu * (mu / 2 + rng.uniform(36, 39))
+    for _ in range(60):  # where the rounding of eps/mu - mu/2 is large
+        mu = rng.uniform(50, 2000)
+        yield mu, mu * (mu / 2 + rng.uniform(-3, 3))
+
+
+POINTS = list(points())
+
+
+@cache
+def truths():
+    return [bracket(gaussian_hockey_stick(mu, eps)) for mu, eps in POINTS]
+
+
+def low_sticks(function):
+    return [at for at, (low, _) in zip(POINTS, truths(), strict=True) if F(function(*at)) < low]
+
+
+def test_hockey_stick_is_never_below_the_truth():
+    assert low_sticks(stick) == []
+
+
+def test_hockey_stick_is_tight():
+    loose = [
+        at
+        for at, (_, high) in zip(POINTS, truths(), strict=True)
+        if at[0] <= 100 and high > F(1, 10**290) and F(stick(*at)) > high * (1 + TIGHT)
+    ]
+    assert loose == []
+
+
+def test_values_that_underflow_become_the_smallest_double():
+    for mu, eps in ((1.0, 50.0), (1e-8, 1e-3), (1e-8, 1e300), (1e-300, 1e-290), (50.0, 1e5)):
+        assert stick(mu, eps) == SMALLEST
+
+
+def test_plain_formula_is_caught():
+    def plain(mu, eps):
+        a, b = mu / 2 - eps / mu, -mu / 2 - eps / mu
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = normal.special.ndtr(a) - np.exp(eps) * normal.special.ndtr(b)
+        return float(np.nan_to_num(np.clip(value, 0, 1)))
+
+    assert len(low_sticks(plain)) > 100
+
+
+def test_missing_slack_is_caught():
+    assert low_sticks(lambda mu, eps: stick(mu, eps) * (1 - 1e-11))
+
+
+def test_edges():
+    assert stick(0.0, 0.0) == stick(0.0, 3.0) == 0.0
+    assert stick(1e200, 1e300) == stick(1e308, 0.0) == 1.0
+    assert stick(SMALLEST, 0.0) >= SMALLEST
+    values = gaussian_hockey_stick_upper(1.0, np.linspace(0, 45, 2000))
+    assert np.all(np.diff(values) <= values[:-1] * 1e-12)
+    assert np.all((values > 0) & (values <= 1))
+
+
+def rates():
+    rng = Random(21)
+    for mu in (1e-12, 1e-3, 0.3, 1.0, 5.0, 40.0):
+        for fpr in (SMALLEST, 1e-312, 1e-300, 1e-30, 1e-9, 0.1, 0.4999999, 0.5, 0.7, 1 - 2**-53):
+            yield mu, fpr
+    for _ in range(80):
+        yield 10 ** rng.uniform(-6, 1.6), 10 ** rng.uniform(-320, 0)
+        yield 10 ** rng.uniform(-6, 1), rng.random()
+
+
+RATES = list(rates())
+
+
+@cache
+def rate_truths():
+    return [bracket(gaussian_tpr(mu, fpr)) for mu, fpr in RATES]
+
+
+def low_rates(function):
+    return [at for at, (low, _) in zip(RATES, rate_truths(), strict=True) if F(function(*at)) < low]
+
+
+def test_tpr_is_never_below_the_truth():
+    assert low_rates(rate) == []
+
+
+def test_tpr_is_tight():
+    grain = F(1, 10**300)
+    loose = [
+        at
+        for at, (_, high) in zip(RATES, rate_truths(), strict=True)
+        if F(rate(*at)) > high * (1 + TIGHT) + grain
+    ]
+    assert loose == []
+
+
+def test_naive_tpr_is_caught():
+    def plain(mu, fpr):
+        return float(normal.special.ndtr(normal.special.ndtri(fpr) + mu))
+
+    assert len(low_rates(plain)) > 20
+
+
+def test_tpr_edges():
+    said = gaussian_tpr_upper(1.0, np.array([0.0, 1.0]))
+    assert said.tolist() == [0.0, 1.0]
+    assert gaussian_tpr_upper(0.0, np.array([0.0, 0.3, 1.0])).tolist() == [0.0, 0.3, 1.0]
+    assert rate(1e300, 1e-300) == rate(100.0, SMALLEST) == 1.0
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 2.0])
+def test_total_variation_is_both_the_stick_and_the_best_gap(mu):
+    with digits():
+        variation = mp.erf(mp.mpf(mu) / mp.sqrt(8))
+        middle = float(mp.ncdf(-mp.mpf(mu) / 2))
+    low, high = bracket(variation)
+    assert low <= F(stick(mu, 0.0)) <= high * (1 + TIGHT)
+    assert rate(mu, middle) - middle == pytest.approx(float(variation), rel=1e-8)

@@ -1,0 +1,100 @@
+"""Outward rounding, compared with exact fractions."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memberbound.numerics.rounding import (
+    SMALLEST,
+    UNIT,
+    down,
+    half_up,
+    scaled_exp,
+    sum_slack,
+    sum_up,
+    up,
+    up_array,
+)
+from oracle.real import exp_bracket
+
+F = Fraction
+POSITIVE = st.floats(5e-324, 1e300, allow_subnormal=True)
+
+
+def test_constants():
+    assert 1 + 2 * UNIT > 1
+    assert 1 + UNIT == 1
+    assert SMALLEST / 2 == 0.0 < SMALLEST
+
+
+@given(POSITIVE, st.integers(1, 1000))
+def test_up_and_down_cover_their_operations(value, operations):
+    step = F(operations) * F(UNIT)
+    assert F(up(value, operations)) >= F(value) * (1 + step)
+    assert F(down(value, operations)) <= F(value) * (1 - step)
+    # and not by more than the next doubles
+    assert F(up(value, operations)) <= F(value) * (1 + 2 * step + F(4 * UNIT)) + 2 * F(SMALLEST)
+    assert up_array(np.array([value, 0.0]), operations).tolist() == [up(value, operations), 0.0]
+
+
+@given(POSITIVE, st.integers(1, 50))
+def test_signs_mirror(value, operations):
+    assert down(value, operations) == -up(-value, operations)
+    assert down(value, operations) < value < up(value, operations)
+
+
+def test_fixed_points():
+    assert up(0.0) == down(0.0) == 0.0
+    assert up(math.inf) == math.inf
+    assert down(SMALLEST) == 0.0
+    assert up_array(np.array([np.inf])).tolist() == [np.inf]
+
+
+@given(st.floats(0, 1, allow_subnormal=True))
+def test_half_up(value):
+    half = F(half_up(value))
+    assert half >= F(value) / 2
+    assert half == F(value) / 2 or half <= F(value) / 2 + F(SMALLEST)
+
+
+@given(POSITIVE, POSITIVE)
+def test_sum_up_is_the_next_double_or_exact(first, second):
+    exact, said = F(first) + F(second), F(sum_up(first, second))
+    assert said >= exact
+    assert said == exact or F(math.nextafter(sum_up(first, second), 0.0)) < exact
+
+
+def test_plain_sum_and_half_would_be_too_small():
+    assert F(0.1 + 1e-18) < F(0.1) + F(1e-18) <= F(sum_up(0.1, 1e-18))
+    assert F(SMALLEST / 2) < F(SMALLEST) / 2 <= F(half_up(SMALLEST))
+
+
+@given(st.floats(0, 1, allow_subnormal=True), st.floats(-1500, 1400))
+def test_scaled_exp_is_off_by_few_roundings(factor, exponent):
+    low, high = exp_bracket(exponent)
+    said = scaled_exp(factor, exponent)
+    if said == math.inf:
+        assert F(factor) * high > F(1.7e308)
+        return
+    assert F(up(said, 8)) >= F(factor) * low or factor * said == 0.0
+    assert F(said) <= F(factor) * high * (1 + F(16 * UNIT)) + F(SMALLEST)
+
+
+def test_logarithm_form_would_be_too_coarse():
+    factor, exponent = 1e-280, 640.0
+    naive = math.exp(exponent + math.log(factor))
+    low, _ = exp_bracket(exponent)
+    truth = F(factor) * low
+    assert abs(F(naive) - truth) > truth * F(32 * UNIT)
+    assert abs(F(scaled_exp(factor, exponent)) - truth) < truth * F(8 * UNIT)
+
+
+@given(st.lists(st.floats(0, 1e3), min_size=1, max_size=60))
+def test_sum_slack_covers_every_order(terms):
+    exact = sum(map(F, terms))
+    for order in (terms, terms[::-1], sorted(terms)):
+        total = F(float(np.cumsum(order)[-1]))
+        assert abs(total - exact) <= exact * F(sum_slack(len(terms)))

@@ -1,0 +1,41 @@
+"""The counting done a second time: plain Python dictionaries over plain rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+
+def canonical(value: object) -> object:
+    """Make Python's equality the documented one: NaN equals NaN, null only null, 0.0 is -0.0."""
+    if value is None:
+        return ("null",)
+    if isinstance(value, float):
+        return ("nan",) if math.isnan(value) else ("float", value + 0.0)
+    return (type(value).__name__, value)
+
+
+def rows_of(table: pa.Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
+    lists = [[canonical(v) for v in table.column(c).to_pylist()] for c in columns]
+    return list(zip(*lists, strict=True))
+
+
+def bags_of(table: pa.Table, columns: Sequence[str], unit: str) -> list[object]:
+    bags: dict[object, Counter[object]] = {}
+    for who, row in zip(table.column(unit).to_pylist(), rows_of(table, columns), strict=True):
+        bags.setdefault(who, Counter())[row] += 1
+    return [frozenset(bag.items()) for bag in bags.values()]
+
+
+def counts_of_counts(records: Iterable[object]) -> dict[int, int]:
+    return dict(sorted(Counter(Counter(records).values()).items()))
+
+
+def joint_counts(
+    train: Iterable[object], reference: Iterable[object]
+) -> dict[tuple[int, int], int]:
+    a, b = Counter(train), Counter(reference)
+    return dict(sorted(Counter((a[k], b[k]) for k in a.keys() | b.keys()).items()))

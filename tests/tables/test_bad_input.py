@@ -1,0 +1,159 @@
+"""What cannot be used is refused in one sentence; what looks odd but is fine is counted."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.tables import count_pair_profile, count_profile, open_table
+
+
+def refusal(source, *args, **kwargs) -> str:
+    with pytest.raises(InputError) as caught:
+        count_profile(source, *args, **kwargs)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    return message
+
+
+def written(path, content: bytes | str):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def parquet(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_files_that_are_not_there(tmp_path):
+    assert "does not exist" in refusal(tmp_path / "none.csv")
+    assert "is a directory" in refusal(tmp_path)
+    assert "does not exist" in refusal("http://example.org/a.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_kinds(tmp_path):
+    assert "must end in one of" in refusal(written(tmp_path / "a.xlsx", "x"))
+    assert "must end in one of" in refusal(written(tmp_path / "plain", "x"))
+    assert "must end in one of" in refusal(written(tmp_path / "a.parquet.gz", "x"))
+    assert "got int" in refusal(5)
+    assert "got dict" in refusal({"x": [1]})
+
+
+def test_broken_files(tmp_path):
+    whole = parquet(tmp_path / "whole.parquet", x=list(range(5000))).read_bytes()
+    assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
+    assert "could not be read" in refusal(written(tmp_path / "b.parquet", whole[:900]))
+    damaged = bytearray(whole)
+    damaged[40:4000] = bytes(3960)
+    assert "could not be read" in refusal(written(tmp_path / "c.parquet", bytes(damaged)))
+    assert "could not be read" in refusal(written(tmp_path / "a.arrow", b"ARROW1\0\0rubbish"))
+    assert "could not be read" in refusal(written(tmp_path / "b.arrow", b"rubbish, long enough"))
+    assert "first Feather format" in refusal(written(tmp_path / "a.feather", b"FEA1...."))
+    assert "could not be read" in refusal(written(tmp_path / "a.npy", b"rubbish"))
+    assert "could not be read" in refusal(written(tmp_path / "a.duckdb", b"rubbish" * 9000))
+    lite = b"SQLite format 3\0" + b"rubbish" * 900
+    assert "could not be read" in refusal(written(tmp_path / "a.sqlite", lite))
+    assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))
+    assert "could not be read" in refusal(written(tmp_path / "a.csv.gz", "x\n1\n"))
+    short = gzip.compress(b"x\n" + np.random.default_rng(1).bytes(9000).hex().encode())[:3000]
+    assert "could not be read" in refusal(written(tmp_path / "b.csv.gz", short))
+    assert "could not be read" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
+
+
+def test_broken_csv(tmp_path):
+    def said(content):
+        return refusal(written(tmp_path / "a.csv", content))
+
+    assert "name its columns" in said("")
+    assert "name its columns" in said("\n1\n")
+    assert "encoded as UTF-8" in said(b"na\xefve\n1\n")
+    assert "Line: 3" in said("a,b\n1,2\n1,2,3\n")
+    assert "Line: 2" in said(b"a,b\n\xff,2\n")
+    assert "could not be read" in said('a,b\n"1,2\n')
+    assert "different names" in said("a,A\n1,2\n")
+    assert "different names" in said("a,a\n1,2\n")
+    with pytest.raises(InputError, match="one character"):
+        open_table(written(tmp_path / "b.csv", "a\n1\n"), delimiter="::")
+
+
+def test_empty_tables(tmp_path):
+    empty = "must hold at least one row, got none"
+    assert empty in refusal(written(tmp_path / "a.csv", "a,b\n"))
+    assert empty in refusal(parquet(tmp_path / "a.parquet", x=pa.array([], pa.int64())))
+    assert empty in refusal(np.zeros((0, 3)))
+    assert empty in refusal(pa.table({"x": [], "who": []}), unit="who")
+    assert "no columns" in refusal(pd.DataFrame(index=[1, 2]))
+    assert "no columns" in refusal(np.zeros((3, 0)))
+    full, none = pa.table({"x": [1]}), pa.table({"x": pa.array([], pa.int64())})
+    for pair in ((full, none), (none, full)):
+        with pytest.raises(InputError, match=empty):
+            count_pair_profile(*pair)
+
+
+def test_columns():
+    table = pa.table({"age": [1, 2], "sex": ["f", "m"]})
+    assert "no column 'agee'; it has 'age', 'sex'" in refusal(table, ["agee"])
+    assert "no column 'Age'" in refusal(table, "Age")
+    assert "'sex' twice" in refusal(table, ["sex", "age", "sex"])
+    assert "at least one column" in refusal(table, [])
+    assert "no column 'who'" in refusal(table, unit="who")
+    assert "unit must not be among the columns" in refusal(table, ["age", "sex"], unit="sex")
+    assert "at least one column" in refusal(pa.table({"who": [1]}), unit="who")
+    with pytest.raises(InputError, match="no column 'sex'"):
+        count_pair_profile(table, pa.table({"age": [1]}))
+
+
+def test_units_must_be_known():
+    said = refusal(pa.table({"who": [1, None, None], "x": [1, 1, 1]}), unit="who")
+    assert "2 rows" in said
+    said = refusal(pa.table({"who": [1.0, float("nan")], "x": [1, 1]}), unit="who")
+    assert "1 rows" in said or "1 row " in said
+
+
+def test_databases_need_a_table(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE one (x INTEGER)")
+        connection.execute("INSERT INTO one VALUES (1)")
+    assert count_profile(path).rows == 1  # the only one
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE two (x INTEGER)")
+    connection.close()
+    assert "has 'one', 'two'" in refusal(path)
+    assert "no table 'three'; it has 'one', 'two'" in refusal(path, table="three")
+    assert "only a database" in refusal(parquet(tmp_path / "a.parquet", x=[1]), table="one")
+    before = path.read_bytes()
+    count_profile(path, table="one")
+    assert path.read_bytes() == before
+
+
+def test_memory_limit():
+    assert "a size such as '2GB'" in refusal(pa.table({"x": [1]}), memory_limit="plenty")
+
+
+def test_arrays_must_be_flat_tables():
+    assert "2-D" in refusal(np.zeros((2, 2, 2)))
+    assert "2-D" in refusal(np.zeros((2, 2), dtype=complex))
+    assert "2-D" in refusal(np.zeros((2, 2), dtype=object))
+    assert "could not be read" in refusal(pd.DataFrame({"x": [1, "a", b"c", object()]}))
+
+
+def test_odd_but_fine():
+    assert count_profile(pa.table({"x": [1]})).expanded().tolist() == [1]
+    nothing = pa.table({"x": pa.nulls(4), "y": [1, 1, 2, 2]})
+    assert count_profile(nothing).expanded().tolist() == [2, 2]
+    assert count_profile(nothing, "x").expanded().tolist() == [4]
+    nan = pa.table({"x": [float("nan"), float("nan"), None, 0.0, -0.0]})
+    assert count_profile(nan).expanded().tolist() == [1, 2, 2]
+    # pandas means a missing value by NaN.
+    assert count_profile(pd.DataFrame({"x": [np.nan, None, 1.0]})).expanded().tolist() == [1, 2]

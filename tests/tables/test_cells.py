@@ -1,0 +1,161 @@
+"""The cells with their counts, and the table written with a value per row."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import duckdb
+import ibis
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.tables import cell_counts, count_profile, open_table, write_records
+from tables import naive
+from tables.test_counting import random_table, sqlite_file
+
+KEYS = ["f", "t"]
+NAME = "record_leak_upper"
+
+
+def values_for(table: pa.Table, columns=KEYS, **unit) -> dict[int, float]:
+    return {int(c): 1 / int(c) for c in count_profile(table, columns, **unit).count}
+
+
+def expected_values(table: pa.Table, columns=KEYS) -> list[float]:
+    rows = naive.rows_of(table, columns)
+    count = Counter(rows)
+    return [1 / count[row] for row in rows]
+
+
+def test_cell_counts_are_those_of_a_dictionary():
+    table = random_table(11, 700)
+    found = pa.Table.from_batches(cell_counts(table, KEYS, batch_rows=13))
+    assert found.column_names == [*KEYS, "cell_rows"]
+    assert found.column("cell_rows").type == pa.int64()
+    counted = dict(
+        zip(naive.rows_of(found, KEYS), found.column("cell_rows").to_pylist(), strict=True)
+    )
+    assert counted == Counter(naive.rows_of(table, KEYS))
+
+
+def test_cell_counts_can_be_limited_to_small_cells_and_run_elsewhere(tmp_path):
+    table = random_table(12, 300, nan=False)
+    every = Counter(naive.rows_of(table, KEYS))
+    sqlite_file(table, tmp_path / "a.sqlite")
+    polars = ibis.polars.connect({"t": pl.from_arrow(table)}).table("t")
+    for source in (table, tmp_path / "a.sqlite", polars):
+        small = pa.Table.from_batches(cell_counts(source, KEYS, at_most=3))
+        rows = naive.rows_of(small, KEYS)
+        counts = small.column("cell_rows").to_pylist()
+        assert dict(zip(rows, counts, strict=True)) == {k: c for k, c in every.items() if c <= 3}
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".csv.gz"])
+def test_rows_are_written_in_order_with_their_value(tmp_path, ending):
+    table = random_table(13, 5000)
+    out = tmp_path / f"o'ut{ending}"
+    assert write_records(table, KEYS, values_for(table), out) == 5000
+    if ending == ".parquet":
+        back = pq.read_table(out)
+        kept = back.select(table.column_names)
+        names = table.column_names
+        assert naive.rows_of(kept, names) == naive.rows_of(table, names)
+        assert back.schema.field("i").type == pa.int64()
+    else:
+        back = duckdb.read_csv(str(out), dtype={NAME: "DOUBLE"}).to_arrow_table()
+    assert back.column_names == [*table.column_names, NAME]
+    assert back.column(NAME).to_pylist() == expected_values(table)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_a_csv_is_written_back_as_it_was(tmp_path):
+    (tmp_path / "in.csv").write_text("code,word\n007,é\n7,\n007,é\n1.50,x y\n")
+    write_records(tmp_path / "in.csv", "code", {1: 0.5, 2: 0.25}, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text().splitlines() == [
+        f"code,word,{NAME}",
+        "007,é,0.25",
+        "7,,0.5",
+        "007,é,0.25",
+        "1.50,x y,0.5",
+    ]
+
+
+def test_with_a_unit_every_row_gets_its_persons_value(tmp_path):
+    table = pa.table({"who": ["p", "q", "p", "q", "r", "s"], "x": [1, 2, 2, 1, 1, 1]})
+    write_records(table, None, {2: 0.5}, tmp_path / "a.parquet", unit="who")
+    assert pq.read_table(tmp_path / "a.parquet").column(NAME).to_pylist() == [0.5] * 6
+    table = pa.table({"who": ["p", "q", "p", "q", "r", "s"], "x": [1, 2, 2, 1, 1, 3]})
+    write_records(table, None, {1: 1.0, 2: 0.5}, tmp_path / "b.parquet", unit="who", name="v")
+    found = pq.read_table(tmp_path / "b.parquet").column("v").to_pylist()
+    assert found == [0.5, 0.5, 0.5, 0.5, 1.0, 1.0]
+
+
+def test_other_engines_and_odd_names(tmp_path):
+    table = random_table(14, 200, nan=False)
+    sqlite_file(table, tmp_path / "a.sqlite")
+    write_records(tmp_path / "a.sqlite", KEYS, values_for(table), tmp_path / "a.parquet")
+    back = pq.read_table(tmp_path / "a.parquet")
+    assert back.column(NAME).to_pylist() == expected_values(table)
+    odd = pa.table({"n": [1, 1, 2], "value": [3, 3, 3], "place": [0, 0, 0], 'c0"; DROP': [1, 1, 1]})
+    write_records(odd, None, {1: 1.0, 2: 0.5}, tmp_path / "odd.parquet")
+    back = pq.read_table(tmp_path / "odd.parquet")
+    assert back.column_names == [*odd.column_names, NAME]
+    assert back.column(NAME).to_pylist() == [0.5, 0.5, 1.0]
+
+
+def test_an_existing_file_is_kept_unless_told(tmp_path):
+    table, out = pa.table({"x": [1, 1]}), tmp_path / "a.csv"
+    out.write_text("precious")
+    with pytest.raises(InputError, match="exists already"):
+        write_records(table, None, {2: 0.5}, out)
+    assert out.read_text() == "precious"
+    write_records(table, None, {2: 0.5}, out, overwrite=True)
+    assert out.read_text() == f"x,{NAME}\n1,0.5\n1,0.5\n"
+
+
+def test_nothing_is_left_behind_when_writing_fails(tmp_path):
+    table, out = pa.table({"x": [1, 1, 2]}), tmp_path / "a.parquet"
+    for values, message in (
+        ({2: 0.5}, "a value for the count 1"),
+        ({2: 0.5, 1: float("nan")}, "finite number"),
+        ({2: 0.5, 1.5: 1.0}, "whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_records(table, None, values, out)
+    # A value the engine only meets while it is writing.
+    (tmp_path / "in.csv").write_text("x,y\n" + "1,2\n" * 50_000 + "1,2,3\n")
+    with pytest.raises(InputError, match="could not be read"):
+        write_records(tmp_path / "in.csv", ["x"], {50_000: 0.5}, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
+        ("a.txt", {}, "must end in one of"),
+        ("missing/a.csv", {}, "existing directory"),
+        ("a.csv", {"name": "X"}, "must not be one of the table's columns"),
+        ("self.parquet", {"overwrite": True}, "another file than the table itself"),
+    ],
+)
+def test_unusable_targets(tmp_path, out, options, message):
+    source = tmp_path / "self.parquet"
+    pq.write_table(pa.table({"x": [1]}), source)
+    before = source.read_bytes()
+    with pytest.raises(InputError, match=message):
+        write_records(source, None, {1: 1.0}, tmp_path / out, **options)
+    assert source.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_count_column_of_the_same_name_is_refused():
+    table = pa.table({"cell_rows": [1]})
+    with pytest.raises(InputError, match="count_name must not be"):
+        list(cell_counts(table))
+    assert next(iter(cell_counts(table, count_name="size"))).num_rows == 1
+    with open_table(table) as opened:
+        assert next(iter(cell_counts(opened, count_name="size"))).num_rows == 1
+        assert count_profile(opened).rows == 1  # still open: the caller closes it

@@ -1,0 +1,198 @@
+"""Counting on the engine equals a dictionary over the rows, on every engine and for every unit."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import ibis
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memberbound.errors import InputError
+from memberbound.tables import count_pair_profile, count_profile, open_table
+from tables import naive
+
+NAN = float("nan")
+FLOATS = [None, NAN, 0.0, -0.0, 1.5, float("inf"), 1e300, 5e-324]
+TEXTS = [None, "", "a", "A", "a ", "é", "e\u0301", "日本", "null", "0"]
+INTS = [None, 0, 1, -1, 2**63 - 1, 2**53, 2**53 + 1]
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+#: One engine for the many small tables: opening an engine takes longer than counting them.
+SHARED = open_table(pa.table({"x": [1]}))
+
+
+def as_dict(profile) -> dict[int, int]:
+    return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
+
+
+def pair_dict(pair) -> dict[tuple[int, int], int]:
+    keys = zip(pair.train.tolist(), pair.reference.tolist(), strict=True)
+    return dict(zip(keys, pair.cells.tolist(), strict=True))
+
+
+@st.composite
+def tables(draw, least: int = 1) -> pa.Table:
+    n = draw(st.integers(least, 25))
+
+    def column(values, kind):
+        chosen = draw(st.lists(st.sampled_from(values), min_size=n, max_size=n))
+        return pa.array(chosen, kind)
+
+    return pa.table(
+        {
+            "f": column(FLOATS, pa.float64()),
+            "t": column(TEXTS, pa.string()),
+            "i": column(INTS, pa.int64()),
+            "b": column([None, True, False], pa.bool_()),
+            "nothing": pa.nulls(n, pa.int32()),
+            "who": column([0, 1, 2, 3, 4, 5], pa.int64()),
+        }
+    )
+
+
+SUBSETS = st.lists(st.sampled_from(["f", "t", "i", "b", "nothing"]), min_size=1, unique=True)
+
+
+@FEW
+@given(tables(), SUBSETS)
+def test_profile_is_that_of_a_dictionary(table, columns):
+    profile = count_profile(open_table(table, beside=SHARED), columns)
+    assert as_dict(profile) == naive.counts_of_counts(naive.rows_of(table, columns))
+    assert profile.rows == table.num_rows
+    assert profile.count.dtype == profile.cells.dtype == np.int64
+
+
+@FEW
+@given(tables(), SUBSETS)
+def test_unit_counts_bags_of_rows(table, columns):
+    expected = naive.counts_of_counts(naive.bags_of(table, columns, "who"))
+    opened = open_table(table, beside=SHARED)
+    assert as_dict(count_profile(opened, columns, unit="who")) == expected
+
+
+@FEW
+@given(tables(), tables(), SUBSETS)
+def test_pair_is_that_of_two_dictionaries(train, reference, columns):
+    expected = naive.joint_counts(naive.rows_of(train, columns), naive.rows_of(reference, columns))
+    one, two = open_table(train, beside=SHARED), open_table(reference, beside=SHARED)
+    assert pair_dict(count_pair_profile(one, two, columns)) == expected
+    bags = [naive.bags_of(table, columns, "who") for table in (train, reference)]
+    found = count_pair_profile(one, two, columns, unit="who")
+    assert pair_dict(found) == naive.joint_counts(*bags)
+
+
+def test_the_check_catches_nulls_that_are_dropped_or_merged_and_bags_that_are_sets():
+    table = pa.table({"x": [None, None, "", "a"], "who": [1, 1, 2, 3]})
+    right = as_dict(count_profile(table, "x"))
+    assert right == {1: 2, 2: 1}
+    frame = table.to_pandas()
+    dropped = frame.groupby("x", dropna=True).size().value_counts().to_dict()
+    merged = frame.fillna("").groupby("x").size().value_counts().to_dict()
+    assert dropped != right != merged
+    # One person with a row twice is not a person with that row once.
+    visits = pa.table({"x": ["a", "a", "a"], "who": [1, 1, 2]})
+    assert as_dict(count_profile(visits, unit="who")) == {1: 2}
+
+
+def test_order_of_rows_within_a_person_and_names_of_persons_do_not_matter():
+    table = pa.table({"who": ["p", "p", "q", "q", "r"], "x": [1, 2, 2, 1, 1], "y": [5, 6, 6, 5, 5]})
+    assert as_dict(count_profile(table, unit="who")) == {1: 1, 2: 1}
+    assert as_dict(count_profile(table, unit="who", columns=["x"])) == {1: 1, 2: 1}
+
+
+def test_bags_do_not_run_into_one_another():
+    # Written without care, the numbers of {1, 12} and {11, 2} would be the same text.
+    rows = [(0, v) for v in range(30)] + [(1, 1), (1, 12), (2, 11), (2, 2), (3, 1), (3, 1), (4, 11)]
+    table = pa.table({"who": [r[0] for r in rows], "x": [r[1] for r in rows]})
+    assert as_dict(count_profile(table, unit="who")) == {1: 5}
+
+
+def sqlite_file(table: pa.Table, path) -> None:
+    kinds = {"f": "REAL", "t": "TEXT COLLATE NOCASE", "i": "INTEGER", "b": "INTEGER"}
+    names = [name for name in table.column_names if name in (*kinds, "who")]
+    declared = ", ".join(f"{name} {kinds.get(name, 'INTEGER')}" for name in names)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE people ({declared})")
+        marks = ", ".join("?" * len(names))
+        rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        connection.executemany(f"INSERT INTO people VALUES ({marks})", rows)
+    connection.close()
+
+
+def random_table(seed: int, rows: int, nan: bool = True) -> pa.Table:
+    rng = np.random.default_rng(seed)
+
+    def column(values, kind):
+        return pa.array([values[i] for i in rng.integers(len(values), size=rows)], kind)
+
+    return pa.table(
+        {
+            "f": column([f for f in FLOATS if nan or f == f], pa.float64()),  # noqa: PLR0124
+            "t": column(TEXTS, pa.string()),
+            "i": column(INTS, pa.int64()),
+            "who": pa.array(rng.integers(rows // 2, size=rows)),
+        }
+    )
+
+
+@pytest.mark.parametrize("columns", [["f"], ["t"], ["f", "t"], ["f", "t", "i"]])
+def test_the_same_expression_on_polars(columns):
+    table, other = random_table(1, 400), random_table(2, 300)
+    backend = ibis.polars.connect({"one": pl.from_arrow(table), "two": pl.from_arrow(other)})
+    one, two = backend.table("one"), backend.table("two")
+    assert open_table(one).engine is None  # runs on polars itself
+    expected = naive.counts_of_counts(naive.rows_of(table, columns))
+    assert as_dict(count_profile(one, columns)) == expected
+    assert as_dict(count_profile(table, columns)) == expected
+    bags = naive.counts_of_counts(naive.bags_of(table, columns, "who"))
+    assert as_dict(count_profile(one, columns, unit="who")) == bags
+    joint = naive.joint_counts(naive.rows_of(table, columns), naive.rows_of(other, columns))
+    assert pair_dict(count_pair_profile(one, two, columns)) == joint
+    assert pair_dict(count_pair_profile(one, other, columns)) == joint
+    assert pair_dict(count_pair_profile(table, two, columns)) == joint
+
+
+@pytest.mark.parametrize("columns", [["f"], ["t"], ["f", "t"], ["f", "t", "i"]])
+def test_the_same_expression_on_sqlite(tmp_path, columns):
+    table = random_table(3, 400, nan=False)  # SQLite has no NaN
+    sqlite_file(table, tmp_path / "a.sqlite")
+    source = tmp_path / "a.sqlite"
+    assert open_table(source).engine is None  # runs on SQLite itself
+    expected = naive.counts_of_counts(naive.rows_of(table, columns))
+    assert as_dict(count_profile(source, columns)) == expected
+    bags = naive.counts_of_counts(naive.bags_of(table, columns, "who"))
+    assert as_dict(count_profile(source, columns, unit="who")) == bags
+    both = pair_dict(count_pair_profile(source, table, columns))
+    assert both == naive.joint_counts(*[naive.rows_of(table, columns)] * 2)
+
+
+def test_pair_refuses_columns_of_different_kinds():
+    text, number = pa.table({"x": ["1"]}), pa.table({"x": [1]})
+    with pytest.raises(InputError, match="'x' must have one type in both tables"):
+        count_pair_profile(text, number)
+
+
+def test_pair_takes_widths_dictionaries_and_all_null_columns_as_they_mean():
+    one = pa.table(
+        {
+            "i": pa.array([1, 2], pa.int8()),
+            "f": pa.array([0.5, 1.0], pa.float32()),
+            "d": pa.array(["a", "b"]).dictionary_encode(),
+            "z": pa.nulls(2),
+        }
+    )
+    two = pa.table(
+        {
+            "i": pa.array([2, 1], pa.int64()),
+            "f": pa.array([1.0, 0.5], pa.float64()),
+            "d": pa.array(["b", "c"]).dictionary_encode(),
+            "z": pa.array([None, None], pa.string()),
+        }
+    )
+    assert pair_dict(count_pair_profile(one, two)) == {(1, 1): 1, (1, 0): 1, (0, 1): 1}

@@ -1,0 +1,276 @@
+"""Every format gives the same profile, and a CSV means what it says."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import sqlite3
+import sys
+import time
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from memberbound.tables import count_pair_profile, count_profile, engine, open_table
+
+RNG = np.random.default_rng(5)
+WORDS = ["x", "y y", "é,", 'quo"te', "new\nline", "'s", None]
+TABLE = pa.table(
+    {
+        "age": pa.array(RNG.integers(0, 9, 500)),
+        "word": pa.array([WORDS[i] for i in RNG.integers(0, len(WORDS), 500)]),
+        'x"; DROP': pa.array(RNG.integers(0, 3, 500)),
+        "select": pa.array(RNG.choice([0.5, 1.5, 2.25], 500)),
+    }
+)
+
+
+def expanded(source, *args, **kwargs) -> list[int]:
+    return count_profile(source, *args, **kwargs).expanded().tolist()
+
+
+def csv_bytes() -> bytes:
+    out = io.BytesIO()
+    pyarrow.csv.write_csv(TABLE, out)
+    return out.getvalue()
+
+
+def write_duckdb(path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.register("arrow", TABLE)
+        connection.execute('CREATE TABLE "peo""ple" AS SELECT * FROM arrow')
+        connection.execute("CREATE TABLE other AS SELECT 1 AS one")
+
+
+def write_sqlite(path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            'CREATE TABLE "peo""ple" (age INTEGER, word TEXT, "x""; DROP" INTEGER, "select" REAL)'
+        )
+        rows = zip(*(TABLE.column(name).to_pylist() for name in TABLE.column_names), strict=True)
+        connection.executemany('INSERT INTO "peo""ple" VALUES (?, ?, ?, ?)', rows)
+        connection.execute("CREATE TABLE other AS SELECT 1 AS one")
+    connection.close()
+
+
+def write_stream(path) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+
+
+WRITERS = {
+    "a.csv": lambda p: p.write_bytes(csv_bytes()),
+    "a.CSV": lambda p: p.write_bytes(csv_bytes()),
+    "a.csv.gz": lambda p: p.write_bytes(gzip.compress(csv_bytes())),
+    "a.csv.xz": lambda p: p.write_bytes(lzma.compress(csv_bytes())),
+    "a.csv.bz2": lambda p: p.write_bytes(bz2.compress(csv_bytes())),
+    "a.csv.zst": lambda p: p.write_bytes(pa.compress(csv_bytes(), "zstd", asbytes=True)),
+    "a.parquet": lambda p: pq.write_table(TABLE, p),
+    "a.feather": lambda p: pyarrow.feather.write_feather(TABLE, p, compression="zstd"),
+    "a.arrow": lambda p: pyarrow.feather.write_feather(TABLE, p, compression="uncompressed"),
+    "a.arrows": write_stream,
+    "a.duckdb": write_duckdb,
+    "duck.db": write_duckdb,
+    "a.sqlite": write_sqlite,
+    "lite.db": write_sqlite,
+    # Names that an SQL string or a pattern of names would trip over.
+    "a'b.csv": lambda p: p.write_bytes(csv_bytes()),
+    "a'; DROP TABLE x; --.parquet": lambda p: pq.write_table(TABLE, p),
+    "*.csv": lambda p: p.write_bytes(csv_bytes()),
+    "[a]?.parquet": lambda p: pq.write_table(TABLE, p),
+    "a'b.duckdb": write_duckdb,
+    "a'b #%20?.sqlite": write_sqlite,
+}
+
+
+@pytest.mark.parametrize("file", WRITERS)
+def test_every_format_gives_the_same_profile(tmp_path, file):
+    folder = tmp_path / "year=2019"  # must not become a column
+    folder.mkdir()
+    (folder / "decoy.csv").write_text("age\n1\n")
+    WRITERS[file](folder / file)
+    table = 'peo"ple' if file.endswith(("db", "sqlite")) else None
+    with open_table(folder / file, table=table) as opened:
+        assert opened.columns == tuple(TABLE.column_names)
+        assert expanded(opened) == expanded(TABLE)
+        odd = ['x"; DROP', "select"]
+        assert expanded(opened, odd) == expanded(TABLE, odd)
+
+
+def test_objects_in_memory_give_the_same_profile():
+    expected = expanded(TABLE)
+    sources = [
+        TABLE.to_pandas(),
+        TABLE.to_pandas().astype({"word": "category"}).set_index(np.arange(500) % 7),
+        pl.from_arrow(TABLE),
+        TABLE.combine_chunks().to_batches()[0],
+        TABLE.to_reader(max_chunksize=17),
+    ]
+    for source in sources:
+        assert expanded(source) == expected
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int64", "float16", "float64", "bool", "<U3"])
+def test_arrays(tmp_path, kind):
+    array = RNG.integers(0, 3, (300, 4)).astype(kind)
+    expected = sorted(np.unique(array, axis=0, return_counts=True)[1].tolist())
+    np.save(tmp_path / "a.npy", array)
+    np.save(tmp_path / "f.npy", np.asfortranarray(array))
+    for source in (array, tmp_path / "a.npy", tmp_path / "f.npy"):
+        assert expanded(source) == expected
+    assert open_table(array).columns == ("x0", "x1", "x2", "x3")
+    assert expanded(array[:, 0]) == sorted(np.unique(array[:, 0], return_counts=True)[1].tolist())
+
+
+def test_arrays_longer_than_one_block(monkeypatch):
+    from memberbound.tables import source
+
+    monkeypatch.setattr(source, "_VALUES", 64)
+    array = RNG.integers(0, 5, (301, 2))
+    expected = sorted(np.unique(array, axis=0, return_counts=True)[1].tolist())
+    assert expanded(array) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\n1\n1.0\n01\n+1\n1 \n", [1, 1, 1, 1, 1]),  # text, as written
+        ("a\n12345678901234567890\n12345678901234567891\n", [1, 1]),  # one double, two numbers
+        ("a\n'x'\nx\n", [1, 1]),  # only the double quote quotes
+        ('a\n"x"\nx\n', [2]),
+        ("a\nTrue\ntrue\nT\n", [1, 1, 1]),
+        ("a\n2020-01-01\n2020-1-1\n", [1, 1]),
+        ('a,b\n,1\n"",1\n', [2]),  # an empty field is null, quoted or not
+        ("a\nNA\nnan\nN\n?\nNULL\n", [1] * 5),  # nothing else is
+        ("a;b\n1,5;2\n1,5;2\n", [2]),
+        ("a\tb\n1\t2\n1\t3\n", [1, 1]),
+        ("a|b\n1|2\n", [1]),
+        ("a\nx;y\nx;z\n", [1, 1]),  # one column, whatever its values hold
+        ("# not a comment,b\n#1,2\n#1,2\n", [2]),
+        ("\ufeffa,b\n1,2\n", [1]),
+        ("a,b\r\n1,2\r\n1,2\r\n", [2]),
+        ("a,b\n1,2\n1,2", [2]),
+        ('"a\nb",c\n1,2\n', [1]),
+        ("a,,\n1,2,3\n", [1]),
+        ("a\n\n\nx\n", [1, 2]),  # an empty line is the value null of the only column
+    ],
+)
+def test_csv_means_what_it_says(tmp_path, text, expected):
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    assert expanded(tmp_path / "a.csv") == expected
+
+
+def test_csv_names_and_delimiter(tmp_path):
+    (tmp_path / "a.csv").write_text("a b,c.d\n1;2,3\n")
+    assert open_table(tmp_path / "a.csv").columns == ("a b", "c.d")
+    assert open_table(tmp_path / "a.csv", delimiter=";").columns == ("a b,c.d",)
+    (tmp_path / "a.tsv").write_text("a,b\tc\n1\t2\n")
+    assert open_table(tmp_path / "a.tsv").columns == ("a,b", "c")
+
+
+def test_csv_pairs_need_no_guessing(tmp_path):
+    # Guessed one by one, `code` would be a number in the first file and text in the second.
+    (tmp_path / "2019.csv").write_text("code\n01\n1\n1\n")
+    (tmp_path / "2018.csv").write_text("code\n1\nN\n")
+    pair = count_pair_profile(tmp_path / "2019.csv", tmp_path / "2018.csv")
+    assert [c.tolist() for c in pair] == [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
+
+
+def test_with_numbers_parses_what_is_written_as_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "whole,real,code,word,big,empty,odd\n1,1.50,007,x,1,,nan\n-2,1.5,12,2,99999999999999999999,,1\n,3e2,5,3,2,,2\n"
+    )
+    with open_table(tmp_path / "a.csv").with_numbers() as table:
+        kinds = {name: str(kind) for name, kind in table.expr.schema().items()}
+        assert kinds == {
+            "whole": "int64",
+            "real": "float64",
+            "code": "string",
+            "word": "string",
+            "big": "float64",
+            "empty": "string",
+            "odd": "string",
+        }
+        assert expanded(table, "real") == [1, 2]
+        assert table.expr.whole.sum().to_pyarrow().as_py() == -1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("1.5", "1.50"),
+        ("True", "true"),
+        ("'x'", "x"),
+        ("0.1234567890123456789", "0.1234567890123456788"),
+        ("2020-01-01 00:00:00.1234567", "2020-01-01 00:00:00.1234568"),
+    ],
+)
+def test_guessing_the_dialect_and_the_types_would_merge_records(tmp_path, values):
+    # The broken variant: the engine's own guess calls two records one.
+    path = tmp_path / "a.csv"
+    path.write_text("id,other\n" + "".join(f"{value},1\n" for value in values))
+    guessed = duckdb.sql(f"SELECT count(DISTINCT id) FROM read_csv('{path}')").fetchall()
+    assert guessed == [(1,)]
+    assert count_profile(path).atoms == 2
+
+
+def test_sqlite_collations_do_not_merge(tmp_path):
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("CREATE TABLE t (x TEXT COLLATE NOCASE, y TEXT COLLATE RTRIM)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [("a", "b"), ("A", "b"), ("a", "b ")])
+        merged = connection.execute("SELECT count(*) FROM t GROUP BY x, y").fetchall()
+    connection.close()
+    assert merged == [(3,)]
+    assert expanded(tmp_path / "a.db") == [1, 1, 1]
+
+
+def test_nested_columns_and_names_that_differ_by_case():
+    nested = pa.table({"x": [[1, None], [1, None], [1], None, []], "y": [{"k": 1}] * 5})
+    assert expanded(nested) == [1, 1, 1, 2]
+    assert expanded(pa.table({"A": [1, 1, 2], "a": [1, 2, 2]})) == [1, 1, 1]
+
+
+def test_the_private_folder_is_deleted(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    with open_table(tmp_path / "a.npy") as table:
+        folder = table.engine.folder
+        assert list(folder.glob("*.parquet"))
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
+    table.close()
+    dropped = open_table(tmp_path / "a.npy")
+    folder = dropped.engine.folder
+    del dropped
+    assert not folder.exists()
+
+
+def test_the_engine_spills_to_its_own_folder_and_installs_nothing():
+    with open_table(TABLE, memory_limit="300MB") as table:
+        names = "memory_limit", "temp_directory", "autoinstall_known_extensions"
+        found = [table.engine.sql(f"SELECT current_setting('{n}')").fetchone()[0] for n in names]
+        assert found[0] in ("286.1 MiB", "300.0 MB")
+        assert found[1:] == [str(table.engine.folder), False]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_on_standard_error_of_a_terminal_only(monkeypatch, capsys, terminal):
+    screen = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(engine, "_PATIENCE", 0.0)
+    with open_table(TABLE) as table:
+        assert table.run("counting cells", lambda: time.sleep(0.5)) is None
+    assert ("counting cells" in screen.getvalue()) is terminal
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,73 @@
+"""Real tables, counted by the engine and by a dictionary."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from memberbound.tables import count_pair_profile, count_profile, open_table
+from tables import naive, real_data
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    opened = gzip.open if path.suffix == ".gz" else lzma.open
+    with opened(path, "rt", encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def as_dict(profile) -> dict[int, int]:
+    return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [
+        (real_data.ADULT, None),
+        (real_data.ADULT, real_data.ADULT_FOUR),
+        (real_data.ACS_2019, None),
+        (real_data.ACS_2019, real_data.ACS_COLUMNS),
+        (real_data.ACS_2019, real_data.ACS_SMALL),
+    ],
+)
+def test_profiles(file, columns):
+    path = real_data.real_file(file)
+    rows = read(path)
+    chosen = columns or tuple(rows[0])
+    expected = naive.counts_of_counts(tuple(row[c] for c in chosen) for row in rows)
+    assert as_dict(count_profile(path, columns)) == expected
+
+
+def test_adult_has_316_cells_over_four_columns():
+    profile = count_profile(real_data.real_file(real_data.ADULT), real_data.ADULT_FOUR)
+    assert (profile.rows, profile.atoms) == (32561, 316)
+
+
+def test_acs_2018_is_a_reference_for_2019():
+    train = real_data.real_file(real_data.ACS_2019)
+    reference = real_data.real_file(real_data.ACS_2018)
+    pair = count_pair_profile(train, reference, real_data.ACS_COLUMNS)
+    sides = [
+        [tuple(r[c] for c in real_data.ACS_COLUMNS) for r in read(p)] for p in (train, reference)
+    ]
+    keys = zip(pair.train.tolist(), pair.reference.tolist(), strict=True)
+    assert dict(zip(keys, pair.cells.tolist(), strict=True)) == naive.joint_counts(*sides)
+
+
+def test_diabetes_by_stay_and_by_patient():
+    path = real_data.real_file(real_data.DIABETES)
+    rows = read(path)
+    columns, unit = real_data.DIABETES_COLUMNS, real_data.DIABETES_UNIT
+    bags: dict[str, Counter[tuple[str, ...]]] = {}
+    for row in rows:
+        bags.setdefault(row[unit], Counter())[tuple(row[c] for c in columns)] += 1
+    with open_table(path) as table:
+        stays = count_profile(table, columns)
+        patients = count_profile(table, columns, unit=unit)
+    assert as_dict(stays) == naive.counts_of_counts(tuple(r[c] for c in columns) for r in rows)
+    assert as_dict(patients) == naive.counts_of_counts(frozenset(b.items()) for b in bags.values())
+    assert (stays.rows, patients.rows) == (101766, 71518)

@@ -1,0 +1,59 @@
+"""Memory does not grow with the rows: measured in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+MEASURE = """
+import json, resource, sys, tracemalloc
+import ibis, pyarrow, duckdb
+from memberbound.tables import count_profile
+tracemalloc.start()
+profile = count_profile(sys.argv[1], memory_limit=sys.argv[2])
+print(json.dumps({
+    "rows": profile.rows, "atoms": profile.atoms, "lines": len(profile.count),
+    "python": tracemalloc.get_traced_memory()[1],
+    "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+}))
+"""
+
+
+def measured(path: Path, memory_limit: str) -> dict[str, int]:
+    command = [sys.executable, "-c", MEASURE, str(path), memory_limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    assert done.stderr == "" or "Warning" in done.stderr
+    return json.loads(done.stdout)
+
+
+def made(path: Path, select: str, rows: int) -> Path:
+    duckdb.sql(f"COPY (SELECT {select} FROM range({rows}) t(i)) TO '{path}'")
+    return path
+
+
+FEW_CELLS = "i % 7 AS a, (i * 7919) % 11 AS b, 'v' || ((i * 31) % 13) AS c, i % 3 AS d"
+
+
+@pytest.mark.parametrize("ending", ["parquet", pytest.param("csv", marks=pytest.mark.long)])
+def test_two_million_rows_take_the_memory_of_twenty_thousand(tmp_path, ending):
+    small = measured(made(tmp_path / f"small.{ending}", FEW_CELLS, 20_000), "400MB")
+    large = measured(made(tmp_path / f"large.{ending}", FEW_CELLS, 2_000_000), "400MB")
+    assert (small["rows"], large["rows"]) == (20_000, 2_000_000)
+    assert large["lines"] < 100
+    assert large["python"] < 1.1 * small["python"] + 1e6
+    assert large["resident"] < small["resident"] + 400e6
+
+
+@pytest.mark.parametrize(
+    "rows", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.long)], ids="{:.0e}".format
+)
+def test_all_distinct_values_are_counted_in_bounded_memory(tmp_path, rows):
+    path = made(tmp_path / "a.parquet", "hash(i) AS x", rows)
+    found = measured(path, "400MB")
+    assert (found["rows"], found["atoms"], found["lines"]) == (rows, rows, 1)
+    assert found["resident"] < 1e9

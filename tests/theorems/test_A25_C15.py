@@ -1,0 +1,86 @@
+"""A25-C15: 0.29·C/√n ≤ worst leak ≤ 0.44·C/√n for n ≥ 5 and n·p_k > 1; C/(2√n) always."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from memberbound.discrete import atoms
+from memberbound.discrete.atoms import diversity, leak_between, leak_from_diversity
+from memberbound.discrete.worst_case import leak_of_law
+from memberbound.numerics.binomial import half_deviation_upper
+
+
+def laws(seed=15, count=150):
+    rng = Random(seed)
+    for _ in range(count):
+        cells = rng.randint(1, 30)
+        weights = np.array([rng.random() ** rng.choice([1, 1, 6]) + 1e-9 for _ in range(cells)])
+        p = weights / weights.sum()
+        just_enough = max(5, math.floor(1 / p.min()) + 1)
+        yield p, rng.choice([1, 2, 4, 5, 6, 17, 100, 10**5, *[just_enough] * 8, 2 * just_enough])
+
+
+def violations():
+    bad, two_sided = [], 0
+    for p, n in laws():
+        low, high = leak_between(p, n)
+        worst = leak_of_law(p, n)
+        if not low <= worst <= high * (1 + 1e-9):
+            bad.append((p, n))
+        two_sided += low > 0
+    return bad, two_sided
+
+
+def test_between():
+    bad, two_sided = violations()
+    assert bad == []
+    assert two_sided > 40
+
+
+def test_wrong_constants_are_caught(monkeypatch):
+    monkeypatch.setattr(atoms, "LOWER_CONSTANT", 0.42)
+    assert violations()[0]
+    monkeypatch.setattr(atoms, "LOWER_CONSTANT", 0.29)
+    monkeypatch.setattr(atoms, "UPPER_CONSTANT", 0.37)
+    assert violations()[0]
+
+
+def test_measured_range_of_the_ratio_per_atom():
+    """Theory: over 5 ≤ n < 400 the ratio of one atom lies in [0.366, 0.422]."""
+    ratios = []
+    for n in (5, 6, 7, 10, 33, 399):
+        p = np.linspace(1 / n, 1 - 1 / n, 2001)[1:-1]
+        ratios += (half_deviation_upper(n, p) * math.sqrt(n) / np.sqrt(p * (1 - p))).tolist()
+    assert 0.365 < min(ratios) < 0.37
+    assert 0.41 < max(ratios) < 0.4225
+
+
+def test_always_valid_bound_at_every_gamma():
+    for p, n in laws(16, 60):
+        bound = leak_from_diversity(diversity(p).c_k, n)
+        for nu in (0.2, 0.5, 0.7):
+            assert leak_of_law(p, n, nu) <= bound * (1 + 1e-9)
+
+
+def test_sample_size_from_c_k_is_enough():
+    p = np.full(50, 0.02)
+    target = 0.05
+    n = math.ceil((diversity(p).c_k / (2 * target)) ** 2)
+    assert leak_of_law(p, n) <= target
+
+
+@pytest.mark.parametrize(
+    ("p", "n"), [([0.5, 0.5], 4), ([0.9, 0.1], 5), ([0.8, 0.2], 5), ([1e-3] * 1000, 100)]
+)
+def test_without_its_conditions_nothing_is_claimed_from_below(p, n):
+    low, high = leak_between(p, n)
+    assert low == 0
+    assert high == pytest.approx(min(diversity(p).c_k / (2 * math.sqrt(n)), 1), rel=1e-12)
+
+
+def test_the_condition_on_rare_atoms_is_needed():
+    """np_k = 1/10: the constant 0.29 fails from below."""
+    p, n = [1e-3] * 1000, 100
+    assert leak_of_law(p, n) < 0.29 * diversity(p).c_k / math.sqrt(n)

@@ -1,0 +1,68 @@
+"""A25-L21 as corrected: rare and dominant atoms exactly, the others by the two constants."""
+
+import math
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+
+from memberbound.discrete.atoms import leak_by_size_of_atom
+from memberbound.discrete.worst_case import leak_of_law
+from oracle import iid
+
+F = Fraction
+
+
+def laws(seed=21, count=150):
+    rng = Random(seed)
+    for _ in range(count):
+        weights = np.array(
+            [rng.random() ** rng.choice([1, 8, 30]) for _ in range(rng.randint(2, 40))]
+        )
+        yield weights / weights.sum(), rng.choice([5, 6, 20, 300, 10**4])
+
+
+def printed(p, n):
+    """The constants for every atom with p ≥ 1/n, dominant ones included."""
+    p = np.asarray(p)
+    rare = p < 1 / n
+    known = (p[rare] * (1 - p[rare]) ** n).sum()
+    spread = np.sqrt(p[~rare] * (1 - p[~rare])).sum() / math.sqrt(n)
+    return known + 0.29 * spread, known + 0.44 * spread
+
+
+def violations(bounds):
+    bad = []
+    for p, n in [*laws(), ([0.9, 0.1], 5), ([1 - 1e-6, 1e-6], 10), ([0.8, 0.2], 5)]:
+        low, high = bounds(p, n)
+        worst = leak_of_law(p, n)
+        if worst < low * (1 - 1e-9) or worst > high * (1 + 1e-9):
+            bad.append("low" if worst < low else "high")
+    return bad
+
+
+def test_corrected_statement():
+    assert violations(leak_by_size_of_atom) == []
+
+
+def test_printed_statement_fails_on_both_sides():
+    assert {"low", "high"} <= set(violations(printed))
+
+
+def test_exact_shares_in_rationals():
+    def share(n, p):
+        return sum(m * max(F(k, n) - p, 0) for k, m in enumerate(iid.binomial(n, p)))
+
+    for n in (5, 9, 20):
+        for p in (F(1, 3 * n), F(1, n) - F(1, 10**6), F(1, n)):
+            assert share(n, p) == p * (1 - p) ** n  # at p = 1/n both forms agree
+        for q in (F(1, 3 * n), F(1, n)):
+            assert share(n, 1 - q) == (1 - q) ** n * q
+
+
+def test_exact_when_every_atom_is_rare_or_dominant():
+    for p, n in (([0.9, 0.1], 5), (np.full(1000, 1e-3), 400), ([1 - 2.0**-30, 2.0**-30], 1000)):
+        low, high = leak_by_size_of_atom(p, n)
+        assert high - low <= 1e-9 * high
+        assert low <= leak_of_law(p, n) * (1 + 1e-12)
+        assert leak_of_law(p, n) <= high * (1 + 1e-12)

@@ -1,0 +1,37 @@
+"""A25-L23: among laws on K atoms C_K is largest at the uniform one, √(K-1)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from memberbound.discrete.atoms import diversity, largest_diversity
+
+
+def exceeded(bound):
+    rng = np.random.default_rng(23)
+    bad = []
+    for cells in (2, 3, 10, 100):
+        laws = [rng.dirichlet(np.full(cells, a)) for a in (0.1, 1.0, 50.0) for _ in range(20)]
+        bad += [
+            cells for p in [*laws, np.full(cells, 1 / cells)] if diversity(p).c_k > bound(cells)
+        ]
+    return bad
+
+
+def test_never_exceeded():
+    assert exceeded(largest_diversity) == []
+
+
+def test_a_smaller_bound_is_exceeded():
+    assert exceeded(lambda cells: math.sqrt(cells - 1) * 0.9999)
+
+
+def test_reached_at_the_uniform_law_only():
+    for cells in (2, 7, 1000):
+        assert diversity(np.full(cells, 1 / cells)).c_k == pytest.approx(
+            largest_diversity(cells), rel=1e-12
+        )
+    nudged = np.full(10, 0.1) + np.array([0.01, -0.01] + [0] * 8)
+    assert diversity(nudged).c_k < largest_diversity(10) - 1e-4
+    assert largest_diversity(1) == 0

@@ -1,0 +1,50 @@
+"""A25-P25: TV(N(0,I), N(v/√n,(1-1/n)I)) ≤ √d/(2n) + ‖v‖/(2√n) for n ≥ 2, not for n = 1."""
+
+import math
+
+import pytest
+
+from memberbound.discrete.gaussian_mean import (
+    leak_of_gaussian_mean,
+    leak_of_gaussian_mean_bound,
+    record_leak_of_gaussian_mean,
+    total_variation_bound,
+)
+from memberbound.errors import InputError
+
+
+def violations(bound):
+    return [
+        (norm, n, d)
+        for n in (2, 3, 10, 100, 2000)
+        for d in (1, 2, 5, 50)
+        for norm in (0.0, 0.01, 0.3, 1.0, 3.0, 10.0)
+        if record_leak_of_gaussian_mean(norm, n, d) > bound(norm, n, d) + 1e-10
+    ]
+
+
+def test_never_below_the_exact_distance():
+    assert violations(total_variation_bound) == []
+
+
+def test_smaller_bounds_are_caught():
+    assert violations(lambda r, n, d: r / (2 * math.sqrt(n)))
+    assert violations(lambda r, n, d: math.sqrt(d) / (2 * n))
+    assert violations(lambda r, n, d: 0.6 * total_variation_bound(r, n, d))
+
+
+def test_at_one_record_the_second_law_is_a_point():
+    printed = math.sqrt(1) / 2
+    assert leak_of_gaussian_mean(1, 1) == 1.0 > printed
+    with pytest.raises(InputError, match="n must be"):
+        total_variation_bound(0.0, 1, 1)
+
+
+def test_averaged_over_records_it_bounds_the_leak_at_every_gamma():
+    for n in (2, 10, 1000):
+        for d in (1, 8):
+            for nu in (0.2, 0.5, 0.6):
+                assert leak_of_gaussian_mean(n, d, nu) <= leak_of_gaussian_mean_bound(n, d)
+    # √d/(2n) + E|v|/(2√n) with E|v| = √(2/π)
+    expected = 1 / 100 + math.sqrt(2 / math.pi) / (2 * math.sqrt(50))
+    assert leak_of_gaussian_mean_bound(50, 1) == pytest.approx(expected, rel=1e-10)

@@ -1,0 +1,120 @@
+"""X5: certificates from data alone, every step of the chain in exact arithmetic on small laws."""
+
+import math
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import mpmath
+import numpy as np
+import pytest
+
+from memberbound.discrete.certificates import certify_counts, delta_plug_in_estimate
+from memberbound.discrete.count_functions import (
+    closed_count_function,
+    tabulated_count_functions,
+    totals_upper,
+)
+from memberbound.discrete.counts import CountProfile
+
+FUNCTIONS = (closed_count_function(), *tabulated_count_functions())
+F = Fraction
+LAWS = [
+    [F(1)],
+    [F(1, 2), F(1, 2)],
+    [F(1, 50), F(49, 50)],
+    [F(1, 2), F(1, 3), F(1, 6)],
+    [F(1, 5)] * 5,
+    [F(7, 10)] + [F(1, 10)] * 3,
+]
+
+
+def tables(p: list[Fraction], n: int):
+    """Every histogram of n rows with its exact probability."""
+    for draw in combinations_with_replacement(range(len(p)), n):
+        counts = [draw.count(k) for k in range(len(p))]
+        ways = math.factorial(n) // math.prod(map(math.factorial, counts))
+        yield counts, ways * math.prod((q**c for q, c in zip(p, counts, strict=True)), start=F(1))
+
+
+def leak_times_n(p: list[Fraction], n: int) -> Fraction:
+    """n·E TV(P̂_n, P), from the definition."""
+    return sum(
+        (
+            weight * sum(abs(c - n * q) for c, q in zip(counts, p, strict=True)) / 2
+            for counts, weight in tables(p, n)
+        ),
+        F(0),
+    )
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.name)
+@pytest.mark.parametrize("p", LAWS, ids=len)
+@pytest.mark.parametrize("n", [1, 2, 4, 7])
+def test_the_count_function_covers_the_leak_in_the_mean(function, p, n):
+    """E F ≥ nΔ_n (s = 0), E e^{-sF} ≤ e^{-snΔ_n} (s > 0)."""
+    truth = leak_times_n(p, n)
+    s = function.exponent
+    with mpmath.workdps(30):
+        mean = mpmath.mpf(0)
+        for counts, weight in tables(p, n):
+            total = mpmath.fsum(function.at(np.array(counts)).tolist())
+            value = mpmath.exp(-s * total) if s else total
+            mean += value * weight.numerator / weight.denominator
+        target = mpmath.mpf(truth.numerator) / truth.denominator
+        assert mean <= mpmath.exp(-s * target) if s else mean >= target
+
+
+def test_the_check_catches_a_function_below_one_at_one():
+    """h(1) < 1 fails where atoms are light: a mean over five atoms and one row says so."""
+    p, n = [F(1, 5)] * 5, 1
+    function = closed_count_function()
+    mean = 0.75 * float(function.at(np.array([1]))[0])
+    assert mean < leak_times_n(p, n)
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.1])
+@pytest.mark.parametrize("p", LAWS[1:], ids=len)
+def test_exact_coverage_on_small_tables(p, beta):
+    n = 6 if len(p) > 3 else 12
+    truth = leak_times_n(p, n) / n
+    missed = F(0)
+    for counts, weight in tables(p, n):
+        bound = certify_counts(CountProfile.from_counts(counts), None, 1 - beta).delta_upper
+        missed += weight * (F(bound) < truth)
+    assert missed <= F(beta)
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.1])
+def test_exact_coverage_with_fewer_training_rows(beta):
+    p, rows, n = [F(1, 2), F(1, 3), F(1, 6)], 12, 3
+    truth = leak_times_n(p, n) / n
+    missed = F(0)
+    for counts, weight in tables(p, rows):
+        bound = certify_counts(CountProfile.from_counts(counts), n, 1 - beta).delta_upper
+        missed += weight * (F(bound) < truth)
+    assert missed <= F(beta)
+
+
+def test_thinning_is_unbiased():
+    """E over N rows of the thinned total is the mean of the plain total over n rows."""
+    p, rows, n = [F(1, 2), F(1, 3), F(1, 6)], 8, 3
+    function = tabulated_count_functions()[0]
+    thinned = math.fsum(
+        totals_upper([function], CountProfile.from_counts(counts), n)[0] * float(weight)
+        for counts, weight in tables(p, rows)
+    )
+    plain = math.fsum(
+        float(function.at(np.array(counts)).sum()) * float(weight)
+        for counts, weight in tables(p, n)
+    )
+    assert thinned == pytest.approx(plain, rel=1e-9)
+
+
+def test_the_plug_in_figure_is_not_a_certificate():
+    """On 1000 all-distinct rows the plug-in says 0.368, the truth (10⁶ equal atoms) is 0.999."""
+    atoms, rows = 10**6, 1000
+    truth = (1 - 1 / atoms) ** rows
+    profile = CountProfile.from_counts([1] * rows)
+    assert truth > 0.99
+    assert delta_plug_in_estimate(profile) < 0.37
+    assert certify_counts(profile).delta_upper >= truth
