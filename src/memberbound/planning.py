@@ -64,7 +64,8 @@ class Plan:
         if self.security is not None:
             wishes.append(f"MIS ≥ {self.security:g} for every learner (average row)")
         if self.record_leak is not None:
-            wishes.append(f"a leak of at most {self.record_leak:g} for every row")
+            whom = "record" if self.rows is None else "record whose value occurs in the table"
+            wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {percent(self.confidence)}"
         wish = " and ".join(wishes)
         if self.n_required is None:
@@ -92,7 +93,8 @@ def plan(
     ``table`` whose law is unknown.
 
     Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
-    with probability ≥ ``confidence`` over its rows.
+    with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers the
+    records whose values occur in it.
     Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
     Assumes: the rows are independent draws from the law, now and later.
     Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
@@ -184,7 +186,11 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
         wish.confidence,
         wish.game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
-        ("The rows are independent draws from one law, now and later.",),
+        (
+            "The rows are independent draws from one law, now and later.",
+            "A record-leak target covers records whose values occur in the table; about values "
+            "never seen nothing is certified.",
+        ),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=reason,

@@ -14,6 +14,7 @@ from memberbound.errors import InputError
 from oracle import finite
 from oracle.pairs import independent_pairs, law, merged, pairs, shifted_pairs
 from oracle.readoffs import QUICK, READINGS, Lowered, Points, faults, shortfalls
+from oracle.real import exp_bracket
 
 F = Fraction
 TIGHT = 1e-11
@@ -125,8 +126,9 @@ def test_reversal_exchanges_the_directions(pair):
     curve = PolygonCurve.from_masses(*pair)
     assert shortfalls(curve.reversed(), (pair[1], pair[0]), QUICK) == []
     for eps in (0.0, 0.4, 3.0):
-        assert curve.reversed().delta(eps, "forward") == curve.delta(eps, "backward")
-    assert curve.reversed().advantage == curve.advantage
+        mirrored = curve.reversed().delta(eps, "forward")
+        assert mirrored == pytest.approx(curve.delta(eps, "backward"), rel=1e-14)
+    assert curve.reversed().advantage == pytest.approx(curve.advantage, rel=1e-14)
 
 
 @FEW
@@ -258,3 +260,19 @@ def test_unusable_arguments_are_refused():
     ):
         with pytest.raises(InputError):
             call()
+
+
+def test_many_epsilons_at_once_agree_with_one_at_a_time():
+    """Large tables are swept; the sweep is above the exact profile and close to the sum."""
+    rng = np.random.default_rng(4)
+    weights = rng.integers(1, 1000, size=(2, 300))
+    p, q = ([F(int(w), int(row.sum())) for w in row] for row in weights)
+    curve = PolygonCurve.from_masses(p, q)
+    grid = np.concatenate([[0.0], np.linspace(0, 6, 3000), rng.uniform(0, 6, 50), [700.0, 1e5]])
+    for forward in (True, False):
+        swept = curve._profile(grid, forward=forward)
+        single = [curve._profile(np.array([e]), forward=forward)[0] for e in grid]
+        assert np.allclose(swept, single, rtol=2e-11, atol=0)
+        for i in (0, 1, 77, 1500, 2500, 3010):
+            exact = finite.hockey_sticks(law(p), law(q), exp_bracket(float(grid[i]))[1])
+            assert F(float(swept[i])) >= exact[0 if forward else 1]

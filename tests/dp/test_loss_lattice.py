@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from random import Random
 
+import mpmath
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -239,10 +240,15 @@ def test_lengths_are_smooth_and_long_enough():
         assert length == 1
 
 
-def test_profile_reads_lines_from_the_left():
+def test_profile_reads_lines_from_the_left_and_chords():
     one = ForwardProfile(np.array([0.0, 1.0]), np.array([0.5, 0.2]))
     both = one.meet(ForwardProfile(np.array([0.5]), np.array([0.1])))
     assert both.epsilon.tolist() == [0.0, 0.5, 1.0]
-    assert [both.stick(e) for e in (0.0, 0.4, 0.5, 1.0, 9.0)] == [0.5, 0.5, 0.1, 0.1, 0.1]
+    assert [both.stick(e) for e in (0.0, 0.5, 1.0, 9.0)] == [0.5, 0.1, 0.1, 0.1]
+    # Between two lines the chord in e^ε: 0.5 and 0.1 mixed by the share of e^0.4 - 1 in e^0.5 - 1.
+    with mpmath.workdps(40):
+        share = mpmath.expm1(mpmath.mpf(0.4)) / mpmath.expm1(mpmath.mpf(0.5))
+        chord = (1 - share) * mpmath.mpf(0.5) + share * mpmath.mpf(0.1)
+    assert chord <= both.stick(0.4) <= chord * (1 + mpmath.mpf(10) ** -13)
     assert both.advantage == 0.5
     assert ForwardProfile(np.array([1.0]), np.array([0.2])).stick(0.5) == 1.0

@@ -6,6 +6,7 @@ bracket is 40 digits narrower than a double.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import mpmath as mp
@@ -39,6 +40,16 @@ def exp_bracket(exponent: float | Fraction) -> tuple[Fraction, Fraction]:
             low, high = bracket(mp.expm1(number))
             return 1 + low, 1 + high
         return bracket(mp.exp(number))
+
+
+def above_log(ratio: Fraction) -> float:
+    """The smallest double at or above ln(ratio), for a ratio of at least 1."""
+    eps = math.log(ratio)
+    while eps > 0 and exp_bracket(math.nextafter(eps, 0.0))[0] >= ratio:
+        eps = math.nextafter(eps, 0.0)
+    while exp_bracket(eps)[0] < ratio:
+        eps = math.nextafter(eps, math.inf)
+    return eps
 
 
 def _tail(x: mp.mpf) -> mp.mpf:

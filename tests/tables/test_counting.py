@@ -196,3 +196,18 @@ def test_pair_takes_widths_dictionaries_and_all_null_columns_as_they_mean():
         }
     )
     assert pair_dict(count_pair_profile(one, two)) == {(1, 1): 1, (1, 0): 1, (0, 1): 1}
+
+
+def test_a_table_the_caller_opened_stays_open(tmp_path):
+    (tmp_path / "two.csv").write_text("x\na\nb\n")
+    (tmp_path / "one.csv").write_text("x\na\n")
+    with open_table(tmp_path / "one.csv") as one:
+        for _ in range(2):
+            pair = count_pair_profile(one, tmp_path / "two.csv")
+            assert pair_dict(pair) == {(0, 1): 1, (1, 1): 1}
+        assert count_profile(one).rows == 1
+    # Whoever opens both closes both.
+    assert pair_dict(count_pair_profile(tmp_path / "one.csv", tmp_path / "two.csv")) == {
+        (0, 1): 1,
+        (1, 1): 1,
+    }

@@ -3,7 +3,9 @@
 from fractions import Fraction
 from random import Random
 
+from memberbound.dp import success_from_pmp
 from oracle import mechanisms, subset
+from oracle.real import above_log
 
 F = Fraction
 
@@ -62,3 +64,12 @@ def test_reached_by_randomised_response():
 def test_limits():
     assert success_bound(F(1)) == F(1, 2)
     assert 1 - success_bound(F(10**9)) < F(1, 10**8)
+
+
+def test_library_value_is_this_bound_from_above():
+    for kernel, size in games():
+        g = subset.pmp_ratio(kernel, size, size // 2)
+        said = F(success_from_pmp(above_log(g)))
+        assert success_bound(g) <= said <= success_bound(g) * (1 + F(1, 10**13))
+        for x in range(size):
+            assert subset.best_accuracy(kernel, size, size // 2, x) <= said

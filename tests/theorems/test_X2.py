@@ -3,10 +3,14 @@
 Truth: the extremal pair enumerated (equality), and random pairs of three kinds (never more).
 """
 
+import math
 from fractions import Fraction
 from random import Random
 
+from memberbound.dp import guarantee_from_epsilon_delta, leak_from_dp
 from oracle import finite, iid, mechanisms, subset
+from oracle.readoffs import price
+from oracle.real import above_log
 
 F = Fraction
 
@@ -142,3 +146,17 @@ def test_it_bounds_accuracy_at_every_subset_size():
             assert subset.best_accuracy(extremal, size, k, 0) == bound
             leaky = mechanisms.with_leak(mechanisms.random_dp_kernel(rng, size, k, g), delta)
             assert all(subset.best_accuracy(leaky, size, k, x) <= bound for x in range(size))
+
+
+def test_library_curve_reaches_this_bound_from_above():
+    """TPR - gamma FPR of the library's curve, through its two profiles."""
+    for g, delta, gamma in triples(60, 2012):
+        eps, dlt = above_log(g), math.nextafter(float(delta), 1.0)
+        curve = guarantee_from_epsilon_delta([(eps, dlt)]).curve
+        nu = float(gamma / (1 + gamma))
+        exact = price(nu, 1.0)
+        truth = leak_from_stick(stick_bound(g, delta, exact), exact)
+        for said in (curve.leak(nu), leak_from_dp(eps, dlt, nu)):
+            assert truth <= F(said) <= truth * (1 + F(1, 10**11)) + F(1, 10**13)
+            assert F(said) * (1 - F(1, 10**9)) < truth or truth == 0  # a little less is too little
+        assert 1 - F(curve.security(nu)) >= truth

@@ -3,7 +3,9 @@
 from fractions import Fraction
 from random import Random
 
+from memberbound.dp import eta_from_pmp, eta_from_pmp_printed
 from oracle import mechanisms, subset
+from oracle.real import above_log
 
 F = Fraction
 
@@ -70,3 +72,15 @@ def test_reached_by_randomised_response():
 def test_it_is_the_success_bound_of_L24_L6_minus_one_half():
     for g in (F(1), F(3, 2), F(9)):
         assert eta_bound(g) == g / (1 + g) - F(1, 2)
+
+
+def test_library_values_are_these_bounds_from_above():
+    for kernel, size in games():
+        g = subset.pmp_ratio(kernel, size, size // 2)
+        eps = above_log(g)
+        for said, truth in (
+            (eta_from_pmp(eps), eta_bound(g)),
+            (eta_from_pmp_printed(eps), printed_l13(g)),
+        ):
+            assert truth <= F(said) <= truth * (1 + F(1, 10**13)) + F(1, 10**15)
+            assert subset.eta(kernel, size, size // 2) <= F(said)

@@ -18,6 +18,7 @@ from memberbound.discrete.records import record_leaks
 from memberbound.discrete.two_sample import JointProfile
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import IidGame
+from memberbound.numerics.rounding import shared_confidence
 
 __all__ = ["Certification", "certify", "certify_profile"]
 
@@ -143,6 +144,8 @@ def certify_profile(
     size = profile.rows if n is None else whole_number("n", n)
     if size > profile.rows:
         found = _beyond(profile, size, confidence, reference)
+        if rules.gamma != 1:
+            found = replace(found, theorems=(*found.theorems, "X13"))
     else:
         found = certify_counts(
             profile, size, confidence, nu=rules.nu, lam=rules.lam, reference=reference
@@ -169,7 +172,7 @@ def _beyond(
     profile: CountProfile, n: int, confidence: float, reference: JointProfile | None
 ) -> CountCertificate:
     """More training rows than the table has (X16), or the table's own leak, which never rises."""
-    half = 1 - (1 - confidence) / 2
+    half = shared_confidence(confidence, 2)
     inside = certify_counts(profile, None, half, reference=reference)
     outside = leak_beyond_the_table(profile, n, half)
     best = min(inside.delta_upper, outside)

@@ -22,9 +22,10 @@ def security_from_leak(leak: float) -> float:
 
 def accuracy_from_leak(leak: float, game: IidGame) -> float:
     """Return the best (weighted) accuracy max(ν, λ(1-ν)) + min(1, 1/γ)·ν·Δ from above (A25-T6)."""
-    base = max(game.nu, game.lam * (1 - game.nu))
-    gain = min(game.nu, game.lam * (1 - game.nu)) * leak
-    return base if gain == 0.0 else up(base + gain, 8)
+    missed, alarm = game.lam * (1 - game.nu), game.nu
+    base, gain = max(alarm, missed), min(alarm, missed) * leak
+    # Being right every time is the most there is.
+    return base if gain == 0.0 else min(up(base + gain, 8), alarm + missed)
 
 
 def certified_fields(

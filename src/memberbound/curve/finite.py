@@ -73,6 +73,12 @@ def float_segments(p: FloatArray, q: FloatArray) -> _Segments:
         loss = np.where((p == q) & (shift == 0.0), 0.0, ratio + np.copysign(slack, ratio))
         loss = np.where(p == 0, -np.inf, np.where(q == 0, np.inf, loss))
         heavy = np.nextafter(np.maximum(p / p_sum, q / q_sum) * (1 + 8 * UNIT), np.inf)
+        # Where rounding leaves the sign of ℓ in doubt the segment counts in both directions.
+        doubt = (np.abs(ratio) <= slack) & (shift != 0.0) & (p > 0) & (q > 0)
+    if doubt.any():
+        reach = 2 * slack[doubt]
+        loss = np.concatenate([loss[~doubt], reach, -reach])
+        heavy = np.concatenate([heavy[~doubt], heavy[doubt], heavy[doubt]])
     return loss, heavy
 
 

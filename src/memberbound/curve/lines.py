@@ -29,6 +29,8 @@ from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up
 __all__ = ["chained", "mixture", "polygon_from_lines"]
 
 _Line = tuple[float, float]  # (ε ≥ 0, δ): y ≤ δ + e^ε·x
+#: Lines whose ε agree to this many units in the last place count as one.
+_CLOSE = 256.0
 
 
 def _hull(lines: Sequence[_Line]) -> list[_Line]:
@@ -41,6 +43,10 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
     given = np.array(lines)
     given = given[np.lexsort((given[:, 1], -given[:, 0]))]
     given = given[np.append(True, np.diff(given[:, 0]) != 0)]
+    # Of lines closer than a few hundred units in the last place one is enough: dividing by such a
+    # gap would only magnify rounding.
+    gaps = -np.diff(given[:, 0])
+    given = given[np.append(True, gaps > _CLOSE * UNIT * given[:-1, 0])]
     eps, delta = given[:, 0], np.minimum(given[:, 1], 1.0)
     # A flatter line with a smaller δ makes every steeper line before it redundant.
     later = np.minimum.accumulate(delta[::-1])[::-1]
@@ -49,7 +55,8 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
     while eps.size > 2:
         # Heights at which neighbours cross; a line between two crossings in the wrong order never
         # touches.  Of several such lines in a row every other one goes; the rest are seen again.
-        cross = delta[:-1] + np.diff(delta) / -np.expm1(np.diff(eps))
+        with np.errstate(over="ignore"):
+            cross = delta[:-1] + np.diff(delta) / -np.expm1(np.diff(eps))
         idle = cross[:-1] >= cross[1:]
         if not idle.any():
             break
@@ -85,15 +92,20 @@ def _total_variation(ahead: list[_Line], behind: list[_Line]) -> float:
     one = np.array([line for line in ahead if line[0] > 0.0] + [missing])
     two = np.array([line for line in behind if line[0] > 0.0] + [missing])
     # Every pair is a valid bound; going back and forth finds the lowest chord of two convex chains.
-    i = j = 0
     with np.errstate(under="ignore"):
-        for _ in range(one.shape[0] + two.shape[0]):
-            before = (i, j)
-            i = int(np.argmin(_chords(one, two[j])))
-            j = int(np.argmin(_chords(one[i], two)))
-            if (i, j) == before:
-                break
-        return min(best, float(_chords(one[i], two[j])))
+        for i, j in ((0, 0), (one.shape[0] - 1, two.shape[0] - 1)):
+            best = min(best, _lowest_chord(one, two, i, j))
+    return best
+
+
+def _lowest_chord(one: FloatArray, two: FloatArray, i: int, j: int) -> float:
+    for _ in range(one.shape[0] + two.shape[0]):
+        before = (i, j)
+        i = int(np.argmin(_chords(one, two[j])))
+        j = int(np.argmin(_chords(one[i], two)))
+        if (i, j) == before:
+            break
+    return float(_chords(one[i], two[j]))
 
 
 def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:

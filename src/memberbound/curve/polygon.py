@@ -133,7 +133,8 @@ class PolygonCurve(TradeoffCurve):
             raised = (certain + result * (1 + slack)) * (1 + 4 * UNIT)
         # Every product may have lost half of the smallest double.  Where no finite segment counts,
         # the certain mass stands unrounded: (ε, δ) comes back as δ.
-        total = np.where(eps < loss.max(), raised + (loss.size + 2) * SMALLEST, certain)
+        lost = 2 * (loss.size + eps.size) * SMALLEST
+        total = np.where(eps < loss.max(), raised + lost, certain)
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:

@@ -48,8 +48,9 @@ _THINNING_SLACK = 1e-10
 class CountFunction:
     """A function of a cell's count, with h(0) = 0.
 
-    ``at`` gives h at whole numbers from above; ``above`` is a concave function of a real number
-    that is nowhere below h (used for Jensen's inequality at large means); ``exponent`` is s.
+    ``at`` gives h at whole numbers from above; ``above`` is a concave function of a real number,
+    used for Jensen's inequality at means beyond 5000, that is not below h except at counts which
+    have no weight there (``proofs/thinning.md``); ``exponent`` is s.
     """
 
     name: str

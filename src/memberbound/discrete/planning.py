@@ -19,6 +19,7 @@ from memberbound.discrete.extrapolation import leak_beyond_the_table
 from memberbound.discrete.records import cell_probability_lower, record_leak_upper
 from memberbound.discrete.worst_case import checked_law, leak_of_law, leak_of_uniform
 from memberbound.errors import fraction
+from memberbound.numerics.rounding import shared_confidence
 
 __all__ = [
     "MAX_PLAN",
@@ -110,7 +111,9 @@ def smallest_n_for_table(
     """Return an n certified from a table whose law is unknown; ``None`` if no n can be.
 
     Guarantee: with probability ≥ ``confidence`` over the table, training on n rows of its law
-    meets the target(s) for every learner; two targets share the error probability.
+    meets the target(s) for every learner; two targets share the error probability.  The record
+    leak is that of every record *whose value occurs in the table*: new rows may bring values that
+    the table has never seen, and about those it proves nothing.
     Theorem: X5 for n ≤ N, X16 beyond, X7 with X15 for records.  The n is chosen from the data and
     still valid: sizes are tested in a fixed order, from large to small, up to the first that
     fails, and Δ_n does not rise with n, so an error means failing at one size fixed by the law.
@@ -119,31 +122,30 @@ def smallest_n_for_table(
     be certified away, whatever n.
     """
     both = security is not None and record_leak is not None
-    beta = (1 - fraction("confidence", confidence, open_left=True, open_right=True)) / (1 + both)
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
+    level = shared_confidence(level, 1 + both)
     answers: list[int | None] = []
     if security is not None:
-        answers.append(_certified_size(profile, _allowed_leak(security), beta))
+        answers.append(_certified_size(profile, _allowed_leak(security), level))
     if record_leak is not None:
-        rarest = cell_probability_lower(profile.rows, int(profile.count[0]), 1 - beta)
+        rarest = cell_probability_lower(profile.rows, int(profile.count[0]), level)
         answers.append(smallest_n_for_records(record_leak, rarest))
     if not answers or any(n is None for n in answers):
         return None
     return max(n for n in answers if n is not None)
 
 
-def _certified_size(profile: CountProfile, allowed: float, beta: float) -> int | None:
+def _certified_size(profile: CountProfile, allowed: float, confidence: float) -> int | None:
     """Test sizes from large to small; the last that passes before the first failure."""
     rows = profile.rows
     # A size beyond N passes by X16 or because Δ_n ≤ Δ_N: two looks, half of β each.
-    if certify_counts(profile, rows, 1 - beta / 2).delta_upper > allowed:
-        level = 1 - beta / 2
-        return smallest_n(
-            lambda n: n > rows and leak_beyond_the_table(profile, n, level) <= allowed
-        )
+    half = shared_confidence(confidence, 2)
+    if certify_counts(profile, rows, half).delta_upper > allowed:
+        return smallest_n(lambda n: n > rows and leak_beyond_the_table(profile, n, half) <= allowed)
     size = rows
     while size > 1:
         smaller = min(size - 1, math.floor(size * _LADDER))
-        if certify_counts(profile, smaller, 1 - beta).delta_upper > allowed:
+        if certify_counts(profile, smaller, confidence).delta_upper > allowed:
             break
         size = smaller
     return size

@@ -33,6 +33,8 @@ __all__ = [
 
 #: Ratio of consecutive counts at which lower bounds are computed; counts between use the lower one.
 _LADDER = 1.05
+#: Counts beyond which the factorial is bounded instead of evaluated.
+_ROBBINS = 128.0
 #: Relative slack for the incomplete beta function, whose error is far smaller.
 _TAIL_SLACK = 1e-9
 
@@ -63,11 +65,11 @@ def record_leak_upper(expected: FloatArray | float) -> FloatArray:
             special.gammaln(floor + 1) - floor * np.log(np.maximum(floor, 1.0)) + floor,
             0.0,
         )
-        # Beyond 1e5 gammaln loses digits to cancellation; Stirling's lower bound is exact enough.
-        large = 0.5 * np.log(2 * np.pi * np.maximum(floor, 1.0))
-        stirling = np.where(floor > 1e5, large, stirling)
+        # Large terms cancel there; Robbins' lower bound ½ln(2πm) + 1/(12m+1) is as good and safe.
+        large = 0.5 * np.log(2 * np.pi * np.maximum(floor, 1.0)) + 1 / (12 * floor + 1)
+        stirling = np.where(floor > _ROBBINS, large, stirling)
     value = np.exp(-np.maximum(deviance, 0.0) - stirling)
-    return np.minimum(up_array(np.asarray(value, dtype=np.float64), 1 << 20), 1.0)
+    return np.minimum(up_array(np.asarray(value, dtype=np.float64), 1 << 14), 1.0)
 
 
 def cell_probability_lower(rows: int, count: int, confidence: float = 0.95) -> float:
@@ -80,7 +82,7 @@ def cell_probability_lower(rows: int, count: int, confidence: float = 0.95) -> f
     Edge cases: a count of 1 proves nothing and gives 0.
     """
     total = whole_number("rows", rows)
-    seen = whole_number("count", count, at_least=0)
+    seen = min(whole_number("count", count, at_least=0), total)
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     steps = _ladder(total)
     index = int(np.searchsorted(steps, seen, side="right")) - 1

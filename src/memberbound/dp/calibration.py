@@ -34,6 +34,8 @@ __all__ = [
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0
 _LARGEST_NOISE = 1e9
+#: Up to this FPR the forward lines alone decide the TPR.
+_SMALL_FPR = 0.05
 
 
 class Target(Protocol):
@@ -109,6 +111,9 @@ class TprTarget:
         """Attained minus allowed TPR, the worse of both orders for add-remove."""
         if parameters.sample_rate == 1.0:
             return parameters.curve(adjacency).tpr(self.fpr) - self.tpr
+        if self.fpr > _SMALL_FPR:
+            # Past the centre of the ROC the lines of the other direction are the ones that bind.
+            return self.excess(guarantee_from_dp_sgd(parameters, adjacency))
         if adjacency == "replace-one":
             return parameters.profile("replace").tpr(self.fpr) - self.tpr
         both = (parameters.profile(d).tpr(self.fpr) for d in ("remove", "add"))
@@ -208,9 +213,11 @@ def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> floa
 def calibrated_noise_multiplier(
     target: Target, sample_rate: float, steps: int, adjacency: Adjacency = "add-remove"
 ) -> float:
-    """Return the smallest noise multiplier, to 1e-4, at which DP-SGD meets ``target``.
+    """Return a noise multiplier at which DP-SGD meets ``target``, about 1e-4 above the smallest.
 
     Numerics: errs towards more noise; the full curve was evaluated at the returned value.
+    Edge cases: where even almost no noise is enough, because so few records are ever sampled, the
+    smallest value that was tried is returned.
     """
 
     def excess(sigma: float) -> float:
@@ -226,9 +233,9 @@ def calibrated_noise_multiplier(
     while excess(unsafe) <= 0:
         safe, unsafe = unsafe, unsafe / 2
         if unsafe < 1e-3:
-            # So few records are ever sampled that the promise holds without noise.
-            return safe
-    sigma = safe_crossing(excess, safe, unsafe)
+            # So few records are ever sampled that the promise holds almost without noise.
+            break
+    sigma = safe if unsafe < 1e-3 else safe_crossing(excess, safe, unsafe)
     for _ in range(20):
         found = guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency)
         if target.excess(found) <= 0:

@@ -72,9 +72,23 @@ class ForwardProfile:
         return self.stick(0.0)
 
     def stick(self, epsilon: float) -> float:
-        """Return the hockey-stick at one ε from above: the profile falls, so look to the left."""
+        """Return the hockey-stick at one ε from above.
+
+        The profile falls, so a value to the left bounds it; and it is convex in e^ε, so the chord
+        to the next line on the right does too.
+        """
         index = int(np.searchsorted(self.epsilon, epsilon, side="right"))
-        return float(self.delta[:index].min(initial=1.0))
+        left = float(self.delta[:index].min(initial=1.0))
+        if index in (0, self.epsilon.size) or self.epsilon[index - 1] == epsilon:
+            return left
+        low, high = float(self.epsilon[index - 1]), float(self.epsilon[index])
+        if high - low > 1.0:
+            return left
+        share = math.expm1(epsilon - low) / math.expm1(high - low)
+        chord = left * (1 - share) + float(self.delta[index]) * share
+        # The share is off by a few units of its own gap, which are relative to ``left`` at most.
+        slack = 16 * UNIT * (1 + (abs(low) + abs(high)) / (high - low))
+        return min(left, chord + slack * left)
 
     def meet(self, other: ForwardProfile) -> ForwardProfile:
         """Return the lines of both."""

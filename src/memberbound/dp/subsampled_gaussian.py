@@ -41,7 +41,7 @@ _REACH = 13.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 #: Largest change of the exponent inside a cell for which the nodes integrate to full precision.
 _CELL_EXPONENT = 0.5
-#: Relative error of the quadrature itself; ``proofs/loss-lattice.md`` bounds it by 1e-14.
+#: Relative error of the quadrature itself; ``proofs/loss-lattice.md`` bounds it by 1e-13.
 _QUADRATURE = 1e-13
 #: Mass at the far end that is moved to +∞, and at the near end that is raised.
 _NEGLIGIBLE = 1e-34

@@ -12,7 +12,7 @@ import numpy as np
 from memberbound.discrete.certificates import certify_counts
 from memberbound.errors import InputError
 from memberbound.hardening.bench import Bench, Score, State
-from memberbound.hardening.evidence import row_cells, smallest_safe_count
+from memberbound.hardening.evidence import paid_confidence, row_cells, smallest_safe_count
 from memberbound.hardening.ladder import (
     MIN_COUNT,
     Ladder,
@@ -95,7 +95,7 @@ def choose(frame: Any, rows: int, wish: Wish, *, data_free: bool, width: int) ->
     fixed_plans = _fixed_plans(frame, wish, data_free)
     ladders = _ladders(frame, wish, data_free)
     candidates = math.prod(len(given_ladder(*_given(wish, ladder.column))) for ladder in ladders)
-    confidence = 1 - (1 - wish.confidence) / (candidates if data_free else 1)
+    confidence = paid_confidence(wish.confidence, candidates if data_free else 1)
     coarse = {
         c: plan_codes(frame, c, plan, wish.hierarchies.get(c)) for c, plan in fixed_plans.items()
     }

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.certification.answer import certified_fields
 from memberbound.discrete.certificates import certify_counts
 from memberbound.discrete.counts import CountProfile
 from memberbound.discrete.records import cell_probability_lower, record_leak_upper, record_leaks
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import down, up
-from memberbound.results import json_number
+from memberbound.games import IidGame
+from memberbound.numerics.rounding import shared_confidence
 
-__all__ = ["cell_profile", "evidence", "row_cells", "smallest_safe_count"]
+__all__ = ["cell_profile", "evidence", "paid_confidence", "row_cells", "smallest_safe_count"]
 
 
 def row_cells(frame: Any) -> NDArray[np.int64]:
@@ -53,6 +54,17 @@ def cell_profile(frame: Any) -> CountProfile:
     return CountProfile.from_counts(np.bincount(row_cells(frame)))
 
 
+def paid_confidence(confidence: float, shared_by: int) -> float:
+    """Return the confidence at which each of several candidates has to be certified."""
+    level = shared_confidence(confidence, shared_by)
+    if level >= 1.0:
+        raise InputError(
+            f"confidence must leave something for each of {shared_by} candidates, got "
+            f"{confidence!r}. Give fewer choices, or use validity='split'."
+        )
+    return level
+
+
 def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> dict[str, object]:
     """Return the certificate of a table, with the estimates labelled as such.
 
@@ -60,23 +72,10 @@ def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> di
     for the most favourable of ``shared_by`` candidates that were fixed before the rows were seen
     (union bound).
     """
-    level = 1 - (1 - confidence) / shared_by
+    level = paid_confidence(confidence, shared_by)
     certificate = certify_counts(profile, confidence=level)
     leaks = record_leaks(profile, confidence=level)
-    delta = min(1.0, float(certificate.delta_upper))
-    return {
-        "rows": profile.rows,
-        "n": profile.rows,
-        "atoms": profile.atoms,
-        "delta_upper": json_number(delta),
-        "security_lower": json_number(max(0.0, down(1 - delta))),
-        "accuracy_upper": json_number(min(1.0, up(0.5 + delta / 2))),
-        "delta_plug_in_estimate": json_number(certificate.delta_plug_in_estimate),
-        "c_k_plug_in_estimate": json_number(certificate.c_k_plug_in_estimate),
-        "confidence": confidence,
-        "method": certificate.method,
-        "record_leak": leaks.to_dict(),
-    }
+    return certified_fields(certificate, leaks, IidGame()) | {"confidence": confidence}
 
 
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:

@@ -9,6 +9,7 @@ threshold relative slack is not enough; there the last step to the next double c
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ __all__ = [
     "down",
     "half_up",
     "scaled_exp",
+    "shared_confidence",
     "sum_slack",
     "sum_up",
     "up",
@@ -90,3 +92,18 @@ def sum_slack(terms: int) -> float:
     on how numpy or the BLAS happens to add.
     """
     return 1.01 * (terms + 16) * UNIT
+
+
+def shared_confidence(confidence: float, parts: int) -> float:
+    """Return a confidence whose error probability, ``parts`` times, is at most that of the given.
+
+    1 - c is exact, but 1 - (1 - c)/parts is not: the result is rounded towards 1, and is 1 where no
+    double below 1 is near enough.
+
+    Example:
+    >>> shared_confidence(0.95, 2)
+    0.975
+    """
+    wanted = (1 - Fraction(confidence)) / parts
+    level = float(1 - wanted)
+    return level if 1 - Fraction(level) <= wanted else math.nextafter(level, math.inf)

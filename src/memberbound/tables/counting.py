@@ -191,7 +191,9 @@ def opened_table(
 ) -> AbstractContextManager[Table]:
     """Return a context manager that closes only what it has opened."""
     opened = open_table(source, table, memory_limit=memory_limit, beside=beside)
-    return nullcontext(opened) if opened is source else opened
+    # A table on its neighbour's engine must leave that engine running for its owner.
+    shared = beside is not None and opened.engine is beside.engine
+    return nullcontext(opened) if opened is source or shared else opened
 
 
 def _able(table: Table, columns: list[str]) -> Table:

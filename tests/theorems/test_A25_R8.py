@@ -1,0 +1,99 @@
+"""A25-R8 (eq. 9): DP bounds the leak; X2 is the sharp form, X11 the sharper one for delta = 0.
+
+Truth: (eps, delta)-DP learners in the i.i.d. game, enumerated.  g stands for e^eps.
+"""
+
+import math
+from fractions import Fraction
+from random import Random
+
+from memberbound.dp import leak_from_dp, leak_from_dp_printed
+from oracle import finite, iid, mechanisms
+from oracle.readoffs import price
+from oracle.real import above_log
+
+F = Fraction
+GAMMAS = [F(1, 5), F(4, 5), F(1), F(5, 4), F(5)]
+
+
+def printed(g, delta, gamma):
+    bracket = max(F(0), g - 1 / gamma) - max(F(0), 1 - 1 / gamma) + delta
+    return min(F(1), max(F(1), gamma) * bracket)
+
+
+def delta_forgotten(g, delta, gamma):
+    return printed(g, F(0), gamma)
+
+
+def halved(g, delta, gamma):
+    return printed(g, delta, gamma) / 2
+
+
+def games():
+    """(pair, g, delta) of private learners, the last ones with nothing but the leak."""
+    rng = Random(88)
+    for _ in range(20):
+        g = 1 + F(rng.randint(0, 16), 40)
+        delta = F(rng.randint(0, 4), 20)
+        atoms, n = rng.choice([(2, 1), (3, 1), (2, 2)])
+        hists = list(iid.histograms(n, atoms))
+        laws = mechanisms.random_dp_laws(rng, g, 3, len(hists))
+        release = {
+            h: {a: (1 - delta) * m for a, m in law.items()} | {("leak", h): delta}
+            for h, law in zip(hists, laws, strict=True)
+        }
+        yield iid.joint_laws(mechanisms.random_iid_law(rng, atoms), n, release), g, delta
+    for delta in (F(1, 10), F(1)):
+        release = iid.map_release(1, 16, lambda h, d=delta: {h: d, "none": 1 - d})
+        yield iid.joint_laws([F(1, 16)] * 16, 1, release), F(1), delta
+
+
+def violations(formula):
+    return [
+        (g, delta, gamma)
+        for pair, g, delta in games()
+        for gamma in GAMMAS
+        if iid.leakage(pair, gamma) > formula(g, delta, gamma)
+    ]
+
+
+def test_printed_bound_holds():
+    assert violations(printed) == []
+
+
+def test_broken_bounds_are_caught():
+    assert violations(delta_forgotten)
+    assert violations(halved)
+
+
+def test_library_values_are_never_below_a_private_game():
+    for pair, g, delta in games():
+        eps, dlt = above_log(g), math.nextafter(float(delta), 1.0)
+        for nu, lam in ((0.5, 1.0), (0.8, 1.0), (0.25, 2.0), (1e-3, 1.0)):
+            truth = iid.leakage(pair, price(nu, lam))
+            sharp = F(leak_from_dp(eps, dlt, nu, lam))
+            loose = F(leak_from_dp_printed(eps, dlt, nu, lam))
+            assert truth <= sharp <= loose * (1 + F(1, 10**14))
+
+
+def test_library_value_is_the_extremal_pair():
+    """X2 is attained by a pair of laws, in the direction the price asks for."""
+    for g in (F(1), F(3, 2), F(20)):
+        for delta in (F(0), F(1, 4)):
+            low, high = mechanisms.extremal_pair(g, delta)
+            eps = above_log(g)
+            for nu in (0.5, 0.9, 0.02):
+                gamma = price(nu, 1.0)
+                truth = finite.hockey_stick(low, high, max(gamma, 1 / gamma))
+                said = F(leak_from_dp(eps, float(delta), nu))
+                assert truth <= said
+                assert said <= truth * (1 + F(1, 10**13)) + F(1, 10**14)
+
+
+def test_printed_value_in_the_library():
+    for g in (F(1), F(3, 2), F(3)):
+        for delta in (F(0), F(1, 64)):
+            for nu in (0.5, 0.75, 0.125, 0.4):
+                truth = printed(g, delta, price(nu, 1.0))
+                said = F(leak_from_dp_printed(above_log(g), float(delta), nu))
+                assert truth <= said <= truth * (1 + F(1, 10**13)) + F(1, 10**14)

@@ -1,0 +1,150 @@
+"""X11: a pure eps-DP learner leaks at most (e^(eps/2) - sqrt g)^2/(e^eps - 1) in the i.i.d. game.
+
+g = max(gamma, 1/gamma).  With e^eps = a^2 and g = b^2 the bound is rational, (a - b)^2/(a^2 - 1).
+Truth: the i.i.d. game enumerated, with random private channels and with subset selection, which
+reaches the bound: release a set of d of the K atoms, a^2 times as likely if it holds the record.
+"""
+
+import math
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+
+from memberbound.dp import leak_from_dp, leak_from_pure_dp
+from oracle import finite, iid, mechanisms
+from oracle.readoffs import price
+from oracle.real import above_log
+
+F = Fraction
+#: a, b, and K, d with d/K = (a/b - 1)/(a^2 - 1) for gamma = b^2; mirrored for gamma = 1/b^2.
+ATTAINED = [
+    (F(2), F(1), 3, 1),
+    (F(3), F(1), 4, 1),
+    (F(2), F(3, 2), 9, 1),
+    (F(3, 2), F(1), 5, 2),
+    (F(4), F(2), 15, 1),
+]
+
+
+def bound(a, b):
+    return max(F(0), a - b) ** 2 / (a**2 - 1)
+
+
+def neighbour_bound(a, b):
+    """X2 at delta = 0, which any pair obeys: too weak to be reached here."""
+    return max(F(0), (a**2 - b**2) / (a**2 + 1))
+
+
+def price_forgotten(a, b):
+    return bound(a, F(1)) / b**2
+
+
+def too_small(a, b):
+    return bound(a, b) * F(99, 100)
+
+
+def subset_selection(a, count, size):
+    """One record, uniform over ``count`` atoms."""
+    sets = [frozenset(s) for s in combinations(range(count), size)]
+
+    def release(h):
+        z = h.index(1)
+        weights = [a**2 if z in s else F(1) for s in sets]
+        return {s: w / sum(weights) for s, w in zip(sets, weights, strict=True)}
+
+    return iid.map_release(1, count, release)
+
+
+def attaining_games():
+    """(pair, gamma, a, b) with the leak equal to the bound, on both sides of gamma = 1."""
+    for a, b, count, size in ATTAINED:
+        uniform = [F(1, count)] * count
+        yield iid.joint_laws(uniform, 1, subset_selection(a, count, size)), b**2, a, b
+        # the complement's sets serve the other direction: 1 - d/K = (a^2 - a b)/(a^2 - 1)
+        rest = (a**2 - a * b) / (a**2 - 1) * count
+        if rest.denominator == 1 and 0 < rest < count:
+            mirror = subset_selection(a, count, count - int(rest))
+            yield iid.joint_laws(uniform, 1, mirror), 1 / b**2, a, b
+
+
+def private_games():
+    """Random a^2-DP channels of one to three records."""
+    rng = Random(1111)
+    for _ in range(25):
+        a = F(rng.randint(5, 16), 4)
+        atoms, n = rng.choice([(2, 1), (3, 1), (2, 2), (3, 2), (2, 3)])
+        hists = list(iid.histograms(n, atoms))
+        laws = mechanisms.random_dp_laws(rng, a**2, rng.randint(2, 4), len(hists))
+        p = mechanisms.random_iid_law(rng, atoms)
+        pair = iid.joint_laws(p, n, dict(zip(hists, laws, strict=True)))
+        for b in (F(1), F(5, 4), F(2)):
+            yield pair, b**2, a, b
+            yield pair, 1 / b**2, a, b
+
+
+def violations(formula):
+    games = [*private_games(), *attaining_games()]
+    return [(a, b) for pair, gamma, a, b in games if iid.leakage(pair, gamma) > formula(a, b)]
+
+
+def test_no_private_channel_exceeds_the_bound():
+    assert violations(bound) == []
+
+
+def test_subset_selection_reaches_it_on_both_sides():
+    sides = set()
+    for pair, gamma, a, b in attaining_games():
+        assert iid.leakage(pair, gamma) == bound(a, b)
+        sides.add(gamma >= 1)
+    assert sides == {True, False}
+
+
+def test_broken_bounds_are_caught():
+    assert violations(too_small)
+    assert violations(price_forgotten)
+
+
+def test_the_neighbour_bound_holds_and_is_looser():
+    assert violations(neighbour_bound) == []
+    for a, b, *_ in ATTAINED:
+        assert bound(a, b) < neighbour_bound(a, b)
+
+
+def test_tanh_at_even_price():
+    for a in (F(3, 2), F(2), F(9)):
+        # tanh(eps/4) = (a - 1)/(a + 1) at e^(eps/2) = a
+        assert bound(a, F(1)) == (a - 1) / (a + 1)
+
+
+def library_shortfalls(function):
+    """Games whose leak exceeds the library's number at doubles nu, lambda."""
+    bad = []
+    for pair, _, a, _ in [*private_games(), *attaining_games()]:
+        eps = above_log(a**2)
+        for nu, lam in ((0.5, 1.0), (0.75, 1.0), (0.1, 1.0), (0.3, 0.25)):
+            if F(function(eps, nu, lam)) < iid.leakage(pair, price(nu, lam)):
+                bad.append((a, nu, lam))
+    return bad
+
+
+def test_library_value_is_never_below_a_private_game():
+    assert library_shortfalls(leak_from_pure_dp) == []
+    assert library_shortfalls(lambda e, nu, lam: leak_from_pure_dp(e, nu, lam) * (1 - 1e-12))
+
+
+def test_library_value_is_the_bound():
+    for a, b, *_ in ATTAINED:
+        eps = above_log(a**2)
+        for gamma in (b**2, 1 / b**2):
+            nu = float(gamma / (1 + gamma))
+            said = leak_from_pure_dp(eps, nu)
+            assert math.isclose(said, float(bound(a, b)), rel_tol=1e-12)
+            assert said < leak_from_dp(eps, 0.0, nu)
+
+
+def test_limits():
+    assert leak_from_pure_dp(0.0) == 0.0
+    assert leak_from_pure_dp(1.0, 0.9) == 0.0  # gamma = 9 > e
+    assert leak_from_pure_dp(1e5) == 1.0
+    assert bound(F(10**6), F(1)) > F(999998, 10**6)
+    assert finite.total_variation({0: F(1)}, {0: F(1)}) == 0
