@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +16,7 @@ from memberbound.certification.law import certify_law, certify_uniform, read_pro
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
 from memberbound.discrete.extrapolation import leak_beyond_the_table
-from memberbound.discrete.records import record_leaks
+from memberbound.discrete.records import RecordLeaks, record_leaks
 from memberbound.discrete.two_sample import JointProfile
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import IidGame
@@ -37,6 +39,7 @@ def certify(
     unit: str | None = None,
     database_table: str | None = None,
     exposed_above: float = 0.5,
+    list_exposed: int = 0,
     records: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Certification:
@@ -66,6 +69,7 @@ def certify(
         unit: column that says whose row it is; a person with several rows is one record.
         database_table: the table inside a DuckDB or SQLite file.
         exposed_above: rows whose certified leak is larger are counted as exposed.
+        list_exposed: how many of the exposed cells to list with their values, rarest first.
         records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 
@@ -95,6 +99,7 @@ def certify(
         )
     fraction("confidence", confidence, open_left=True, open_right=True)
     above = nonnegative("exposed_above", exposed_above)
+    shown = whole_number("list_exposed", list_exposed, at_least=0)
     if n is not None:
         whole_number("n", n)
     from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
@@ -121,10 +126,14 @@ def certify(
                     f"One record is all rows that share one value of {unit!r}.",
                 ),
             )
-        if records is None:
-            return result
         leaks = result.leaks
         assert leaks is not None
+        if shown:
+            if unit is not None:
+                raise InputError("exposed cells are listed by rows, so unit must be left out.")
+            result = replace(result, exposed=_rarest(opened, chosen, leaks, above, shown))
+        if records is None:
+            return result
         by_count = {int(c): float(v) for c, v in zip(profile.count, leaks.leak, strict=True)}
         write_records(opened, chosen, by_count, records, unit=unit, overwrite=force)
     return replace(result, records_out=str(records))
@@ -186,6 +195,40 @@ def _beyond(
         theorems=("A25-T14", "X5", "X16"),
         candidates={**inside.candidates, "extrapolated count function": outside},
     )
+
+
+def _rarest(
+    table: Any, columns: Any, leaks: RecordLeaks, above: float, shown: int
+) -> tuple[dict[str, Any], ...]:
+    """Return the rarest exposed cells, their values and what is certified about them."""
+    from memberbound.tables import cell_counts
+
+    by_count = {int(c): float(v) for c, v in zip(leaks.profile.count, leaks.leak, strict=True)}
+    limit = max((c for c, v in by_count.items() if v > above), default=0)
+    if limit == 0:
+        return ()
+    name = "rows"
+    while name in table.columns:
+        name += "_"
+    found: list[tuple[int, dict[str, Any]]] = []
+    for batch in cell_counts(table, columns, at_most=limit, count_name=name):
+        found += [(row.pop(name), row) for row in batch.to_pylist()]
+        # Never more than a batch and the list itself in memory.
+        found = heapq.nsmallest(shown, found, key=lambda item: (item[0], str(item[1])))
+    return tuple(
+        {"rows": count, "leak_upper": by_count[count], "values": _plain(values)}
+        for count, values in found
+    )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON can hold them."""
+    return {
+        str(name): value
+        if value is None or isinstance(value, (str, int, bool))
+        else (value if isinstance(value, float) and math.isfinite(value) else str(value))
+        for name, value in values.items()
+    }
 
 
 def _sentence(text: str) -> str:

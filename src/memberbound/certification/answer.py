@@ -60,6 +60,7 @@ class Certification:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    exposed: tuple[dict[str, Any], ...] = ()
     leaks: RecordLeaks | None = field(default=None, repr=False)
 
     @property
@@ -93,6 +94,7 @@ class Certification:
             "lam": self.game.lam,
             "warnings": list(self.warnings),
             "records": self.records_out,
+            "exposed_cells": list(self.exposed),
         }
 
     @property
@@ -137,4 +139,9 @@ class Certification:
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
-        return f"{self.sentence}\n\n{table}{notes}"
+        shown = "".join(
+            f"\nexposed: {cell['rows']} row(s), leak ≤ {six_up(cell['leak_upper'])}: "
+            + ", ".join(f"{name}={value}" for name, value in cell["values"].items())
+            for cell in self.exposed
+        )
+        return f"{self.sentence}\n\n{table}{notes}{shown}"

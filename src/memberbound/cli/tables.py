@@ -69,6 +69,9 @@ def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
     exposed_above: Annotated[
         float, typer.Option(help="Rows that may leak more than this count as exposed.")
     ] = 0.5,
+    list_exposed: Annotated[
+        float, typer.Option(metavar="K", help="List the K rarest exposed cells with their values.")
+    ] = 0,
     records: Annotated[
         Path | None, typer.Option(help="Write the rows with their certified leak (.csv, .parquet).")
     ] = None,
@@ -97,6 +100,7 @@ def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
         unit=unit,
         database_table=table,
         exposed_above=exposed_above,
+        list_exposed=list_exposed,  # type: ignore[arg-type]  # checked to be whole, with a sentence
         records=records,
         force=force,
     )
