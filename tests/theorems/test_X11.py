@@ -62,7 +62,7 @@ def attaining_games():
         yield iid.joint_laws(uniform, 1, subset_selection(a, count, size)), b**2, a, b
         # the complement's sets serve the other direction: 1 - d/K = (a^2 - a b)/(a^2 - 1)
         rest = (a**2 - a * b) / (a**2 - 1) * count
-        if rest.denominator == 1 and 0 < rest < count:
+        if rest.denominator == 1 and math.comb(count, int(rest)) < 300:
             mirror = subset_selection(a, count, count - int(rest))
             yield iid.joint_laws(uniform, 1, mirror), 1 / b**2, a, b
 
