@@ -158,10 +158,11 @@ def polygon_from_lines(
     line δ comes back unrounded.
     """
     ahead = _hull(_checked(forward_epsilon, forward_delta))
-    behind = _hull(_checked(backward_epsilon, backward_delta))
+    same = backward_epsilon is forward_epsilon and backward_delta is forward_delta
+    behind = ahead if same else _hull(_checked(backward_epsilon, backward_delta))
     shared = (0.0, _total_variation(ahead, behind))
     up_loss, up_mass = _half(_hull([*ahead, shared]))
-    down_loss, down_mass = _half(_hull([*behind, shared]))
+    down_loss, down_mass = (up_loss, up_mass) if same else _half(_hull([*behind, shared]))
     # What is left lies on the diagonal; it counts in neither profile.
     outside = math.fsum(m * math.exp(-x) for x, m in zip(up_loss, up_mass, strict=True))
     middle = max(0.0, 1.0 - outside - math.fsum(down_mass))

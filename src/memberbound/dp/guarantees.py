@@ -136,7 +136,7 @@ def guarantee_from_dp_sgd(parameters: DpSgd, adjacency: Adjacency = "add-remove"
     if adjacency == "replace-one":
         return DpGuarantee(replaced, adjacency, "DP-SGD")
     # Either order of the two worlds counts as add/remove, so the curve is symmetrised.
-    curve = parameters.curve("add-remove").symmetrised()
+    curve = parameters.symmetric_curve()
     return DpGuarantee(curve, adjacency, "DP-SGD", sharper=replaced)
 
 

@@ -72,23 +72,34 @@ class ForwardProfile:
         return self.stick(0.0)
 
     def stick(self, epsilon: float) -> float:
-        """Return the hockey-stick at one ε from above.
+        """Return the hockey-stick at one ε from above; see :meth:`sticks`."""
+        return float(self.sticks(np.array([epsilon]))[0])
+
+    def sticks(self, epsilon: FloatArray) -> FloatArray:
+        """Return hockey-sticks from above.
 
         The profile falls, so a value to the left bounds it; and it is convex in e^ε, so the chord
         to the next line on the right does too.
         """
-        index = int(np.searchsorted(self.epsilon, epsilon, side="right"))
-        left = float(self.delta[:index].min(initial=1.0))
-        if index in (0, self.epsilon.size) or self.epsilon[index - 1] == epsilon:
-            return left
-        low, high = float(self.epsilon[index - 1]), float(self.epsilon[index])
-        if high - low > 1.0:
-            return left
-        share = math.expm1(epsilon - low) / math.expm1(high - low)
-        chord = left * (1 - share) + float(self.delta[index]) * share
+        index = np.searchsorted(self.epsilon, epsilon, side="right")
+        left = np.append(1.0, np.minimum.accumulate(self.delta))[index]
+        inside = (index > 0) & (index < self.epsilon.size)
+        low = self.epsilon[np.maximum(index - 1, 0)]
+        high = self.epsilon[np.minimum(index, self.epsilon.size - 1)]
+        gap = np.where(inside & (high > low), high - low, 1.0)
+        share = np.expm1(np.clip(epsilon - low, 0.0, gap)) / np.expm1(np.minimum(gap, 1.0))
+        right = self.delta[np.minimum(index, self.epsilon.size - 1)]
         # The share is off by a few units of its own gap, which are relative to ``left`` at most.
-        slack = 16 * UNIT * (1 + (abs(low) + abs(high)) / (high - low))
-        return min(left, chord + slack * left)
+        slack = 16 * UNIT * (1 + (np.abs(low) + np.abs(high)) / gap)
+        chord = left * (1 - share) + right * share + slack * left
+        useful = inside & (gap <= 1.0) & (epsilon > low)
+        return np.where(useful, np.minimum(left, chord), left)
+
+    def worse(self, other: ForwardProfile) -> ForwardProfile:
+        """Return lines that hold for both profiles, at the slopes of this one."""
+        return ForwardProfile(
+            self.epsilon, np.maximum(self.sticks(self.epsilon), other.sticks(self.epsilon))
+        )
 
     def meet(self, other: ForwardProfile) -> ForwardProfile:
         """Return the lines of both."""
