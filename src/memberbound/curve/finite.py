@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, fraction
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
-__all__ = ["exact_segments", "float_law", "float_segments", "rational_law"]
+__all__ = ["exact_segments", "float_law", "float_segments", "hull_masses", "rational_law"]
 
 #: How far probabilities may be from adding up to one before the input is refused.
 NORMALISATION_TOLERANCE = 1e-9
@@ -109,3 +110,31 @@ def _log_ratio(a: Fraction, b: Fraction) -> float:
         value = math.log(float(ratio / Fraction(2) ** power)) + power * _LN2
     size = math.nextafter(max(value * (1 + 16 * UNIT), SMALLEST), math.inf)
     return size if a > b else -size
+
+
+def hull_masses(
+    fpr: Sequence[float], tpr: Sequence[float]
+) -> tuple[list[Fraction], list[Fraction]]:
+    """In- and out-masses of the upper concave hull of ROC points, steepest first, exactly."""
+    if len(fpr) != len(tpr):
+        raise InputError(f"fpr and tpr must be of equal number, got {len(fpr)} and {len(tpr)}.")
+    points = {Fraction(0): Fraction(0), Fraction(1): Fraction(1)}
+    for x, y in zip(fpr, tpr, strict=True):
+        at, height = Fraction(fraction("fpr", x)), Fraction(fraction("tpr", y))
+        points[at] = max(height, points.get(at, height))
+    corners: list[tuple[Fraction, Fraction]] = []
+    for point in sorted(points.items()):
+        while len(corners) > 1 and _turns_up(corners[-2], corners[-1], point):
+            corners.pop()
+        corners.append(point)
+    # The first corner stands above (0, 0) when an attack never errs: a segment of infinite slope.
+    steps = list(pairwise([(Fraction(0), Fraction(0)), *corners]))
+    inside = [max(Fraction(0), b[1] - a[1]) for a, b in steps]
+    return inside, [b[0] - a[0] for a, b in steps]
+
+
+def _turns_up(
+    a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction], c: tuple[Fraction, Fraction]
+) -> bool:
+    """Whether b lies on or below the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

@@ -20,7 +20,13 @@ from functools import cached_property
 import numpy as np
 
 from memberbound.curve.base import Side, TradeoffCurve
-from memberbound.curve.finite import exact_segments, float_law, float_segments, rational_law
+from memberbound.curve.finite import (
+    exact_segments,
+    float_law,
+    float_segments,
+    hull_masses,
+    rational_law,
+)
 from memberbound.errors import InputError, fraction
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
 
@@ -85,6 +91,22 @@ class PolygonCurve(TradeoffCurve):
                 *exact_segments(rational_law("inside", inside), rational_law("outside", outside))
             )
         return cls(*float_segments(float_law("inside", inside), float_law("outside", outside)))
+
+    @classmethod
+    def from_points(cls, fpr: Sequence[float], tpr: Sequence[float]) -> PolygonCurve:
+        """Return the smallest concave ROC at or above the given points (and the diagonal).
+
+        An attacker who can reach two points can reach the line between them by tossing a coin, so
+        this hull is what a set of attacks reaches together (in terms of the trade-off function
+        1 - TPR, its lower convex hull).
+        Numerics: the hull is taken in exact arithmetic, then rounded up.
+
+        Example:
+        >>> curve = PolygonCurve.from_points([0.1, 0.2, 0.5], [0.4, 0.3, 0.8])
+        >>> round(curve.tpr(0.3), 12)
+        0.6
+        """
+        return cls.from_masses(*hull_masses(fpr, tpr))
 
     # ---- the form -------------------------------------------------------------------------
 
