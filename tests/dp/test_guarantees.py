@@ -18,7 +18,6 @@ from memberbound.dp import (
     guarantee_from_gdp,
     guarantee_from_laplace_mechanism,
 )
-from memberbound.dp.guarantees import as_support_lines
 from memberbound.errors import InputError
 from oracle import finite, mechanisms
 from oracle.pairs import chained, independent_pairs
@@ -197,12 +196,6 @@ def test_dp_sgd_without_sampling_is_gaussian():
     swapped = guarantee_from_dp_sgd(DpSgd(2.0, 1.0, 16), "replace-one")
     assert swapped.curve.advantage == pytest.approx(GaussianCurve(4.0).advantage, rel=1e-12)
     assert one.replaced().curve.advantage == swapped.curve.advantage
-
-
-def test_support_lines_for_export():
-    eps, delta = as_support_lines(guarantee_from_epsilon_delta([(1.0, 0.1)]).curve)
-    assert eps.tolist() == [0.0, 1.0]
-    assert delta[1] == 0.1
 
 
 def test_unusable_statements_are_refused():

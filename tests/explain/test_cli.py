@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import memberbound
-from memberbound.report.roc import FORMATS
+from memberbound.report.figure import FORMATS
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
 

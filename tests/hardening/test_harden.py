@@ -167,12 +167,18 @@ def test_frontier_plot(frame, tmp_path) -> None:
     from memberbound.report.frontier import save_frontier
 
     result = harden(frame, security=0.9, target="y", learners=False)
-    for ending, magic in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+    page = b"<!doctype html>"
+    for ending, magic in (
+        (".png", b"\x89PNG"),
+        (".svg", b"<?xml"),
+        (".pdf", b"%PDF"),
+        (".html", page),
+    ):
         path = save_frontier(result, tmp_path / f"f{ending}")
         assert path.read_bytes().startswith(magic)
     with pytest.raises(InputError):
-        save_frontier(result, tmp_path / "f.html")
-    assert len(list(tmp_path.iterdir())) == 3
+        save_frontier(result, tmp_path / "f.bmp")
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 @pytest.mark.skipif(not ADULT.is_file(), reason="the Adult table is not here")

@@ -68,7 +68,7 @@ def explain(  # noqa: PLR0917  # Typer reads options from positional parameters
     from memberbound.explanation import explain as explain_
 
     if plot is not None:
-        from memberbound.report.roc import check_target
+        from memberbound.report.figure import check_target
 
         check_target(plot)
     result = explain_(

@@ -220,7 +220,7 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
     from memberbound.hardening import harden as harden_
 
     if plot is not None:
-        from memberbound.report.roc import check_target
+        from memberbound.report.figure import check_target
 
         check_target(plot)
     result = harden_(

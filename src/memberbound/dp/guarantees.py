@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from memberbound.curve import GaussianCurve, LaplaceCurve, TradeoffCurve, polygon_from_lines
 from memberbound.errors import (
     InputError,
@@ -138,9 +136,3 @@ def guarantee_from_dp_sgd(parameters: DpSgd, adjacency: Adjacency = "add-remove"
     # Either order of the two worlds counts as add/remove, so the curve is symmetrised.
     curve = parameters.symmetric_curve()
     return DpGuarantee(curve, adjacency, "DP-SGD", sharper=replaced)
-
-
-def as_support_lines(curve: TradeoffCurve) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ε, δ(ε)) of the symmetrised curve on its knots, for plots and exports."""
-    knots = np.unique(np.abs(curve.knots()))
-    return knots, np.array([curve.delta(float(e)) for e in knots])
