@@ -174,6 +174,7 @@ BAD = [
     ({"probabilities": [0.5, 0.4], "n": 10}, "1"),
     ({"probabilities": [0.5, -0.1, 0.6], "n": 10}, "probabilit"),
     ({"uniform": 5, "n": 10, "unit": "a"}, "belong to a table"),
+    ({"uniform": 5, "n": 10, "list_exposed": 3}, "belong to a table"),
     ({"uniform": 5, "n": 10, "nu": 1}, "nu must be"),
     ({"table": "missing.csv"}, "missing.csv"),
 ]

@@ -245,6 +245,17 @@ def test_certificates_name_their_games():
     assert games["accuracy"] == ("neighbour", "every record")
 
 
+def test_theorems_are_those_of_the_notion():
+    assert "X2" in explain(epsilon=1).theorems
+    assert "X2" not in explain(gdp=1).theorems
+    assert "X12" in explain(noise_multiplier=2, sample_rate=0.1, steps=10).theorems
+    ledger = {entry.id for entry in memberbound.theorems().results}
+    for options in ({"epsilon": 1}, {"gdp": 1}, {"epsilon": 1, "delta": 0.1}):
+        result = explain(**options)
+        assert set(result.theorems) <= ledger
+        assert all(set(c.theorems) <= ledger for c in result.certificates())
+
+
 def test_public_surface_is_what_is_listed():
     assert dir(memberbound) == sorted(memberbound.__all__)
     for name in memberbound.__all__:

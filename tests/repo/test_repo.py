@@ -19,6 +19,8 @@ from memberbound._version import __version__
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+#: The how-to whose commands need no file of the reader's.
+HOWTO = (ROOT / "docs" / "howto" / "explain.md").read_text(encoding="utf-8")
 TARGETS = {"help", "study", "test", "test-long", "check", "docs", "bench", "clean"}
 
 # Assembled from words, so that this file does not contain what it forbids.
@@ -39,14 +41,14 @@ def repository_files() -> list[Path]:
     return sorted(path for name in names if (path := ROOT / name).is_file())
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
 
 
-def readme_commands() -> list[tuple[str, str]]:
-    """Each ``$ memberbound …`` of the README with the output shown below it, if any."""
+def shown_commands(page: str = README) -> list[tuple[str, str]]:
+    """Each ``$ memberbound …`` of a page with the output shown below it, if any."""
     found = []
-    for block in blocks("console"):
+    for block in blocks("console", page):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             if command.startswith("memberbound "):
@@ -87,11 +89,12 @@ def test_readme_python_runs() -> None:
 
 
 def test_readme_shows_a_command() -> None:
-    assert readme_commands()
+    assert shown_commands()
+    assert shown_commands(HOWTO)
 
 
-@pytest.mark.parametrize(("command", "output"), readme_commands())
-def test_readme_command_runs_and_prints_what_is_shown(command: str, output: str) -> None:
+@pytest.mark.parametrize(("command", "output"), [*shown_commands(), *shown_commands(HOWTO)])
+def test_shown_command_runs_and_prints_what_is_shown(command: str, output: str) -> None:
     executable, *arguments = shlex.split(command)
     ran = subprocess.run(
         [Path(sys.executable).with_name(executable), *arguments],

@@ -94,9 +94,9 @@ def certify(
             + "."
         )
     if table is None:
-        return _of_law(
-            game, n, probabilities, uniform, columns, reference, unit, database_table, records
-        )
+        listed = list_exposed or None
+        options = (columns, reference, unit, database_table, records, listed)
+        return _of_law(game, n, probabilities, uniform, *options)
     fraction("confidence", confidence, open_left=True, open_right=True)
     above = nonnegative("exposed_above", exposed_above)
     shown = whole_number("list_exposed", list_exposed, at_least=0)
@@ -246,7 +246,8 @@ def _of_law(
         raise InputError("n must be given with a law: the number of rows trained on.")
     if any(option is not None for option in table_options):
         raise InputError(
-            "columns, reference, unit, database_table and records belong to a table, not to a law."
+            "columns, reference, unit, database_table, records and list_exposed belong to a table, "
+            "not to a law."
         )
     if uniform is not None:
         return certify_uniform(uniform, n, game)

@@ -16,6 +16,13 @@ __all__ = ["DEFAULT_FPR", "Explanation"]
 
 DEFAULT_FPR = (0.1, 0.01, 0.001)
 
+#: What the curve itself rests on, by notion.
+_CURVE_THEOREMS = {
+    "(ε, δ)-DP": ("I24-T4", "X2"),
+    "μ-GDP": ("L24-L10",),
+    "DP-SGD": ("L24-L10", "X12"),
+}
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -83,7 +90,7 @@ class Explanation:
     @property
     def theorems(self) -> tuple[str, ...]:
         """Results the numbers rest on."""
-        used = ["A25-P5", "A25-T6", "I24-P2", "I24-T4", "X2"]
+        used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.guarantee.notion]]
         if self.security_lower_iid is not None:
             used.append("X11")
         return tuple(used)
@@ -111,12 +118,14 @@ class Explanation:
         """Return the main numbers as certificates, each in its own game."""
         here, iid = NeighbourGame(self.adjacency), IidGame(self.nu, self.lam)
         swap = NeighbourGame("replace-one")
-        rest = self.assumptions
+        rest, base = self.assumptions, _CURVE_THEOREMS[self.guarantee.notion]
+        read = ("I24-P2", *base)
+        mis = ("A25-P5", "A25-T6", *base)
         return (
-            Certificate("advantage", self.advantage_upper, "upper", here, ("X2",), rest),
-            Certificate("accuracy", self.accuracy_upper, "upper", here, ("I24-P2",), rest),
-            Certificate("eta", self.eta_upper, "upper", swap, ("I24-T4",), rest),
-            Certificate("security", self.security_lower, "lower", iid, ("A25-T6", "X2"), rest),
+            Certificate("advantage", self.advantage_upper, "upper", here, read, rest),
+            Certificate("accuracy", self.accuracy_upper, "upper", here, read, rest),
+            Certificate("eta", self.eta_upper, "upper", swap, read, rest),
+            Certificate("security", self.security_lower, "lower", iid, mis, rest),
         )
 
     def to_dict(self) -> dict[str, object]:
