@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from memberbound.hardening import Hardening, harden
     from memberbound.ledger import Ledger, theorems
     from memberbound.planning import Plan, plan
+    from memberbound.populations import PopulationAnswer, population
+    from memberbound.reproduction import Reproduction, reproduce
     from memberbound.results import AuditBound, Certificate, Estimate
+    from memberbound.subset.bounds import RecordBounds
+    from memberbound.subset.exponential import ExponentialMechanism
+    from memberbound.subset.finite import finite_bounds
+    from memberbound.subset.joint import joint_release
+    from memberbound.subset.profile import NeighbourProfile
     from memberbound.tables.coarsening import Coarsener
 
 #: Public name → module that defines it.
@@ -42,6 +49,7 @@ _PUBLIC = {
     "Coarsener": "tables.coarsening",
     "CountProfile": "discrete.counts",
     "Estimate": "results",
+    "ExponentialMechanism": "subset.exponential",
     "Explanation": "explanation",
     "GaussianCurve": "curve",
     "Hardening": "hardening",
@@ -51,17 +59,25 @@ _PUBLIC = {
     "Ledger": "ledger",
     "MemberboundError": "errors",
     "NeighbourGame": "games",
+    "NeighbourProfile": "subset.profile",
     "Plan": "planning",
     "PolygonCurve": "curve",
+    "PopulationAnswer": "populations",
+    "RecordBounds": "subset.bounds",
+    "Reproduction": "reproduction",
     "SearchError": "errors",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
     "certify": "certification",
     "explain": "explanation",
+    "finite_bounds": "subset.finite",
     "harden": "hardening",
+    "joint_release": "subset.joint",
     "mixture": "curve",
     "plan": "planning",
     "polygon_from_lines": "curve",
+    "population": "populations",
+    "reproduce": "reproduction",
     "theorems": "ledger",
 }
 
@@ -73,6 +89,7 @@ __all__ = [
     "CountProfile",
     "Estimate",
     "Explanation",
+    "ExponentialMechanism",
     "GaussianCurve",
     "Hardening",
     "IidGame",
@@ -81,18 +98,26 @@ __all__ = [
     "Ledger",
     "MemberboundError",
     "NeighbourGame",
+    "NeighbourProfile",
     "Plan",
     "PolygonCurve",
+    "PopulationAnswer",
+    "RecordBounds",
+    "Reproduction",
     "SearchError",
     "SubsetGame",
     "TradeoffCurve",
     "__version__",
     "certify",
     "explain",
+    "finite_bounds",
     "harden",
+    "joint_release",
     "mixture",
     "plan",
     "polygon_from_lines",
+    "population",
+    "reproduce",
     "theorems",
 ]
 

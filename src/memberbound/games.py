@@ -57,14 +57,24 @@ class IidGame:
 
 @dataclass(frozen=True)
 class SubsetGame:
-    """A known population of N records; D is a uniform subset of k of them (I24-D1, L24-D2)."""
+    """A known population of N records; D is a uniform subset of k of them (I24-D1, L24-D2).
+
+    MIP and PMP protect every record; ``record="average"`` marks the weaker promise about a record
+    that is itself drawn uniformly from the population.
+    """
 
     population: int
     size: int
+    record: Literal["every", "average"] = "every"
     name: ClassVar[str] = "subset"
-    protects: ClassVar[str] = "every record"
+
+    @property
+    def protects(self) -> str:
+        """Who is protected: every record, or the average one."""
+        return f"{self.record} record"
 
     def __post_init__(self) -> None:
+        one_of("record", self.record, ("every", "average"))
         total = whole_number("population", self.population, at_least=2)
         size = whole_number("size", self.size)
         if size >= total:

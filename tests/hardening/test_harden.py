@@ -9,7 +9,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.hardening import harden
-from memberbound.hardening.writing import check_output, write_table, write_text
+from memberbound.files import check_output, write_table, write_text
 from memberbound.tables.coarsening import Coarsener
 
 ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult_train.csv.gz"

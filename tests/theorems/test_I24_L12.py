@@ -3,6 +3,11 @@
 from fractions import Fraction
 from itertools import combinations
 
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset.matching import matched_neighbour
 from oracle import subset
 
 F = Fraction
@@ -103,3 +108,44 @@ def test_every_family_expands_by_k_over_n_minus_k():
 
 def test_a_larger_expansion_is_caught():
     assert hall_violations(expansion_too_large)
+
+
+# The package: an explicit injection instead of an existence proof
+
+
+def package_violations(partner):
+    """Sizes from half on where the map is not an injection into neighbours with x."""
+    bad = []
+    for size, k in SIZES:
+        if 2 * k < size:
+            continue
+        for x in (0, size // 2, size - 1):
+            with_x, without = sides(size, k, x)
+            images = [partner(d, x, SubsetGame(size, k)) for d in without]
+            near = all(x in e and len(d & e) == k - 1 for d, e in zip(without, images, strict=True))
+            distinct = len(set(images)) == len(images)
+            onto = 2 * k != size or set(images) == set(with_x)
+            if not (near and distinct and onto):
+                bad.append((size, k, x))
+    return bad
+
+
+def replace_the_smallest(d, x, game):
+    return d - {min(d)} | {x}
+
+
+def test_package_matching_is_an_injection_and_a_bijection_at_half():
+    assert package_violations(matched_neighbour) == []
+
+
+def test_a_map_that_is_not_injective_is_caught():
+    assert package_violations(replace_the_smallest)
+
+
+@pytest.mark.parametrize(
+    ("members", "record", "size", "k"),
+    [({1, 2}, 0, 5, 2), ({0, 1}, 0, 4, 2), ({1}, 0, 4, 2), ({1, 9}, 0, 4, 2), ({1, 2}, 4, 4, 2)],
+)
+def test_package_refuses_what_has_no_partner(members, record, size, k):
+    with pytest.raises(InputError):
+        matched_neighbour(frozenset(members), record, SubsetGame(size, k))

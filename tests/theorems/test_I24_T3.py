@@ -3,6 +3,9 @@
 from fractions import Fraction
 from random import Random
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_bounds, finite_curves, finite_worlds
+from memberbound.subset.mechanisms import PostProcessed
 from oracle import finite, mechanisms, subset
 
 F = Fraction
@@ -71,3 +74,43 @@ def test_renaming_keeps_eta_and_forgetting_ends_it():
     silent = subset.post_process(kernel, 4, 2, {a: {0: F(1)} for a in range(3)})
     assert subset.eta(renamed, 4, 2) == subset.eta(kernel, 4, 2) > 0
     assert subset.eta(silent, 4, 2) == 0
+
+
+# The package
+
+
+def package_violations(process):
+    """Records whose η grows, in fractions; and whose curve does, in doubles."""
+    bad = []
+    for kernel, size, k, channel in games():
+        game = SubsetGame(size, k)
+        image = process(kernel, channel)
+        before, after = finite_worlds(kernel.__getitem__, game), finite_worlds(image, game)
+        curves = finite_curves(kernel.__getitem__, game), finite_curves(image, game)
+        for x in range(size):
+            grew = after.eta(x) > before.eta(x)
+            if grew or not curves[0][x].dominates(curves[1][x]):
+                bad.append((size, k, x))
+    return bad
+
+
+def processed(kernel, channel):
+    return PostProcessed(kernel.__getitem__, channel.__getitem__)
+
+
+def test_package_post_processing_never_helps():
+    assert package_violations(processed) == []
+
+
+def test_package_catches_a_map_that_sees_the_data():
+    assert package_violations(lambda kernel, channel: lambda d: {min(d): F(1)})
+
+
+def test_package_post_processing_is_the_oracles():
+    for kernel, size, k, channel in games():
+        image = subset.post_process(kernel, size, k, channel)
+        bounds = finite_bounds(processed(kernel, channel), SubsetGame(size, k))
+        for d in subset.subsets(size, k):
+            assert processed(kernel, channel)(d) == image[d]
+        for x in range(size):
+            assert F(bounds.eta[x]) >= subset.eta_of_record(image, size, k, x)

@@ -3,6 +3,9 @@
 from fractions import Fraction
 from math import comb
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_dp_ratio, exact_eta, finite_bounds
+from memberbound.subset.mechanisms import SetIndicator
 from oracle import mechanisms, subset
 
 F = Fraction
@@ -60,3 +63,32 @@ def test_any_eta_is_reached():
 
 def test_pmp_sees_what_mip_does_not():
     assert subset.pmp_ratio(indicator(6), 6, 3) is None
+
+
+# The package
+
+
+def package_violations(formula):
+    bad = []
+    for size in (2, 4, 6, 8, 10):
+        mechanism, game = SetIndicator(frozenset(range(size // 2))), SubsetGame(size, size // 2)
+        told = finite_bounds(mechanism, game).eta_upper
+        exact = exact_eta(mechanism, game) == formula(size)
+        if not (exact and formula(size) <= F(told) <= formula(size) + F(1, 2**50)):
+            bad.append(size)
+    return bad
+
+
+def test_package_has_the_exact_eta():
+    assert package_violations(eta_of_indicator) == []
+
+
+def test_package_catches_broken_formulas():
+    assert package_violations(off_by_two)
+    assert package_violations(power_of_two)
+
+
+def test_package_sees_that_it_is_never_differentially_private():
+    for size in (2, 4, 6):
+        mechanism = SetIndicator(frozenset(range(size // 2)))
+        assert exact_dp_ratio(mechanism, SubsetGame(size, size // 2)) is None

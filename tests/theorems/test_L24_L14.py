@@ -3,6 +3,9 @@
 from fractions import Fraction
 from random import Random
 
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import finite_bounds, finite_curves, finite_worlds
+from memberbound.subset.mechanisms import PostProcessed
 from oracle import finite, mechanisms, subset
 
 F = Fraction
@@ -76,3 +79,39 @@ def test_pure_pmp_ratio_never_grows():
         channel = finite.random_kernel(rng, [0, 1, 2], ["a", "b"], zeros=False)
         image = subset.post_process(kernel, 4, 2, channel)
         assert subset.pmp_ratio(image, 4, 2) <= subset.pmp_ratio(kernel, 4, 2)
+
+
+# The package
+
+
+def package_violations(process, delta=0.02):
+    """Records whose least δ grows, in fractions, or whose ε at ``delta`` does, in doubles."""
+    bad = []
+    for kernel, size, k, channel in games():
+        game = SubsetGame(size, k)
+        image = process(kernel, channel)
+        before, after = finite_worlds(kernel.__getitem__, game), finite_worlds(image, game)
+        first = finite_bounds(kernel.__getitem__, game, delta=delta).pmp_epsilon
+        second = finite_bounds(image, game, delta=delta).pmp_epsilon
+        curves = finite_curves(kernel.__getitem__, game), finite_curves(image, game)
+        for x in range(size):
+            grew = any(after.delta(x, g) > before.delta(x, g) for g in GAMMAS)
+            if (
+                grew
+                or second[x] > first[x] * (1 + 1e-9) + 1e-12
+                or not curves[0][x].dominates(curves[1][x])
+            ):
+                bad.append((size, k, x))
+    return bad
+
+
+def processed(kernel, channel):
+    return PostProcessed(kernel.__getitem__, channel.__getitem__)
+
+
+def test_package_post_processing_never_helps():
+    assert package_violations(processed) == []
+
+
+def test_package_catches_a_map_that_sees_the_data():
+    assert package_violations(lambda kernel, channel: lambda d: {min(d): F(1)})

@@ -1,13 +1,18 @@
 """L24-P5: eps-DP gives eps-PMP; the sum modulo 2n is PMP but not DP.
 
 Exact e^eps of the sum modulo 2n on {0, ..., 2n-1}: 2 at n = 3, 5/4 at 4, 7/6 at 5, 38/37 at 6
-(eps = 0.02667; the printed 40/37 is an upper bound only).
+(eps = 0.02667; the printed 40/37 is an upper bound only), 124/121 at 7.
 """
 
 from fractions import Fraction
 from math import isclose, log
 from random import Random
 
+import pytest
+
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_dp_ratio, exact_pmp_ratio, finite_bounds
+from memberbound.subset.mechanisms import SumModulo
 from oracle import mechanisms, subset
 
 F = Fraction
@@ -82,3 +87,41 @@ def test_never_differentially_private():
     for n in (3, 4):
         for g in (F(1), F(10**9)):
             assert subset.dp_delta(mechanisms.sum_mod(2 * n), 2 * n, n, g) == 1
+
+
+# The package, which shares no code with the oracle
+
+
+def package_violations(claims):
+    return [
+        n for n, ratio in claims.items()
+        if exact_pmp_ratio(SumModulo(2 * n), SubsetGame(2 * n, n)) != ratio
+    ]  # fmt: skip
+
+
+def test_package_has_the_exact_ratio():
+    assert package_violations(EXACT | {1: None, 2: None}) == []
+    assert package_violations({3: F(3, 2), 6: F(40, 37)}) == [3, 6]
+
+
+@pytest.mark.long
+def test_package_has_the_exact_ratio_at_seven():
+    assert package_violations({7: F(124, 121)}) == []
+
+
+def test_package_bound_is_just_above_the_logarithm():
+    for n, ratio in EXACT.items():
+        told = finite_bounds(SumModulo(2 * n), SubsetGame(2 * n, n)).pmp_epsilon_upper
+        assert log(ratio) <= told <= log(ratio) * (1 + 1e-12)
+
+
+def test_package_sees_that_it_is_never_differentially_private():
+    for n in (3, 4):
+        assert exact_dp_ratio(SumModulo(2 * n), SubsetGame(2 * n, n)) is None
+
+
+def test_package_bound_stays_below_the_dp_parameter():
+    for kernel, size, g in games():
+        game = SubsetGame(size, size // 2)
+        look = kernel.__getitem__ if isinstance(kernel, dict) else kernel
+        assert exact_pmp_ratio(look, game) <= exact_dp_ratio(look, game) <= g

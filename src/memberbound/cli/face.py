@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Protocol
 
 import typer
 
-__all__ = ["JsonFlag", "app", "show"]
+__all__ = ["JsonFlag", "app", "progress_bar", "show"]
 
 app = typer.Typer(
     name="memberbound",
@@ -39,3 +41,27 @@ def show(result: Result, as_json: bool) -> None:
     else:
         text = result.summary()
     typer.echo(text)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error while work is done, with the time left.
+
+    Yields what long work calls with (done, total); on something other than a terminal nothing is
+    drawn.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(label, total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance

@@ -10,7 +10,7 @@ import typer
 from memberbound.cli.face import JsonFlag, app, show
 from memberbound.errors import InputError
 
-__all__ = ["certify", "harden", "plan"]
+__all__ = ["Columns", "DatabaseTable", "certify", "harden", "named", "plan"]
 
 TableArgument = Annotated[
     Path | None,
@@ -39,7 +39,7 @@ Nu = Annotated[float, typer.Option(help="Probability of a fresh test point.")]
 Lam = Annotated[float, typer.Option(help="Weight of a missed member.")]
 
 
-def _names(text: str | None) -> list[str] | None:
+def named(text: str | None) -> list[str] | None:
     """Split a,b,c; a name with a comma in it can be quoted as in CSV."""
     if text is None:
         return None
@@ -89,7 +89,7 @@ def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
 
     result = certify_(
         file,
-        columns=_names(columns),
+        columns=named(columns),
         n=n,  # type: ignore[arg-type]  # checked to be whole, with a sentence
         confidence=confidence,
         nu=nu,
@@ -139,7 +139,7 @@ def plan(  # noqa: PLR0917  # Typer reads options from positional parameters
         file,
         security=security,
         record_leak=record_leak,
-        columns=_names(columns),
+        columns=named(columns),
         probabilities=probabilities,
         uniform=uniform,  # type: ignore[arg-type]  # checked to be whole, with a sentence
         confidence=confidence,
@@ -228,7 +228,7 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
         security=security,
         record_leak=record_leak,
         target=target,
-        keep=_names(keep) or (),
+        keep=named(keep) or (),
         out=out,
         recipe_out=recipe,
         confidence=confidence,

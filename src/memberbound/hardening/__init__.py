@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import fraction, one_of, whole_number
+from memberbound.files import check_output, write_table, write_text
 from memberbound.hardening.choosing import Wish, choose
 from memberbound.hardening.evidence import cell_profile, evidence
 from memberbound.hardening.frontier import FrontierPoint, frontier
@@ -21,7 +22,6 @@ from memberbound.hardening.question import (
 )
 from memberbound.hardening.releasing import VALIDITIES, Parts, Release, released, split_rows
 from memberbound.hardening.result import Hardening
-from memberbound.hardening.writing import check_output, write_table, write_text
 
 __all__ = ["FrontierPoint", "Hardening", "harden"]
 

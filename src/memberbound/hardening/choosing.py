@@ -18,10 +18,10 @@ from memberbound.hardening.ladder import (
     Ladder,
     column_ladder,
     given_ladder,
-    is_number,
     plan_codes,
 )
 from memberbound.hardening.search import Archive, explore, extend
+from memberbound.learners.encoding import is_number
 from memberbound.tables.coarsening import Coarsener, Plan, frequent_categories
 from memberbound.tables.hierarchy import Ancestors
 

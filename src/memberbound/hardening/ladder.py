@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.learners.encoding import is_number
 from memberbound.tables.coarsening import Coarsener, Plan, frequent_categories
 from memberbound.tables.hierarchy import Ancestors
 from memberbound.tables.recipe import Drop, labels_of
 
-__all__ = ["MIN_COUNT", "Ladder", "column_ladder", "given_ladder", "is_number", "plan_codes"]
+__all__ = ["MIN_COUNT", "Ladder", "column_ladder", "given_ladder", "plan_codes"]
 
 #: A category must occur this often among the fitting rows to be named in a recipe.
 MIN_COUNT = 5
@@ -65,13 +66,6 @@ def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> 
         depth = len(next(iter(ancestors.values())))
         return ["drop", *({"level": k} for k in range(depth, 0, -1)), "keep"]
     return ["drop", "keep"]
-
-
-def is_number(series: Any) -> bool:
-    """Tell whether a column is binned (numbers, but not truth values) or merged (all others)."""
-    from pandas.api import types
-
-    return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
 
 
 def plan_codes(

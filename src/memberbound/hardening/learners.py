@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.hardening.ladder import is_number
+from memberbound.learners.encoding import column_encoder
 from memberbound.tables.recipe import labels_of
 
 __all__ = ["LEARNERS", "accuracy_estimates"]
@@ -16,8 +16,6 @@ LEARNERS = ("logistic", "tree", "knn")
 #: Rows used at most: k nearest neighbours takes time that grows with the square of the rows.
 _ROWS = 4_000
 _FOLDS = 3
-#: Categories of one column that get an indicator of their own.
-_CATEGORIES = 50
 
 
 def accuracy_estimates(
@@ -44,34 +42,9 @@ def accuracy_estimates(
 
 
 def _pipeline(name: str, table: Any, seed: int) -> Any:
-    from sklearn.compose import ColumnTransformer
-    from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-    numbers = [c for c in table.columns if is_number(table[c])]
-    others = [c for c in table.columns if c not in numbers]
-    indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=_CATEGORIES)
-    prepared = ColumnTransformer(
-        [
-            (
-                "numbers",
-                make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
-                numbers,
-            ),
-            ("others", make_pipeline(FunctionTransformer(_texts), indicators), others),
-        ]
-    )
-    return make_pipeline(prepared, _learner(name, seed))
-
-
-def _texts(table: Any) -> Any:
-    """Return every value as text, missing ones included: encoders refuse mixed columns."""
-    columns = {}
-    for name in table.columns:
-        codes, names = labels_of(table[name])
-        columns[name] = np.array(names, dtype=object)[codes]
-    return type(table)(columns, index=table.index)
+    return make_pipeline(column_encoder(table), _learner(name, seed))
 
 
 def _learner(name: str, seed: int) -> Any:

@@ -15,7 +15,11 @@ from scipy import special
 
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
-__all__ = ["gaussian_hockey_stick_upper", "gaussian_tpr_upper"]
+__all__ = [
+    "gaussian_hockey_stick_of_shifts_upper",
+    "gaussian_hockey_stick_upper",
+    "gaussian_tpr_upper",
+]
 
 _SQRT2 = math.sqrt(2.0)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -31,18 +35,22 @@ def _mills(x: FloatArray) -> FloatArray:
     return np.asarray(_SQRT_HALF_PI * special.erfcx(x / _SQRT2), dtype=np.float64)
 
 
-def _mills_difference(low: FloatArray, mu: float) -> FloatArray:
-    """R(low) - R(low + μ), without subtracting when μ is small (R' = xR - 1)."""
-    if mu >= _SMALL_MU:
-        return _mills(low) - _mills(low + mu)
-    nodes = low[:, None] + mu * (0.5 + 0.5 * _NODES)[None, :]
+def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
+    """R(low) - R(low + μ), without subtracting where μ is small (R' = xR - 1)."""
+    small = mu < _SMALL_MU
+    value = _mills(low) - _mills(low + mu)
+    if not small.any():
+        return np.asarray(value, dtype=np.float64)
+    start, step = low[small], mu[small]
+    nodes = start[:, None] + step[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
     # 1 - xR(x) cancels for large x; its asymptotic series 1/x² - 3/x⁴ + 15/x⁶ - … takes over.
     with np.errstate(divide="ignore"):
         w = 1.0 / np.square(nodes)
     series = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
     slope = np.where(nodes > 60.0, series, slope)
-    return np.asarray(0.5 * mu * (slope @ _WEIGHTS), dtype=np.float64)
+    value[small] = 0.5 * step * (slope @ _WEIGHTS)
+    return np.asarray(value, dtype=np.float64)
 
 
 def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
@@ -56,33 +64,59 @@ def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
     eps = np.asarray(epsilon, dtype=np.float64)
     if mu == 0.0:
         return np.zeros_like(eps)
+    flat = eps.ravel()
+    return _hockey_stick(np.full(flat.shape, float(mu)), flat).reshape(eps.shape)
+
+
+def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> FloatArray:
+    """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above at one ε ≥ 0, for every μ ≥ 0.
+
+    Guarantee, numerics and edge cases: as :func:`gaussian_hockey_stick_upper`, entry by entry.
+
+    Example:
+    >>> gaussian_hockey_stick_of_shifts_upper(np.array([0.0, 1.0]), 1.0).round(6).tolist()
+    [0.0, 0.126937]
+    """
+    shifts = np.asarray(mu, dtype=np.float64)
+    value = np.where(shifts > 0.0, SMALLEST, 0.0)
+    # Beyond the end of the tail nothing has to be computed: with a unit to spare for the rounding
+    # of ε/μ - μ/2, which is far below it unless μ is huge.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        gone = epsilon / shifts - shifts / 2 > _TAIL_END + 1.0
+    alive = (shifts > 0.0) & ~(gone & (shifts < 1e8))
+    value[alive] = _hockey_stick(shifts[alive], np.full(int(alive.sum()), float(epsilon)))
+    return value
+
+
+def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
+    """The hockey-stick of both functions above, for arrays of one shape and μ > 0."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         # A smaller ε has the larger hockey-stick, and beyond the end of the tail there is none.
         scaled = np.minimum(eps / mu, mu / 2 + _TAIL_END)
         low = scaled - mu / 2  # = -a
         high = scaled + mu / 2  # = -b
+        small = mu < _SMALL_MU
         # a is off by about UNIT·(ε/μ + μ): φ(a) feels that |a|-fold, the Mills ratios once.
         shift = UNIT * (scaled + mu)
         slack = 8 * (UNIT * (4 + low * low) + (1 + np.abs(low)) * shift)
         density = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi)
-        tail = density * _mills_difference(np.maximum(low, 0.0), mu)
+        # The tail form with a shifted base stays relative to μ where the plain form cancels.
+        near = small & (low <= 0) & (low >= -1)
+        base = np.where(near, low, np.maximum(low, 0.0))
+        tail = density * _mills_difference(base, mu)
         # What the difference loses: of two Mills ratios, or of 1 - xR(x) under the integral.
-        loss = 24 * UNIT * density * (mu if mu < _SMALL_MU else _mills(np.maximum(low, 0.0)))
+        loss = 24 * UNIT * density * np.where(small, mu, _mills(np.maximum(low, 0.0)))
         # low ≤ 0: the plain form, whose two terms are at most 1 and not small.
         bulk = special.ndtr(-low) - density * _mills(high)
         lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
         value = np.where(low > 0, tail * (1 + slack) + loss, bulk + lift)
-        if mu < _SMALL_MU:
-            # The tail form with a shifted base stays relative to μ where the plain form cancels.
-            near = (low <= 0) & (low >= -1)
-            shifted = density * _mills_difference(np.where(near, low, 0.0), mu)
-            value = np.where(near, shifted * (1 + slack + 32 * UNIT), value)
-    # ε = 0 exactly is TV = erf(μ/√8), where no cancellation is needed.
-    value = np.where(eps == 0.0, math.erf(mu / (2 * _SQRT2)) * (1 + 8 * UNIT), value)
-    # Among the smallest doubles the roundings above are absolute.
-    value = np.nextafter(value + 4 * SMALLEST, np.inf)
-    value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
-    return np.clip(value, SMALLEST, 1.0)
+        value = np.where(near, tail * (1 + slack + 32 * UNIT), value)
+        # ε = 0 exactly is TV = erf(μ/√8), where no cancellation is needed.
+        value = np.where(eps == 0.0, special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT), value)
+        # Among the smallest doubles the roundings above are absolute.
+        value = np.nextafter(value + 4 * SMALLEST, np.inf)
+        value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
+    return np.asarray(np.clip(value, SMALLEST, 1.0), dtype=np.float64)
 
 
 def _lower_tail(x: FloatArray) -> FloatArray:

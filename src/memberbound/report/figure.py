@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError
+from memberbound.files import written_whole
 
 __all__ = ["BLUE", "FORMATS", "GREY", "ORANGE", "check_target", "save"]
 
@@ -34,20 +33,13 @@ def save(figure: Any, path: str | Path, *, title: str, caption: str) -> Path:
     target = check_target(path)
     suffix = target.suffix.lower()
     kind = "svg" if suffix == ".html" else suffix[1:]
-    handle, name = tempfile.mkstemp(suffix=f".{kind}", dir=target.parent)
-    os.close(handle)
-    draft = Path(name)
-    try:
+
+    def write(draft: Path) -> None:
         figure.savefig(draft, format=kind, dpi=160, metadata={"Title": title})
         if suffix == ".html":
             draft.write_text(_page(draft.read_text(encoding="utf-8"), title, caption), "utf-8")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
-    # mkstemp makes private files; a plot is meant to be shared like any other output.
-    mask = os.umask(0)
-    os.umask(mask)
-    target.chmod(0o666 & ~mask)
+
+    written_whole(target, write, force=True)
     return target
 
 

@@ -1,4 +1,4 @@
-"""Write a table or a text so that the file appears whole or not at all."""
+"""Output files: refused before any work is done, or written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from memberbound.errors import InputError
 
-__all__ = ["FORMATS", "check_output", "write_table", "write_text"]
+__all__ = ["FORMATS", "check_output", "write_table", "write_text", "written_whole"]
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 
@@ -55,15 +55,16 @@ def write_table(frame: Any, path: Path, *, force: bool = False) -> None:
         else:
             frame.reset_index(drop=True).to_feather(draft)
 
-    _atomically(path, write, force)
+    written_whole(path, write, force)
 
 
 def write_text(text: str, path: Path, *, force: bool = False) -> None:
     """Write a text."""
-    _atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"), force)
+    written_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"), force)
 
 
-def _atomically(path: Path, write: Callable[[Path], object], force: bool) -> None:
+def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> None:
+    """Let ``write`` fill a draft beside ``path`` and rename it; nothing remains of a failure."""
     handle, name = tempfile.mkstemp(prefix=".memberbound-", dir=path.parent)
     os.close(handle)
     draft = Path(name)

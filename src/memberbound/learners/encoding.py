@@ -1,0 +1,61 @@
+"""Columns as numbers: scaled numeric columns, indicators for all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memberbound.tables.recipe import labels_of
+
+__all__ = ["column_encoder", "is_number"]
+
+#: Categories of one column that get an indicator of their own.
+_CATEGORIES = 50
+
+
+def is_number(series: Any) -> bool:
+    """Tell whether a column holds numbers, truth values excepted."""
+    from pandas.api import types
+
+    return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
+
+
+def column_encoder(table: Any, *, dense: bool = False) -> Any:
+    """Return a transformer for the columns of a pandas table.
+
+    Numeric columns are filled with their mean and standardised; of the others the 50 most frequent
+    values get an indicator each (missing is a value), the rest one together.
+    """
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+    numbers = [c for c in table.columns if is_number(table[c])]
+    others = [c for c in table.columns if c not in numbers]
+    indicators = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=_CATEGORIES,
+        sparse_output=not dense,
+    )
+    return ColumnTransformer(
+        [
+            (
+                "numbers",
+                make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
+                numbers,
+            ),
+            ("others", make_pipeline(FunctionTransformer(_texts), indicators), others),
+        ],
+        sparse_threshold=0.0 if dense else 0.3,
+    )
+
+
+def _texts(table: Any) -> Any:
+    """Return every value as text, missing ones included: encoders refuse mixed columns."""
+    columns = {}
+    for name in table.columns:
+        codes, names = labels_of(table[name])
+        columns[name] = np.array(names, dtype=object)[codes]
+    return type(table)(columns, index=table.index)

@@ -1,0 +1,162 @@
+"""Learners by short name, or by ``package.module:factory``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+from memberbound.errors import InputError
+
+__all__ = ["LEARNERS", "Task", "learner_from_name"]
+
+Task = Literal["classification", "regression"]
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=2000, random_state=seed)
+
+
+def _ridge_classifier(seed: int) -> Any:
+    from sklearn.linear_model import RidgeClassifier
+
+    return RidgeClassifier(random_state=seed)
+
+
+def _ridge(seed: int) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(random_state=seed)
+
+
+def _linear(seed: int) -> Any:
+    from sklearn.linear_model import LinearRegression
+
+    del seed
+    return LinearRegression()
+
+
+def _svm(seed: int) -> Any:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC(random_state=seed, max_iter=5000)
+
+
+def _bayes(seed: int) -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    del seed
+    return GaussianNB()
+
+
+def _tree(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=seed)
+
+
+def _tree_regressor(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(random_state=seed)
+
+
+def _forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=100, random_state=seed)
+
+
+def _forest_regressor(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestRegressor
+
+    return RandomForestRegressor(n_estimators=100, random_state=seed)
+
+
+def _mlp(seed: int) -> Any:
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier((64,), max_iter=500, random_state=seed)
+
+
+def _mlp_regressor(seed: int) -> Any:
+    from sklearn.neural_network import MLPRegressor
+
+    return MLPRegressor((64,), max_iter=500, random_state=seed)
+
+
+def _knn(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    del seed
+    return KNeighborsClassifier()
+
+
+def _knn_regressor(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsRegressor
+
+    del seed
+    return KNeighborsRegressor()
+
+
+_MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
+    "classification": {
+        "knn": _knn,
+        "logistic": _logistic,
+        "mlp": _mlp,
+        "naive-bayes": _bayes,
+        "random-forest": _forest,
+        "ridge": _ridge_classifier,
+        "svm": _svm,
+        "tree": _tree,
+    },
+    "regression": {
+        "knn": _knn_regressor,
+        "linear": _linear,
+        "mlp": _mlp_regressor,
+        "random-forest": _forest_regressor,
+        "ridge": _ridge,
+        "tree": _tree_regressor,
+    },
+}
+#: Every short name.
+LEARNERS = tuple(sorted({name for makers in _MAKERS.values() for name in makers}))
+
+
+def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Any:
+    """Return an unfitted scikit-learn estimator.
+
+    ``name`` is a short name, or ``package.module:factory`` where the factory, called without
+    arguments, returns an object with ``fit`` and ``predict``.
+
+    Example:
+    >>> type(learner_from_name("ridge", "regression")).__name__
+    'Ridge'
+    """
+    if ":" in name:
+        return _imported(name)
+    makers = _MAKERS[task]
+    if name not in makers:
+        raise InputError(
+            f"learner must be one of {', '.join(makers)} for {task}, or package.module:factory, "
+            f"got {name!r}."
+        )
+    return makers[name](seed)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+    try:
+        learner = factory() if callable(factory) else factory
+    except Exception as problem:
+        raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
+    for method in ("fit", "predict"):
+        if not callable(getattr(learner, method, None)):
+            raise InputError(f"learner {name!r} must have a {method} method.")
+    return learner

@@ -1,0 +1,133 @@
+"""The verb ``population``: what does ε mean for *these* records?"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.files import check_output
+from memberbound.populations.answer import PopulationAnswer, write_records
+from memberbound.populations.exponential import Sampling, answer_exponential
+from memberbound.populations.gaussian import answer_gaussian
+from memberbound.populations.question import Amount, Question
+from memberbound.populations.setting import Progress
+
+__all__ = ["PopulationAnswer", "population"]
+
+
+def population(
+    records: Any,
+    *,
+    mechanism: str = "gaussian",
+    query: str = "mean",
+    epsilon: float | None = None,
+    sigma: float | None = None,
+    delta: float | None = None,
+    clip: float | None = None,
+    sensitivity: float | None = None,
+    candidates: Any = None,
+    losses: Any = None,
+    size: int | None = None,
+    target_pmp: float | None = None,
+    target_success: float | None = None,
+    releases: int = 1,
+    columns: Any = None,
+    database_table: str | None = None,
+    confidence: float = 0.95,
+    subsets: int | None = None,
+    seed: int = 0,
+    records_out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: Progress = None,
+) -> PopulationAnswer:
+    """Say what a DP parameter means for the records of a known population.
+
+    A uniform half of the records (or ``size`` of them) is drawn, and its mean or sum is released
+    with Gaussian noise, or the exponential mechanism chooses among ``candidates``.  The attacker
+    knows all records, the mechanism and the release, but not who was drawn.
+
+    Guarantee: no attack on any record is right more often than ``success_upper``, and the release
+    is (``pmp_epsilon_upper``, δ)-PMP for this population; with ``confidence`` where subsets are
+    sampled.
+    Theorem: X1, L24-P12, L24-L10 (Gaussian); X9 (one numeric column); L24-P9 corrected and X10
+    (exponential).
+    Assumes: D is a uniform subset of the given size and the noise is drawn as described.
+    Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
+    rows has success equal to the blind guess.
+
+    Args:
+        records: a file or an object with one record per row; its numeric columns are used.
+        mechanism: ``gaussian`` or ``exponential``.
+        query: ``mean`` or ``sum`` (Gaussian mechanism).
+        epsilon: the worst-case DP parameter to which the mechanism is calibrated.
+        sigma: instead of ε, the standard deviation of the noise on the released query.
+        delta: δ of all three ε; 1e-5 for Gaussian noise, 0 for the exponential mechanism.
+        clip: records are scaled onto the ball of this radius first.
+        sensitivity: instead of ``clip``, how far one replaced record moves the query (or the loss).
+        candidates: file or array of the candidates of the exponential mechanism (L2 loss).
+        losses: instead of candidates, an N×m array of losses of each candidate on each record.
+        size: number of records drawn; half of them unless given.
+        target_pmp: inverse: largest ε̃ that you accept; the noise or ε is found.
+        target_success: inverse: largest success rate that you accept.
+        releases: number of independent answers to the same Gaussian query, as one joint release.
+        columns: use these columns only.
+        database_table: the table inside a DuckDB or SQLite file.
+        confidence: for sampled subsets.
+        subsets: how many subsets to sample.
+        seed: of the sampled subsets.
+        records_out: CSV file for the bounds of every record.
+        force: overwrite ``records_out``.
+        progress: called with (done, total).
+
+    Example:
+    >>> rows = [index / 20 for index in range(-20, 20)]
+    >>> answer = population(rows, epsilon=10, delta=1e-2, clip=5)
+    >>> answer.pmp_epsilon_upper < 1 < answer.epsilon
+    True
+    """
+    one_of("mechanism", mechanism, ("gaussian", "exponential"))
+    out = None
+    if records_out is not None:
+        source = Path(records) if isinstance(records, (str, os.PathLike)) else None
+        out = check_output(
+            Path(records_out), name="records", formats=(".csv",), source=source, force=force
+        )
+    gaussian = mechanism == "gaussian"
+    question = Question.about(
+        records,
+        Amount(epsilon, sigma, target_pmp, target_success),
+        columns=columns,
+        database_table=database_table,
+        size=size,
+        delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
+        clip=clip,
+        sensitivity=sensitivity,
+    )
+    repeats = whole_number("releases", releases)
+    one_of("query", query, ("mean", "sum"))
+    if gaussian:
+        for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
+            if value is not None:
+                raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
+        answer = answer_gaussian(question, query=query, releases=repeats, progress=progress)
+    else:
+        if query != "mean" or repeats != 1:
+            raise InputError("query and releases belong to the Gaussian mechanism.")
+        sampling = Sampling(
+            fraction("confidence", confidence, open_left=True, open_right=True),
+            None if subsets is None else whole_number("subsets", subsets, at_least=2),
+            whole_number("seed", seed, at_least=0),
+        )
+        answer = answer_exponential(
+            question,
+            candidates=candidates,
+            losses=losses,
+            sampling=sampling,
+            progress=progress,
+        )
+    if out is None:
+        return answer
+    return replace(answer, records_out=write_records(answer, out, force=force))

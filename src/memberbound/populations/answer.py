@@ -1,0 +1,233 @@
+"""The answer of ``population``: what ε means for these records."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.explanation.wording import percent, percent_up, significant_up, six_up
+from memberbound.files import written_whole
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.populations.question import Amount
+from memberbound.populations.setting import Comparison, Setting
+from memberbound.results import Certificate, common_fields, json_number
+from memberbound.subset.bounds import RecordBounds
+
+__all__ = ["PopulationAnswer"]
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationAnswer:
+    """Bounds for every record of a population under one mechanism, and what they compare with."""
+
+    mechanism: str
+    query: str
+    bounds: RecordBounds
+    coupled: RecordBounds | None
+    epsilon: float
+    epsilon_population: float
+    sigma: float | None
+    compared: Comparison
+    mean_distance: FloatArray
+    max_distance: FloatArray
+    distance: str
+    clipped: int | None
+    amount: Amount
+    warnings: tuple[str, ...] = ()
+    records_out: str | None = None
+    setting: Setting = field(repr=False, kw_only=True)
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game: N records, k of them drawn."""
+        return self.bounds.game
+
+    @property
+    def delta(self) -> float:
+        """The δ at which all three ε are read."""
+        return self.bounds.delta
+
+    @property
+    def pmp_epsilon_upper(self) -> float:
+        """ε̃ for this population; never above the worst case over it."""
+        return min(self.bounds.pmp_epsilon_upper, self.epsilon_population, self.epsilon)
+
+    @property
+    def success_upper(self) -> float:
+        """No practical attack on any record is right more often."""
+        return self.compared.practical
+
+    @property
+    def eta_upper(self) -> float:
+        """Gain of the best attack over the blind guess, worst record."""
+        return self.bounds.eta_upper
+
+    @property
+    def worst_record(self) -> int:
+        """Row of the most exposed record, counted from 0."""
+        return self.bounds.worst_record
+
+    def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
+        """Return the success bounds of the three attackers at other ε."""
+        return [self.setting.comparison(float(epsilon)) for epsilon in epsilons]
+
+    def most_exposed(self, count: int = 5) -> list[dict[str, Any]]:
+        """Return the records with the largest success bounds and their distance from the rest."""
+        order = np.lexsort((self.bounds.pmp_epsilon, self.bounds.success))[::-1][:count]
+        typical = float(np.median(self.mean_distance))
+        return [
+            {
+                "record": int(row),
+                "pmp_epsilon_upper": json_number(float(self.bounds.pmp_epsilon[row])),
+                "success_upper": float(self.bounds.success[row]),
+                "mean_distance": float(self.mean_distance[row]),
+                "times_median": json_number(
+                    float(self.mean_distance[row]) / typical if typical > 0 else None
+                ),
+            }
+            for row in order
+        ]
+
+    def certificate(self) -> Certificate:
+        """Return the success bound as a certificate."""
+        return Certificate(
+            "accuracy of any attack on any record",
+            self.success_upper,
+            "upper",
+            self.game,
+            self.bounds.theorems,
+            self.bounds.assumptions,
+            self.bounds.confidence,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = common_fields(
+            "population", self.game, self.bounds.theorems, self.bounds.assumptions
+        )
+        result |= {
+            "mechanism": self.mechanism,
+            "query": self.query,
+            "records": self.game.population,
+            "size": self.game.size,
+            "epsilon": json_number(self.epsilon),
+            "delta": self.delta,
+            "epsilon_population": json_number(self.epsilon_population),
+            "pmp_epsilon_upper": json_number(self.pmp_epsilon_upper),
+            "eta_upper": self.eta_upper,
+            "success_upper": self.success_upper,
+            "success_worst_case_upper": self.compared.worst_case,
+            "success_population_upper": self.compared.population,
+            "success_blind": self.blind,
+            "sigma": self.sigma,
+            "worst_record": self.worst_record,
+            "most_exposed": self.most_exposed(),
+            "method": self.bounds.method,
+            "confidence": self.bounds.confidence,
+            "clipped_records": self.clipped,
+            "warnings": list(self.warnings),
+            "records_out": self.records_out,
+        }
+        if self.coupled is not None:
+            result["coupling"] = {
+                "pmp_epsilon_upper": json_number(self.coupled.pmp_epsilon_upper),
+                "eta_upper": self.coupled.eta_upper,
+                "success_upper": self.coupled.success_upper,
+            }
+        if self.amount.target is not None:
+            quantity, limit = self.amount.target
+            result[f"target_{quantity}"] = limit
+        return result
+
+    @property
+    def blind(self) -> float:
+        """Accuracy of always giving the likelier answer."""
+        return max(self.game.prior, 1 - self.game.prior)
+
+    @property
+    def sentence(self) -> str:
+        """A sentence a privacy officer can pass on."""
+        sure = (
+            ""
+            if self.bounds.confidence == 1
+            else f" (confidence {percent(self.bounds.confidence)})"
+        )
+        name = "this σ" if self.epsilon == float("inf") else f"ε = {significant_up(self.epsilon)}"
+        return (
+            f"For these {self.game.population} records {name} means: an attacker who knows all of "
+            "them and sees the release, but not who was drawn, is right about any record's "
+            f"membership at most {percent_up(self.success_upper)} of the time{sure}; guessing "
+            f"blindly is right {percent(self.blind)}."
+        )
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+
+        def number(value: float) -> str:
+            return "∞" if value == float("inf") else significant_up(value, 5)
+
+        at = "" if self.delta == 0 else f" at δ = {self.delta:g}"
+        rows = [
+            ("records, drawn", f"{self.game.population}, {self.game.size}"),
+            ("release", f"{self.mechanism} mechanism, {self.query}"),
+        ]
+        if self.sigma is not None:
+            rows.append(("noise σ", f"{self.sigma:.6g}"))
+        rows += [
+            (f"ε{at}, any data set", f"{number(self.epsilon)}"),
+            (f"ε(X){at}, these records", f"≤ {number(self.epsilon_population)}"),
+            (f"ε̃{at}, practical", f"≤ {number(self.pmp_epsilon_upper)}"),
+            ("success, knows all but one", f"≤ {percent_up(self.compared.worst_case)}"),
+            ("success, … of these records", f"≤ {percent_up(self.compared.population)}"),
+            ("success, practical", f"≤ {percent_up(self.success_upper)}"),
+            ("η (MIP)", f"≤ {six_up(self.eta_upper)}"),
+            ("method", self.bounds.method),
+        ]
+        if self.coupled is not None:
+            rows.append(("… by coupling alone", f"ε̃ ≤ {number(self.coupled.pmp_epsilon_upper)}"))
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        shown = "\n".join(
+            f"  record {item['record']}: success ≤ {percent_up(item['success_upper'])}, "
+            f"{self.distance} {item['mean_distance']:.4g}"
+            + (
+                ""
+                if item["times_median"] is None
+                else f" ({item['times_median']:.1f} × the median record)"
+            )
+            for item in self.most_exposed()
+        )
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        return f"{self.sentence}\n\n{table}\n\nmost exposed (rows counted from 0)\n{shown}{notes}"
+
+
+def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:
+    """Write one line per record, most exposed first; the file appears whole or not at all."""
+    order = np.lexsort((answer.bounds.pmp_epsilon, answer.bounds.success))[::-1]
+    columns = {
+        "record": order,
+        "success_upper": answer.bounds.success[order],
+        "eta_upper": answer.bounds.eta[order],
+        "pmp_epsilon_upper": answer.bounds.pmp_epsilon[order],
+        "mean_distance": answer.mean_distance[order],
+        "max_distance": answer.max_distance[order],
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(columns)
+            # repr keeps every digit: a bound must not shrink on its way into a file.
+            lines.writerows(
+                ["" if value == float("inf") else repr(value) for value in line]
+                for line in zip(*(column.tolist() for column in columns.values()), strict=True)
+            )
+
+    written_whole(target, write, force)
+    return str(target)

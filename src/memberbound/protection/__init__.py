@@ -1,0 +1,5 @@
+"""Protect: release a statistic or a model with as little noise as can be proved enough.
+
+``randomness`` supplies the bits, ``norms`` measures displacements, ``noise`` has the laws, and
+``snapping`` puts the released value on a grid so that its low-order bits carry nothing.
+"""

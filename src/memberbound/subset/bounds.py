@@ -1,0 +1,126 @@
+"""What is certified about every record of a population, whichever mechanism releases.
+
+Every mechanism of this package (Gaussian, exact one-dimensional mixtures, exponential, any finite
+one) ends in a :class:`RecordBounds`: one number per record and quantity, all from above.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from memberbound.errors import InputError, fraction
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["RecordBounds", "eta_from_success"]
+
+
+def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
+    """Return η = accuracy - max(k/N, 1 - k/N), per record, from above (I24-D1).
+
+    Numerics: the blind guess is rounded down before it is subtracted; where it is a double, as at
+    k = N/2, nothing is rounded.
+    """
+    gain = np.asarray(success, dtype=np.float64) - _blind_guess(game)[0]
+    # Subtracting from a number in [½, 1] what is at least ½ is exact (Sterbenz).
+    return np.asarray(np.maximum(gain, 0.0), dtype=np.float64)
+
+
+def _blind_guess(game: SubsetGame) -> tuple[float, float]:
+    """max(k/N, 1 - k/N) as doubles, from below and from above."""
+    size, total = int(game.size), int(game.population)
+    exact = Fraction(max(size, total - size), total)
+    near = float(exact)
+    low = near if Fraction(near) <= exact else math.nextafter(near, 0.0)
+    return low, near if Fraction(near) >= exact else math.nextafter(near, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordBounds:
+    """Upper bounds for every record of the population, at one mechanism.
+
+    ``pmp_epsilon[x]`` is an ε for which both hockey-sticks between P_in,x and P_out,x at e^ε are at
+    most ``delta`` (L24-D2), possibly ∞; ``success[x]`` bounds the accuracy of every attack on x at
+    the prior k/N (I24-P2), ``eta[x]`` its gain over the blind guess.
+
+    Numerics: ``success`` is kept between the blind guess, which every attacker reaches, and 1, so
+    that a bound which lost its last digit on the way still holds.
+    """
+
+    game: SubsetGame
+    delta: float
+    pmp_epsilon: FloatArray
+    success: FloatArray
+    method: str
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    confidence: float = 1.0
+
+    def __post_init__(self) -> None:
+        fraction("delta", self.delta)
+        fraction("confidence", self.confidence, open_left=True)
+        shape = (self.game.population,)
+        for name in ("pmp_epsilon", "success"):
+            values = np.array(getattr(self, name), dtype=np.float64)
+            if values.shape != shape or np.isnan(values).any() or (values < 0).any():
+                raise InputError(f"{name} must hold {shape[0]} numbers of at least 0.")
+            if name == "success":
+                values = np.clip(values, _blind_guess(self.game)[1], 1.0)
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @property
+    def eta(self) -> FloatArray:
+        """Gain over the blind guess, per record."""
+        return eta_from_success(self.success, self.game)
+
+    @property
+    def worst_record(self) -> int:
+        """Index of a record with the largest success bound, ties broken by ε."""
+        return int(np.lexsort((self.pmp_epsilon, self.success))[-1])
+
+    @property
+    def pmp_epsilon_upper(self) -> float:
+        """ε̃: the mechanism is (ε̃, δ)-PMP for this population."""
+        return float(self.pmp_epsilon.max())
+
+    @property
+    def eta_upper(self) -> float:
+        """η of Membership Inference Privacy: the worst record's."""
+        return float(self.eta.max())
+
+    @property
+    def success_upper(self) -> float:
+        """No attack on any record is right more often."""
+        return float(self.success.max())
+
+    def tightened(self, other: RecordBounds) -> RecordBounds:
+        """Return the smaller of two bounds for every record; both are valid, so both at once.
+
+        Two bounds that hold without sampling stay so; otherwise the error probabilities add.
+        """
+        if (self.game, self.delta) != (other.game, other.delta):
+            raise InputError("two bounds must speak of the same game and δ to be combined.")
+        level = Fraction(self.confidence) + Fraction(other.confidence) - 1
+        if level <= 0:
+            raise InputError(
+                "confidence must be above 0 when the error probabilities of two bounds add up, got "
+                f"{self.confidence!r} and {other.confidence!r}. Ask each for more."
+            )
+        confidence = float(level)
+        if Fraction(confidence) > level:
+            confidence = math.nextafter(confidence, 0.0)
+        return RecordBounds(
+            self.game,
+            self.delta,
+            np.minimum(self.pmp_epsilon, other.pmp_epsilon),
+            np.minimum(self.success, other.success),
+            f"{self.method} and {other.method}",
+            tuple(dict.fromkeys(self.theorems + other.theorems)),
+            tuple(dict.fromkeys(self.assumptions + other.assumptions)),
+            confidence,
+        )

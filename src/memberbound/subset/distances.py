@@ -1,0 +1,343 @@
+"""Distances from every record to every other one, from above: all of them, or as histograms.
+
+Up to a few hundred records the distances themselves are kept.  Beyond, one blocked pass of matrix
+products counts, for every record, how many others lie below each of a few thousand edges that all
+records share; a distance counts as the upper edge of its bin.  Either way every average of an
+increasing function over the other records comes out at or above the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, whole_number
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
+
+__all__ = ["BinnedDistances", "Distances", "ExactDistances", "Progress", "Rows", "checked_vectors"]
+
+Progress = Callable[[int, int], None]
+#: Indices of records.
+Rows = NDArray[np.intp]
+#: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.
+Functions = Callable[[FloatArray], FloatArray]
+
+#: Up to this many records all distances are kept unless told otherwise.
+EXACT_RECORDS = 256
+#: The matrix of all distances would pass half a gigabyte beyond this.
+MOST_EXACT_RECORDS = 8000
+#: Squared distances this many doublings below the largest are raised to one lowest edge.
+_OCTAVES = 48
+_MOST_BINS = 4096
+#: The histograms of a large population get fewer bins, to stay within this many bytes.
+_MEMORY = 1 << 28
+#: Numbers in one block of squared distances.
+_BLOCK = 1 << 19
+#: Numbers to which functions are applied at once.
+_SMALL_BLOCK = 1 << 14
+#: Rows looked at before the bins are shared out.
+_LOOKED_AT = 32
+#: An octave that holds this share of a looked-at row gets fine bins.
+_POPULATED = 0.005
+_LARGEST = 1e300
+#: Absolute slack on squared distances of numbers of at most one: products may underflow.
+_UNDERFLOW = 1e-290
+_MANTISSA = 52
+
+
+def checked_vectors(vectors: ArrayLike) -> FloatArray:
+    """Return an (N, d) array of finite doubles with N ≥ 2 and d ≥ 1."""
+    try:
+        table = np.array(vectors, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InputError("vectors must be a table of numbers, one row per record.") from None
+    if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
+        raise InputError(
+            "vectors must be a table of at least two records (rows) and one column, got shape "
+            f"{table.shape!r}. For one number per record pass a column, x[:, None]."
+        )
+    if not np.isfinite(table).all():
+        row = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
+        raise InputError(
+            f"vectors must be finite numbers, got {table[row].tolist()!r} in row {row}."
+        )
+    if np.abs(table).max() > _LARGEST:
+        raise InputError(f"vectors must be at most {_LARGEST:g} in absolute value. Rescale them.")
+    return table
+
+
+class Distances(ABC):
+    """Per record, the law of its distance to a uniform other record, from above."""
+
+    @property
+    @abstractmethod
+    def records(self) -> int:
+        """Number of records."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> FloatArray:
+        """Per record, the distance to the farthest other record, from above."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """How many numbers are added up in one average."""
+
+    @property
+    @abstractmethod
+    def at_once(self) -> int:
+        """How many functions are best averaged in one go: what an average costs beside a pass."""
+
+    @abstractmethod
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average G increasing functions of the distance over the *other* records.
+
+        Guarantee: an array (rows, G) at or above the true averages if ``functions`` returns
+        values at or above the true ones.  Numerics: relative excess of 4·sum_slack(``terms``).
+        """
+
+    @abstractmethod
+    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
+        """Return distances > 0 and how many other records count as that far."""
+
+    def _averaged(self, sums: FloatArray) -> FloatArray:
+        """Sums over the others as averages over N - 1, raised by the rounding of the sums."""
+        raised = sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1)
+        return up_array(raised)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactDistances(Distances):
+    """All N² distances, each off by a few roundings upward; twins are at distance 0 exactly."""
+
+    matrix: FloatArray
+
+    @classmethod
+    def of(cls, vectors: FloatArray, progress: Progress | None = None) -> ExactDistances:
+        """Measure every pair by the difference of its vectors."""
+        records = vectors.shape[0]
+        if records > MOST_EXACT_RECORDS:
+            raise InputError(
+                f"exact distances need at most {MOST_EXACT_RECORDS} records, got {records}. "
+                "Leave exact out: the binned profile is tight to a fraction of a percent."
+            )
+        scaled, exponent = _scaled(vectors)
+        matrix = np.empty((records, records))
+        for row in range(records):
+            matrix[row] = _row(vectors, scaled, row)
+            _report(progress, row + 1, records)
+        return cls(up_array(np.ldexp(matrix, exponent), 1))
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def largest(self) -> FloatArray:
+        """Per record, the distance to the farthest other record, from above."""
+        return np.asarray(self.matrix.max(axis=1), dtype=np.float64)
+
+    @property
+    def terms(self) -> int:
+        """One term per record; its own distance is 0 and adds nothing."""
+        return self.records
+
+    @property
+    def at_once(self) -> int:
+        """Few: every function is evaluated at every distance."""
+        return 3
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        chosen = np.arange(self.records) if rows is None else rows
+        step = max(1, _SMALL_BLOCK // self.records)
+        sums = []
+        for first in range(0, chosen.size, step):
+            held = self.matrix[chosen[first : first + step]]
+            values = functions(held.ravel())
+            sums.append(values.reshape(*held.shape, -1).sum(axis=1))
+        return self._averaged(np.concatenate(sums))
+
+    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
+        """Return distances > 0 and how many other records count as that far."""
+        distance, count = np.unique(self.matrix[record], return_counts=True)
+        return distance[distance > 0], count[distance > 0].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedDistances(Distances):
+    """Histograms over shared upper edges; ``counts[x]`` adds up to the N - 1 other records."""
+
+    edges: FloatArray
+    counts: NDArray[np.unsignedinteger]
+    farthest: FloatArray
+
+    @classmethod
+    def of(
+        cls, vectors: FloatArray, bins: int | None = None, progress: Progress | None = None
+    ) -> BinnedDistances:
+        """Bin all distances upward in one blocked pass.
+
+        Numerics: squared distances come from |a|² + |b|² - 2a·b of centred vectors.  For numbers
+        of at most one, any summation order and u = 2⁻⁵³, that is off by at most
+        (2d + 8)·u·(|a|² + |b|²), and centring by at most 4u·(|a|² + |b|²); the columns that carry
+        |a|² and |b|² are raised by 8(d + 8)·u, so that no computed value is below the true one.
+        """
+        records, dimension = vectors.shape
+        kind = np.uint16 if records <= 1 << 16 else np.uint32
+        budget = _MEMORY // (records * kind().itemsize)
+        total = whole_number("bins", bins or max(min(_MOST_BINS, budget), 256), at_least=64)
+        if (vectors == vectors[0]).all():
+            others = np.full((records, 1), records - 1, dtype=kind)
+            return cls(np.zeros(1), others, np.zeros(records))
+        scaled, exponent = _scaled(vectors)
+        centred = scaled - np.median(scaled, axis=0)
+        norms = np.einsum("ij,ij->i", centred, centred)
+        raised = norms * (1 + 8 * (dimension + 8) * UNIT) + _UNDERFLOW
+        ones = np.ones((records, 1))
+        left = np.hstack([-2.0 * centred, raised[:, None], ones])
+        right = np.ascontiguousarray(np.hstack([centred, ones, raised[:, None]]).T)
+
+        outer = np.argpartition(-norms, min(_LOOKED_AT, records) - 1)[:_LOOKED_AT]
+        looked_at = np.unique(np.append(outer, np.linspace(0, records - 1, _LOOKED_AT, dtype=int)))
+        grid = _Grid.shared_out(left[looked_at] @ right, 4.01 * raised.max(), total)
+
+        counts = np.empty((records, grid.edges.size), dtype=kind)
+        farthest = np.empty(records)
+        step = max(1, min(records, _BLOCK // records))
+        block, bin_of = np.empty((step, records)), np.empty((step, records), dtype=np.intp)
+        for first in range(0, records, step):
+            size = min(step, records - first)
+            squared = np.matmul(left[first : first + size], right, out=block[:size])
+            squared[np.arange(size), np.arange(first, first + size)] = 0.0  # itself: lowest bin
+            squared.max(axis=1, out=farthest[first : first + size])
+            found = grid.count(squared, bin_of[:size])
+            found[:, 0] -= 1
+            counts[first : first + size] = found
+            _report(progress, first + size, records)
+        used = counts.any(axis=0)
+        reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
+        edges = up_array(np.ldexp(up_array(np.sqrt(grid.edges[used]), 2), exponent), 1)
+        # No distance is beyond the largest one, so the last edge need not be either.
+        return cls(np.minimum(edges, reach.max()), np.ascontiguousarray(counts[:, used]), reach)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.counts.shape[0])
+
+    @property
+    def largest(self) -> FloatArray:
+        """Per record, the distance to the farthest other record, from above and not binned."""
+        return self.farthest
+
+    @property
+    def terms(self) -> int:
+        """One term per bin."""
+        return int(self.edges.size)
+
+    @property
+    def at_once(self) -> int:
+        """Many: functions are evaluated at the edges only, and counts are read once."""
+        return 48
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        values = functions(self.edges)
+        total = self.records if rows is None else rows.size
+        sums = np.empty((total, values.shape[1]))
+        step = max(1, 4 * _BLOCK // self.edges.size)
+        for first in range(0, total, step):
+            part = slice(first, min(first + step, total))
+            held = self.counts[part if rows is None else rows[part]]
+            np.matmul(held.astype(np.float64), values, out=sums[part])
+        return self._averaged(sums)
+
+    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
+        """Return distances > 0 and how many other records count as that far."""
+        held = (self.counts[record] > 0) & (self.edges > 0)
+        return self.edges[held], self.counts[record][held].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Bins of squared distances: a table from the leading bits of a double to its bin.
+
+    The sign, the exponent and the first bits of the mantissa of a positive double, read as a whole
+    number, grow with it; shifting the rest out cuts every octave into 2^j parts of equal width.
+    """
+
+    edges: FloatArray
+    table: NDArray[np.intp]
+    lowest: int
+    shift: int
+
+    @classmethod
+    def shared_out(cls, sample: FloatArray, largest: float, bins: int) -> _Grid:
+        """Give fine bins to the octaves where a row of the sample has its distances.
+
+        A record far from all others has its row in octaves that hold next to nothing of the whole,
+        and is the one to be protected: so an octave counts by its largest share of any one row.
+        """
+        top = math.frexp(largest)[1]  # all squared distances are below 2^top
+        octave = np.clip(top - np.frexp(sample)[1], 0, _OCTAVES - 1)
+        share = np.stack([np.bincount(row, minlength=_OCTAVES) for row in octave]).max(axis=0)
+        populated = share > _POPULATED * sample.shape[1]
+        coarse = _power_of_two(bins / (4 * _OCTAVES))
+        rest = bins - _OCTAVES * coarse
+        fine = max(coarse, _power_of_two(rest / max(1, int(populated.sum()))))
+        bits = int(math.log2(fine))
+        # Octaves from the lowest to the highest, each cut into `fine` parts of one bin or shared.
+        width = np.where(populated[::-1], 1, fine // coarse)
+        starts = np.concatenate([np.arange(fine) % w == 0 for w in width])
+        starts[0] = True
+        table = np.cumsum(starts) - 1
+        part = np.arange(_OCTAVES * fine)
+        upper = np.ldexp(1.0 + (part % fine + 1) / fine, top - _OCTAVES + part // fine)
+        last = np.append(np.flatnonzero(starts)[1:] - 1, part[-1])
+        lowest = int(np.ldexp(1.0, top - _OCTAVES).view(np.int64)) >> (_MANTISSA - bits)
+        return cls(upper[last], table.astype(np.intp), lowest, _MANTISSA - bits)
+
+    def count(self, squared: FloatArray, bin_of: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Histogram of every row; overwrites both arrays."""
+        code = squared.view(np.int64)
+        np.right_shift(code, self.shift, out=code)
+        np.subtract(code, self.lowest, out=code)
+        np.take(self.table, code, out=bin_of, mode="clip")  # below the lowest edge: raised to it
+        bin_of += (np.arange(bin_of.shape[0]) * self.edges.size)[:, None]
+        length = bin_of.shape[0] * self.edges.size
+        return np.bincount(bin_of.ravel(), minlength=length).reshape(-1, self.edges.size)
+
+
+def _power_of_two(number: float) -> int:
+    """The largest power of two at most ``number``, and at least 1."""
+    return int(1 << max(0, math.floor(math.log2(max(number, 1.0)))))
+
+
+def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
+    """Vectors times a power of two, all entries at most one, and the exponent to undo it."""
+    exponent = math.frexp(float(np.abs(vectors).max()))[1]
+    with np.errstate(under="ignore"):
+        return np.ldexp(vectors, -exponent), exponent
+
+
+def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
+    """Distances of one record to all, in scaled units, from above; 0 for equal vectors only."""
+    gap = scaled - scaled[record]
+    with np.errstate(under="ignore"):
+        squared = np.einsum("ij,ij->i", gap, gap) * (1 + 2 * (gap.shape[1] + 4) * UNIT)
+    # Differences may underflow when scaled or squared, so equality is asked of the vectors.
+    differ = (vectors != vectors[record]).any(axis=1)
+    return up_array(np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0)), 2)
+
+
+def _report(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)

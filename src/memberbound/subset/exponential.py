@@ -1,0 +1,282 @@
+"""The exponential mechanism over a finite set of candidates and a decomposable loss (L24-D7).
+
+The loss of a data set is the mean of its records' losses, so candidate w is released with
+probability proportional to a product over the records: P(w given D) ∝ exp(Σ_{x∈D} score(x, w)) with
+score = -ε·loss/(2Δk).  What this says about the records of a population is computed by
+:mod:`memberbound.subset.enumeration` (every subset) and by sampling where there are too many.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, nonnegative, positive, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.subset.clipping import clipped
+
+__all__ = ["ExponentialMechanism", "clip_sensitivity", "l2_losses"]
+
+#: Fewest records of a population: with fewer, some record's set holds it alone or all others.
+_FEWEST = 4
+#: A given Δ may fall short of the population's by this factor: 1/3 is not a double.
+_ROUNDING_ALLOWANCE = 1e-12
+
+
+def _points(name: str, values: ArrayLike) -> FloatArray:
+    """Check a table of points, one per row; a plain list of numbers is one column."""
+    try:
+        table = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be a table of numbers, got {type(values).__name__}."
+        ) from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or table.size == 0:
+        raise InputError(f"{name} must be a table with one point per row, got shape {table.shape}.")
+    if not np.isfinite(table).all():
+        raise InputError(f"{name} must be finite numbers, got NaN or infinite entries.")
+    return table
+
+
+def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
+    """Return the (N, m) distances from every record to every candidate.
+
+    Their mean over a data set is the loss of the geometric median (L24 §5).
+    Numerics: to about d/2 + 2 roundings, without the cancellation of the ‖x‖² - 2x·w + ‖w‖² form.
+
+    Example:
+    >>> l2_losses([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
+    [[0.0], [5.0]]
+    """
+    rows, targets = _points("records", records), _points("candidates", candidates)
+    if rows.shape[1] != targets.shape[1]:
+        raise InputError(
+            f"candidates must be of the records' dimension {rows.shape[1]}, "
+            f"got {targets.shape[1]}. Give one column per column of the records."
+        )
+    distances = np.empty((len(rows), len(targets)))
+    for place, target in enumerate(targets):
+        distances[:, place] = np.linalg.norm(rows - target, axis=1)
+    return distances
+
+
+def clip_sensitivity(candidates: ArrayLike, radius: float, size: int) -> float:
+    """Return Δ of the mean distance when every record has norm at most ``radius``, from above.
+
+    Theorem: L24-D7.  The distance from a record in the ball of radius C to w lies between
+    max(0, ‖w‖ - C) and ‖w‖ + C and reaches both, so replacing one of k records moves the mean by at
+    most max_w [(‖w‖ + C) - max(0, ‖w‖ - C)]/k = (C + min(C, max_w ‖w‖))/k.
+    Numerics: rounded up by more than the rounding of the norms and distances.
+
+    Example:
+    >>> round(clip_sensitivity([[0.0], [3.0]], radius=10.0, size=2), 12)
+    6.5
+    """
+    reach = positive("radius", radius)
+    targets = _points("candidates", candidates)
+    count = whole_number("size", size)
+    farthest = float(np.linalg.norm(targets, axis=1).max())
+    return up((reach + min(reach, farthest)) / count, targets.shape[1] + 16)
+
+
+@dataclass(frozen=True, eq=False)
+class ExponentialMechanism:
+    """The exponential mechanism on subsets of ``size`` of the N records of a population.
+
+    Guarantee: ``epsilon``-DP, replace-one (L24-L8), if the mean loss of no candidate moves by more
+    than ``sensitivity`` when one record of *any* data set is replaced; between data sets inside the
+    population it is ``epsilon_population``-DP.
+
+    Attributes:
+        losses: (N, m), the loss of every record at every candidate.  The mechanism is the one with
+            these doubles as they stand.
+        size: k, the number of records in a data set.
+        epsilon: ε of L24-D7; 0 releases a uniform candidate.
+        sensitivity: Δ of L24-D7, over all data sets and not only those inside the population.
+
+    Edge cases: records with equal losses are told apart by their row.  Losses that move the mean by
+    more than ``sensitivity`` inside the population are refused, because ε-DP would be false.
+
+    Example:
+    >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    >>> mechanism = ExponentialMechanism(losses, size=2, epsilon=2.0, sensitivity=1.0)
+    >>> mechanism.population_sensitivity, round(mechanism.epsilon_population, 12)
+    (0.5, 1.0)
+    """
+
+    losses: FloatArray
+    size: int
+    epsilon: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        try:
+            losses = np.array(self.losses, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("losses must be a table of numbers, one row per record.") from None
+        if losses.ndim != 2 or losses.shape[1] == 0:
+            raise InputError(
+                f"losses must be a table of records × candidates, got shape {losses.shape}."
+            )
+        if len(losses) < _FEWEST:
+            raise InputError(
+                f"losses must be of at least {_FEWEST} records, got {len(losses)}. "
+                "The subset game hides a record among the others of its population."
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(losses).all() or not np.isfinite(np.ptp(losses)):
+                raise InputError("losses must be finite numbers, got NaN or infinite entries.")
+        losses.setflags(write=False)
+        object.__setattr__(self, "losses", losses)
+        size = whole_number("size", self.size)
+        object.__setattr__(self, "size", size)
+        SubsetGame(len(losses), size)
+        object.__setattr__(self, "epsilon", nonnegative("epsilon", self.epsilon))
+        object.__setattr__(
+            self,
+            "sensitivity",
+            positive(
+                "sensitivity", self.sensitivity, "A loss that never moves needs no mechanism."
+            ),
+        )
+        if self.population_sensitivity > self.sensitivity * (1 + _ROUNDING_ALLOWANCE):
+            raise InputError(
+                f"sensitivity must be at least {self.population_sensitivity!r}, how far the mean "
+                f"loss moves inside this population, got {self.sensitivity!r}. With less, the "
+                "mechanism is not ε-DP; raise it, or clip the records."
+            )
+
+    # ---- construction ---------------------------------------------------------------------
+
+    @classmethod
+    def geometric_median(
+        cls,
+        records: ArrayLike,
+        candidates: ArrayLike,
+        *,
+        size: int,
+        epsilon: float,
+        clip: float | None = None,
+        sensitivity: float | None = None,
+    ) -> ExponentialMechanism:
+        """Return the mechanism that looks for the candidate nearest to the records on average.
+
+        With ``clip`` the records are first scaled into the ball of that radius, and Δ follows from
+        it (:func:`clip_sensitivity`) unless ``sensitivity`` is given.
+        """
+        rows = _points("records", records)
+        if clip is not None:
+            rows = clipped(rows, positive("clip", clip)).vectors
+        losses = l2_losses(rows, candidates)
+        if sensitivity is None:
+            if clip is None:
+                raise InputError(
+                    "sensitivity must be given when there is no clip radius: the distance to a "
+                    "record of any norm is unbounded. Give clip or sensitivity."
+                )
+            sensitivity = clip_sensitivity(candidates, clip, size)
+        return cls(losses, size, epsilon, sensitivity)
+
+    @classmethod
+    def calibrated_to_population(
+        cls, losses: ArrayLike, *, size: int, epsilon_population: float, sensitivity: float
+    ) -> ExponentialMechanism:
+        """Return the mechanism whose ε(X) is the given one: ε = ε(X)·Δ/Δ(X).
+
+        This is how L24 sets its figures.
+        Numerics: ε is rounded down, so that ``epsilon_population`` read back does not exceed it.
+        """
+        target = nonnegative("epsilon_population", epsilon_population)
+        blank = cls(np.asarray(losses, dtype=np.float64), size, 0.0, sensitivity)
+        if blank.population_sensitivity == 0.0:
+            raise InputError(
+                "losses must differ between records to calibrate to them; all rows are equal, so "
+                "the release says nothing about anybody at any ε."
+            )
+        scale = blank.sensitivity / blank.population_sensitivity
+        return replace(blank, epsilon=max(0.0, down(target * scale, 16)))
+
+    # ---- what it is -----------------------------------------------------------------------
+
+    @property
+    def game(self) -> SubsetGame:
+        """Uniform subsets of ``size`` of the N records."""
+        return SubsetGame(len(self.losses), self.size)
+
+    @property
+    def candidates(self) -> int:
+        """m, how many candidates there are."""
+        return int(self.losses.shape[1])
+
+    @property
+    def rate(self) -> float:
+        """ε/(2Δk), the weight of one unit of one record's loss; to three roundings."""
+        return self.epsilon / (2 * self.sensitivity * self.size)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """(N, m): -ε·loss/(2Δk), so that P(w given D) ∝ exp(Σ_{x∈D} scores[x, w])."""
+        return np.asarray(-self.rate * self.losses, dtype=np.float64)
+
+    @cached_property
+    def centred_scores(self) -> FloatArray:
+        """``scores`` up to a constant per record, which cancels in P: every row's middle is 0.
+
+        The shift is taken on the losses, so that a large common part costs no digits: every entry
+        is within five roundings of its own value.
+        """
+        middle = self.losses.max(axis=1) / 2 + self.losses.min(axis=1) / 2
+        return np.asarray(-self.rate * (self.losses - middle[:, None]), dtype=np.float64)
+
+    @cached_property
+    def population_sensitivity(self) -> float:
+        """Δ(X): how far the mean loss moves when a record of X replaces another, from above."""
+        high, low = self.losses.max(axis=0).tolist(), self.losses.min(axis=0).tolist()
+        spread = max(Fraction(h) - Fraction(g) for h, g in zip(high, low, strict=True))
+        moved = float(spread / self.size)
+        # Exact where it is a double, so that Δ = Δ(X) can be given.
+        return moved if Fraction(moved) * self.size >= spread else math.nextafter(moved, math.inf)
+
+    @property
+    def epsilon_population(self) -> float:
+        """ε(X) = ε·Δ(X)/Δ, from above: the DP parameter between data sets inside X (L24-L8)."""
+        return up(self.epsilon * (self.population_sensitivity / self.sensitivity), 4)
+
+    def log_probabilities(self, members: ArrayLike) -> FloatArray:
+        """Return ln P(w given D) for many data sets, as a (B, m) array; to rounding, not certified.
+
+        Args:
+            members: a (B, N) array of booleans, or a (B, k) array of row numbers.
+        """
+        chosen = np.asarray(members)
+        total = _indicator(chosen, self.game) @ self.centred_scores
+        total -= total.max(axis=1, keepdims=True)
+        return np.asarray(total - np.log(np.exp(total).sum(axis=1, keepdims=True)))
+
+
+def _indicator(members: NDArray[np.generic], game: SubsetGame) -> FloatArray:
+    """Data sets as a (B, N) array of zeros and ones."""
+    number, size = game.population, game.size
+    if members.ndim == 2 and members.dtype == np.bool_ and members.shape[1] == number:
+        table = members.astype(np.float64)
+    elif members.ndim == 2 and np.issubdtype(members.dtype, np.integer) and members.size:
+        if members.min() < 0 or members.max() >= number:
+            raise InputError(f"members must be row numbers from 0 to {number - 1}.")
+        table = np.zeros((len(members), number))
+        np.put_along_axis(table, members.astype(np.intp), 1.0, axis=1)
+    else:
+        raise InputError(
+            f"members must be a table of booleans with {number} columns or of row numbers with "
+            f"{size}, got shape {members.shape} of {members.dtype}."
+        )
+    if not (table.sum(axis=1) == size).all():
+        raise InputError(f"members must be data sets of {size} different records each.")
+    return table

@@ -1,0 +1,306 @@
+"""Gaussian noise on a sum or mean over a random subset of a known population (L24).
+
+Three sensitivities, three answers to "what does this σ mean?":
+
+* ``epsilon``: any records in the clipped ball, :func:`worst_case_sensitivity`;
+* ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
+* ``pmp_epsilon_upper``: a *random* subset of this population, :func:`gaussian_bounds`.
+
+:func:`dp_from_noise` turns the first two into an ε; the third never exceeds the second.  A mean of
+k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing hides nothing
+(L24-L14).  So one profile of the records as they are serves both: :func:`noise_on_sum` says which σ
+to ask it about, without rounding every record by a division.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memberbound.curve import GaussianCurve
+from memberbound.dp.guarantees import guarantee_from_gaussian_mechanism
+from memberbound.errors import (
+    InputError,
+    SearchError,
+    finite_number,
+    fraction,
+    nonnegative,
+    positive,
+)
+from memberbound.games import SubsetGame
+from memberbound.numerics.roots import last_true, safe_crossing
+from memberbound.numerics.rounding import FloatArray, up, up_array
+from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.clipping import (
+    ClippedRecords,
+    Query,
+    clipped,
+    noise_on_query,
+    noise_on_sum,
+    worst_case_sensitivity,
+)
+
+if TYPE_CHECKING:
+    from memberbound.subset.profile import NeighbourProfile
+
+__all__ = [
+    "ClippedRecords",
+    "Query",
+    "clipped",
+    "dp_from_noise",
+    "gaussian_bounds",
+    "noise_for_pmp",
+    "noise_for_success",
+    "noise_from_dp",
+    "noise_on_query",
+    "noise_on_sum",
+    "worst_case_sensitivity",
+]
+
+#: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
+_LARGEST_SHIFT = 1e300
+_NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."
+#: A search for the least σ stops here, as a share of the diameter: the data need hardly any noise.
+_LEAST_SHARE = 2.0**-60
+#: Width of the bracket at which a search for σ stops, relative to σ.
+_NARROW = 2e-7
+
+THEOREMS = ("X1", "L24-P12", "L24-L10", "I24-P2")
+ASSUMPTIONS = (
+    "The subset is uniform among all subsets of its size, and the attacker knows the population "
+    "but nothing else about the subset.",
+    "Independent noise N(0, σ²) is added to every coordinate of the sum or mean, and nothing else "
+    "about this subset is released (L24-Dis1).",
+    "Every row is one record, also where two rows are equal.",
+)
+
+
+def _small_delta(delta: float) -> float:
+    return fraction("delta", delta, open_left=True, open_right=True, remedy=_NEVER_PURE)
+
+
+# ---- (ε, δ)-DP and σ ------------------------------------------------------------------------
+
+
+def dp_from_noise(sigma: float, delta: float, sensitivity: float) -> float:
+    """Return the ε of N(0, σ²I) noise on a statistic of this ℓ₂-sensitivity.
+
+    Guarantee: the mechanism is (ε, δ)-DP, replace-one if the sensitivity is.
+    Theorem: L24-L10, which is exact.
+    Numerics: the returned ε was evaluated again and satisfies the inequality.
+    Edge cases: sensitivity 0 gives 0, whatever σ; a ratio that overflows gives ∞.
+
+    Example:
+    >>> round(dp_from_noise(3.730632, 1e-5, 1.0), 4)
+    1.0
+    """
+    dlt = _small_delta(delta)
+    shift = nonnegative("sensitivity", sensitivity)
+    if shift == 0.0:
+        nonnegative("sigma", sigma)
+        return 0.0
+    scale = positive("sigma", sigma, "Without noise the release is exact.")
+    if not shift / scale < _LARGEST_SHIFT:
+        return math.inf
+    return guarantee_from_gaussian_mechanism(scale, shift).curve.epsilon(dlt)
+
+
+def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
+    """Return the smallest σ for which N(0, σ²I) noise is (ε, δ)-DP at this ℓ₂-sensitivity.
+
+    Guarantee: noise of this σ is (ε, δ)-DP.
+    Theorem: L24-L10 (analytic Gaussian mechanism).
+    Numerics: the returned σ was evaluated again; for ε ≤ 700 and δ ≤ ½ it is less than 1e-9 above
+    the least one.
+    Edge cases: sensitivity 0 needs no noise and gives 0; δ = 0 is refused.
+
+    Example:
+    >>> round(noise_from_dp(1.0, 1e-5, 1.0), 6)
+    3.730632
+    """
+    eps = nonnegative("epsilon", epsilon)
+    dlt = _small_delta(delta)
+    shift = nonnegative("sensitivity", sensitivity)
+    if shift == 0.0:
+        return 0.0
+    mu = last_true(lambda m: GaussianCurve(m).delta(eps) <= dlt, 0.0, _LARGEST_SHIFT)
+    sigma = shift / mu if mu > 0 else math.inf
+
+    def enough(scale: float) -> bool:
+        return guarantee_from_gaussian_mechanism(scale, shift).curve.delta(eps) <= dlt
+
+    # Dividing, and the outward rounding of the quotient, cost a few units in the last place.
+    safe = sigma * (1 + 1e-12)
+    if not (0 < safe < math.inf and enough(safe)):
+        raise SearchError(
+            f"no σ in double precision gives ({eps!r}, {dlt!r})-DP at sensitivity {shift!r}."
+        )
+    return last_true(enough, safe, sigma * (1 - 1e-12))
+
+
+# ---- the subset game ------------------------------------------------------------------------
+
+
+def gaussian_bounds(
+    profile: NeighbourProfile, game: SubsetGame, *, sigma: float, delta: float
+) -> RecordBounds:
+    """Bound what noise N(0, σ²I) on the sum over a random subset lets an attacker learn.
+
+    ``sigma`` is in the unit of the profile: that of the vectors it was made from.  For a mean see
+    :func:`noise_on_sum`.
+
+    Guarantee: for every record x both hockey-sticks between P_in,x and P_out,x at e^ε are at most
+    δ, ε = ``pmp_epsilon[x]``, and no attack on x is right more often than ``success[x]``.
+    Theorem: X1 and L24-P12: replacing x by a uniform other record couples the two worlds, at any
+    subset size; the divergences of a pair are L24-L10; accuracy from them is I24-P2.
+    Assumes: see ``assumptions`` of the result; in particular one release only.
+    Numerics: every number is rounded outwards; k/N, which need not be a double, is allowed for.
+    Edge cases: equal records are told apart by their row; if all are equal, ε̃ and η are 0.
+
+    Example:
+    >>> import numpy as np
+    >>> from memberbound.subset.profile import NeighbourProfile
+    >>> profile = NeighbourProfile.from_vectors(np.array([[0.0], [1.0], [2.0], [9.0]]))
+    >>> bounds = gaussian_bounds(profile, SubsetGame(4, 2), sigma=4.0, delta=1e-2)
+    >>> bounds.worst_record
+    3
+    """
+    _same_population(profile, game)
+    scale = positive("sigma", sigma, "Without noise this bound says nothing.")
+    dlt = _small_delta(delta)
+    return RecordBounds(
+        game,
+        dlt,
+        profile.pmp_epsilon(dlt, scale),
+        _success(profile, game, scale),
+        "Gaussian noise, coupled neighbours",
+        THEOREMS,
+        ASSUMPTIONS,
+    )
+
+
+def _same_population(profile: NeighbourProfile, game: SubsetGame) -> None:
+    if profile.records != game.population:
+        raise InputError(
+            f"the population of the game must be the {profile.records} records of the profile, "
+            f"got {game.population!r}."
+        )
+
+
+def _success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> FloatArray:
+    """Accuracy at the prior k/N.  It moves by at most as much as the prior is rounded."""
+    success = profile.accuracy(game.prior, sigma)
+    # Rounding k/N moves it by 2^-54 at most; one half is exact.
+    exact = 2 * game.size == game.population
+    return success if exact else np.minimum(up_array(success, 1), 1.0)
+
+
+def noise_for_pmp(profile: NeighbourProfile, target: float, delta: float) -> float:
+    """Return the smallest σ at which every record has ε̃ ≤ ``target`` at this δ.
+
+    Guarantee: ``gaussian_bounds(profile, …, sigma=σ, delta=δ).pmp_epsilon_upper ≤ target``.
+    Theorem: L24-P12; the bound falls as σ grows, since every Gaussian divergence does.
+    Numerics: evaluated again at the returned σ, which is less than 1e-6 above the least one, or
+    as much as ``profile.pmp_epsilon`` is above the least ε (1e-4).
+    Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
+    are equal that next to no noise is enough, a σ far below the diameter is returned.
+
+    The DP parameter of that noise is ``dp_from_noise(σ, δ, worst_case_sensitivity(…))``: release
+    with σ itself, not with a σ computed back from that ε, which may differ in its last digits.
+    """
+    eps = nonnegative("target", target)
+    dlt = _small_delta(delta)
+    if profile.diameter == 0.0:
+        return 0.0
+    limit = math.log(dlt)
+
+    def excess(sigma: float) -> float:
+        # One hockey-stick at the target ε instead of a search for ε: the same inequality.
+        worst = float(profile.delta(eps, sigma).max())
+        return math.log(worst) - limit if worst > 0 else -math.inf
+
+    sigma = _least_noise(excess, noise_from_dp(eps, dlt, profile.diameter), profile.diameter)
+    return _confirmed(lambda s: float(profile.pmp_epsilon(dlt, s).max()), eps, sigma)
+
+
+def noise_for_success(profile: NeighbourProfile, game: SubsetGame, target: float) -> float:
+    """Return the smallest σ at which no attack on any record is right more often than ``target``.
+
+    Guarantee: ``gaussian_bounds(profile, game, sigma=σ, …).success_upper ≤ target``.
+    Theorem: X1, I24-P2.
+    Numerics: evaluated again at the returned σ, less than 1e-6 above the least one.
+    Edge cases: as :func:`noise_for_pmp`.  The target must exceed the blind guess
+    max(k/N, 1 - k/N), which no noise can undercut.
+    """
+    _same_population(profile, game)
+    limit = finite_number("target", target)
+    common = max(game.size, game.population - game.size)
+    blind = common / game.population
+    if not blind < limit < 1:
+        raise InputError(
+            f"target must be greater than {blind:.6g} and less than 1, got {target!r}. "
+            f"Always giving the likelier answer is right for {common} of {game.population} records."
+        )
+    if profile.diameter == 0.0:
+        return 0.0
+    # One pair at the diameter is worse than any record: its noise is enough.
+    alone = last_true(
+        lambda m: up(GaussianCurve(m).accuracy(game.prior)) <= limit, 0.0, _LARGEST_SHIFT
+    )
+    start = profile.diameter / alone if alone > 0 else math.inf
+    if not start < math.inf:
+        raise InputError(
+            f"target must exceed the blind guess {blind!r} by more than rounding, got {target!r}."
+        )
+
+    def excess(sigma: float) -> float:
+        return float(_success(profile, game, sigma).max()) - limit
+
+    sigma = _least_noise(excess, start, profile.diameter)
+    return _confirmed(excess, 0.0, sigma)
+
+
+def _least_noise(excess: Callable[[float], float], start: float, diameter: float) -> float:
+    """Smallest σ with ``excess(σ) ≤ 0``, to a relative 4e-7; at ``start`` it is about satisfied.
+
+    Every evaluation reads the whole profile, so the bracket is narrowed on ln σ, where both
+    searches are close to straight lines.
+    """
+    safe, above = start, excess(start)
+    while above > 0:  # a coarsely binned profile may ask for a little more than one pair
+        safe *= 1.25
+        above = excess(safe)
+        if safe > 1e6 * start:
+            raise SearchError(f"no noise up to σ = {safe:g} meets the target.")
+    unsafe, below = safe / 2, excess(safe / 2)
+    while below <= 0:
+        safe, above = unsafe, below
+        if safe < _LEAST_SHARE * diameter:
+            return safe
+        unsafe, below = safe / 2, excess(safe / 2)
+    # t = 1 + ln(σ/unsafe) lies in [1, 1.7], so that a width relative to t is one relative to σ.
+    top = 1 + math.log(safe / unsafe)
+    known = {1.0: below, top: above}
+
+    def at(t: float) -> float:
+        return known[t] if t in known else excess(unsafe * math.exp(t - 1))
+
+    found = safe_crossing(at, top, 1.0, relative=_NARROW)
+    return safe if found == top else unsafe * math.exp(found - 1)
+
+
+def _confirmed(value: Callable[[float], float], target: float, sigma: float) -> float:
+    """Return σ, or a slightly larger one, at which ``value(σ) ≤ target`` is seen to hold."""
+    step = 1e-12
+    for _ in range(40):
+        found = value(sigma)
+        if found <= target:
+            return sigma
+        # What is too large by a share asks for about that share of noise, rarely for more.
+        share = found / target - 1 if target > 0 else 0.0
+        sigma *= 1 + max(step, min(share, 0.01))
+        step *= 2
+    raise SearchError(f"the noise found, σ = {sigma!r}, did not meet the target again.")

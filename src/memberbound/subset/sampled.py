@@ -1,0 +1,252 @@
+"""What the exponential mechanism tells about every record, from random subsets (X10).
+
+Enumerating all subsets ends near N = 28.  Beyond, random subsets are drawn, and what they show is
+turned into bounds that hold for all records, all outcomes and both directions at once with a stated
+confidence.  Three ideas keep the bounds near the estimates (``proofs/sampled-pmp.md``):
+
+* in - out is measured on *pairs* of data sets that differ in one record, whose probabilities differ
+  far less than those of two unrelated data sets (X1's coupling);
+* p = π·in + (1-π)·out is the same for all records, so one bound per outcome serves them all;
+* what a swap can change at most is known without sampling, and caps every sampled bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from memberbound.errors import fraction, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.bernstein import log_error_shared, moment_lower, moment_upper
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
+from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.swaps import SwapMeans, swap_means
+
+__all__ = ["bounds_from_swaps", "default_subsets", "sampled_bounds"]
+
+#: How the error probability is shared: swaps of all records, outcomes from below, rare ones.
+_SWAPS, _CHOSEN, _TAILS = Fraction(8, 10), Fraction(1, 10), Fraction(1, 10)
+#: Records × outcomes × subsets of a default run: well under a minute on two cores.
+_WORK = 4e9
+_FEWEST_SUBSETS, _MOST_SUBSETS = 2_000, 200_000
+#: Scores above this size are not exponentiated once for all; each subset then costs about 20 times.
+_TAME_EPSILON, _SLOWER = 60.0, 20
+#: e^ε is only formed up to here; above it the cap without sampling is used.
+_LARGEST_EXPONENT = 600.0
+_HALVINGS = 60
+
+
+def default_subsets(mechanism: ExponentialMechanism) -> int:
+    """Return how many subsets a run takes when nothing is said: as many as fit in the time."""
+    records, outcomes = mechanism.losses.shape
+    wide = float(np.abs(mechanism.centred_scores).max()) * 2 > _TAME_EPSILON
+    work = _WORK / (_SLOWER if wide else 1)
+    return int(min(max(work / (records * outcomes), _FEWEST_SUBSETS), _MOST_SUBSETS))
+
+
+def sampled_bounds(
+    mechanism: ExponentialMechanism,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    subsets: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> RecordBounds:
+    """Bound ε̃ and the success of every attack on every record, from random subsets.
+
+    Guarantee: with probability at least ``confidence`` over the subsets drawn, for *all* records at
+    once, both hockey-sticks at e^{pmp_epsilon} are at most ``delta``, and no attack on the record
+    is right more often than ``success``.
+    Theorem: X10, with the coupling of X1 (proofs/sampled-pmp.md); L24-D2, both ways.
+    Assumes: the subsets are uniform, as numpy's generator gives them; the seed and the number of
+    subsets were chosen before looking at results.
+    Numerics: all sums in log space or of numbers of one scale, rounded to the safe side.
+    Edge cases: never above ``mechanism.epsilon_population``.  At δ = 0 an outcome too rare to be
+    measured keeps the bound that holds without sampling; with δ > 0 such outcomes go into δ as far
+    as they fit.  Equal losses give ε̃ = 0.  Any k.
+
+    Args:
+        mechanism: losses of N records at m candidates, k, ε and Δ.
+        delta: δ of (ε, δ)-PMP.
+        confidence: over the random subsets.
+        subsets: how many to draw; by default what fits in well under a minute on two cores.
+        seed: of numpy's default generator.
+        progress: called with the subsets done and in all.
+
+    Example:
+    >>> import numpy as np
+    >>> losses = np.abs(np.linspace(-1, 1, 40)[:, None] - np.array([[-0.5, 0.0, 0.5]]))
+    >>> mechanism = ExponentialMechanism(losses, size=20, epsilon=1.0, sensitivity=0.1)
+    >>> found = sampled_bounds(mechanism, subsets=20_000)
+    >>> found.pmp_epsilon_upper < mechanism.epsilon_population, round(found.success_upper, 1)
+    (True, 0.5)
+    """
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
+    slack = fraction("delta", delta, open_right=True)
+    if subsets is None:
+        draws = default_subsets(mechanism)
+    else:
+        draws = whole_number("subsets", subsets, remedy="Some ten thousand are useful.")
+    means = swap_means(
+        mechanism, draws, seed=whole_number("seed", seed, at_least=0), progress=progress
+    )
+    return bounds_from_swaps(mechanism, means, delta=slack, confidence=level)
+
+
+def bounds_from_swaps(
+    mechanism: ExponentialMechanism, means: SwapMeans, *, delta: float, confidence: float
+) -> RecordBounds:
+    """Turn the means of a sampling run into bounds; see :func:`sampled_bounds`."""
+    game = mechanism.game
+    joining, leaving = _directions(mechanism, means, confidence)
+    pure = np.minimum(
+        np.maximum(joining.log_ratio(), leaving.log_ratio()), mechanism.epsilon_population
+    )
+    epsilon = pure if delta == 0.0 else _least_epsilon(joining, leaving, delta, pure)
+    return RecordBounds(
+        game,
+        delta,
+        epsilon,
+        _success(game, joining, leaving, pure),
+        method=f"{means.draws} random subsets",
+        theorems=("X10", "X1", "L24-D2", "L24-L6"),
+        assumptions=(
+            "The subsets were drawn uniformly, and their number and seed were chosen beforehand.",
+        ),
+        confidence=confidence,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """Bounds for one law over the other: "in" over "out", or with the roles exchanged.
+
+    ``prior`` is the probability of the upper law, ``excess`` bounds (upper - lower) per record and
+    outcome, ``chosen`` bounds p from below, ``tail`` the sums of p from the j-th outcome on from
+    above, and ``caps`` ln(upper/lower) without sampling.
+    """
+
+    prior: float
+    excess: FloatArray
+    chosen: FloatArray
+    tail: FloatArray
+    caps: FloatArray
+
+    def log_ratio(self) -> FloatArray:
+        """Return the largest ln(upper/lower) over the outcomes, per record, from above."""
+        # upper/lower = 1 + d/(p - πd): rises in d and falls in p (claim 3).
+        rest = self.chosen - up(self.prior) * self.excess
+        rest = rest - 4 * UNIT * (self.chosen + self.excess)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratio = np.where(rest > 0, self.excess / np.where(rest > 0, rest, 1.0), np.inf)
+        return np.asarray(np.minimum(up_array(np.log1p(ratio), 8), self.caps).max(axis=1))
+
+    def hockey_stick(self, epsilon: FloatArray) -> FloatArray:
+        """Return Σ_w(upper - e^ε·lower)₊ per record, from above; ε from 0 to 600."""
+        at = epsilon[:, None]
+        growth = np.exp(at)
+        weight = up_array((1 - self.prior) + self.prior * growth, 8)
+        gain, loss = self.excess * weight, np.expm1(at) * self.chosen
+        # upper - e^ε·lower = d(1-π+πe^ε) - (e^ε-1)p (claim 3), and 0 beyond the cap.
+        terms = np.maximum(gain - loss + 8 * UNIT * (gain + loss), 0.0)
+        terms = np.where(at >= self.caps, 0.0, terms)
+        kept = np.zeros((len(terms), terms.shape[1] + 1))
+        np.cumsum(terms, axis=1, out=kept[:, 1:])
+        # The outcomes from the j-th on together: upper ≤ e^c·lower on them (claim 4).
+        cap = self.caps.max(axis=1)[:, None]
+        rare = -np.expm1(np.minimum(at - cap, 0.0))
+        rare = rare / (self.prior + (1 - self.prior) * np.exp(-cap)) * self.tail
+        total = kept + rare
+        slack = sum_slack(terms.shape[1])
+        return np.asarray(np.minimum(1.0, up_array(total.min(axis=1) * (1 + slack), 32)))
+
+
+def _directions(
+    mechanism: ExponentialMechanism, means: SwapMeans, confidence: float
+) -> tuple[_Direction, _Direction]:
+    """Return the bounds of in over out and of out over in, at the confidence together."""
+    records, outcomes = mechanism.losses.shape
+    game, draws = mechanism.game, means.draws
+    caps_in, caps_out = _caps(mechanism.centred_scores[:, means.order])
+    chosen = moment_lower(
+        means.chosen, means.chosen_square, draws, log_error_shared(confidence, outcomes, _CHOSEN)
+    )
+    rare = log_error_shared(confidence, outcomes, _TAILS)
+    tail = np.minimum(1.0, moment_upper(means.tail, means.tail_square, draws, 1.0, rare))
+    tail[-1] = 0.0  # no outcome is left
+    level = log_error_shared(confidence, 2 * records * outcomes, _SWAPS)
+
+    def excess(sign: float, caps: FloatArray) -> FloatArray:
+        # A swap moves the log-odds of w by at most the cap, so the chance by tanh(cap/4) (claim 2).
+        reach = np.minimum(1.0, up_array(np.tanh(caps / 4), 16))
+        mean = sign * means.difference + means.rounding
+        return np.maximum(moment_upper(mean, means.square, draws, reach, level), 0.0)
+
+    prior, other = game.size / game.population, (game.population - game.size) / game.population
+    return (
+        _Direction(prior, excess(1.0, caps_in), chosen, tail, caps_in),
+        _Direction(other, excess(-1.0, caps_out), chosen, tail, caps_out),
+    )
+
+
+def _caps(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bound ln(in/out) and ln(out/in) per record and outcome, whatever the subset (claim 2).
+
+    With g = s_x' - s_x, ln P(w given D) - ln P(w given D') is at most max_v g(v) - g(w), and its
+    negative at most g(w) - min_v g(v).  The maximum over x' is taken inside that over v.
+    """
+    caps_in, caps_out = np.empty_like(scores), np.empty_like(scores)
+    for place in range(scores.shape[1]):
+        gap = scores - scores[:, place : place + 1]
+        caps_in[:, place] = (gap.max(axis=0) - gap).max(axis=1)
+        caps_out[:, place] = (gap - gap.min(axis=0)).max(axis=1)
+    # Scores are within five roundings of their own size, and three differences follow.
+    room = 64 * UNIT * float(np.abs(scores).max())
+    return up_array(caps_in + room), up_array(caps_out + room)
+
+
+def _least_epsilon(
+    joining: _Direction, leaving: _Direction, delta: float, pure: FloatArray
+) -> FloatArray:
+    """Return an ε per record at which both hockey-sticks were seen to be at most ``delta``."""
+
+    def holds(epsilon: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        most = np.maximum(joining.hockey_stick(epsilon), leaving.hockey_stick(epsilon))
+        return np.asarray(most <= delta)
+
+    # ``pure`` is valid at δ = 0, hence at δ; every other value returned was evaluated.
+    start = np.minimum(pure, _LARGEST_EXPONENT)
+    reached = holds(start) | (pure <= _LARGEST_EXPONENT)
+    good, bad = start, np.zeros_like(start)
+    good = np.where(holds(bad), bad, good)
+    for _ in range(_HALVINGS):
+        middle = good / 2 + bad / 2
+        fits = holds(middle)
+        good, bad = np.where(fits, middle, good), np.where(fits, bad, middle)
+    return np.where(reached, good, pure)
+
+
+def _success(
+    game: SubsetGame, joining: _Direction, leaving: _Direction, pure: FloatArray
+) -> FloatArray:
+    """Return the best accuracy at the prior k/N, per record, from above (I24-P2, L24-L6)."""
+    rare, common = sorted((game.size, game.population - game.size))
+    blind = common / game.population
+    if 2 * rare != game.population:
+        blind = math.nextafter(blind, 1.0)
+    # With the rarer world as the upper law: max{π·up, (1-π)·low} = (1-π)·low + π(up - γ·low)₊.
+    price = math.log1p((common - rare) / rare) * (1 - 16 * UNIT)
+    one = joining if game.size == rare else leaving
+    sides = [one] if 2 * rare != game.population else [joining, leaving]
+    at = np.full(game.population, min(price, _LARGEST_EXPONENT))
+    gain = np.minimum.reduce([side.hockey_stick(at) for side in sides])
+    summed = up_array(blind + up(rare / game.population) * gain)
+    # An ε-indistinguishable pair is guessed right 1/(1+e^{-ε}) of the time at most, or blindly.
+    tilted = np.where(pure > 0, up_array(1 / (1 + np.exp(-pure)), 8), 0.5)
+    return np.maximum(np.minimum(summed, tilted), blind)

@@ -1,0 +1,79 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.learners import LEARNERS, learner_from_name, read_examples
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": [30, 40, None, 60] * 10,
+            "town": ["a", "b", None, "a"] * 10,
+            "ill": ["yes", "no", "no", "yes"] * 10,
+        }
+    )
+
+
+def test_numbers_are_scaled_and_categories_become_indicators(people: pd.DataFrame) -> None:
+    examples = read_examples(people, "ill")
+    assert examples.task == "classification"
+    assert examples.classes == ("no", "yes")
+    assert examples.target.tolist() == [1, 0, 0, 1] * 10
+    # age, and one indicator each for a, b and missing
+    assert examples.features.shape == (40, 4)
+    assert np.allclose(examples.features[:, 0].mean(), 0)
+    assert np.allclose(examples.features[:, 0].std(), 1)
+    assert set(np.unique(examples.features[:, 1:])) == {0.0, 1.0}
+
+
+def test_files_and_frames_agree(people: pd.DataFrame, tmp_path) -> None:
+    people.to_csv(tmp_path / "people.csv", index=False)
+    from_file = read_examples(tmp_path / "people.csv", "ill")
+    assert np.array_equal(from_file.features, read_examples(people, "ill").features)
+    assert from_file.classes == ("no", "yes")
+
+
+def test_a_number_with_many_values_is_a_regression_target() -> None:
+    table = pd.DataFrame({"x": np.arange(50.0), "y": np.arange(50.0) / 7})
+    assert read_examples(table, "y").task == "regression"
+    assert read_examples(table, "y", task="classification").classes != ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.assign(ill="no"), "at least two classes"),
+        (lambda t: t.assign(ill=t.ill.where(t.age > 35)), "row 1"),
+        (lambda t: t.iloc[:0], "at least one row"),
+        (lambda t: t.drop(columns="ill"), "no column 'ill'"),
+        (lambda t: t[["ill"]], "must be among"),
+    ],
+)
+def test_unusable_tables_are_refused(people: pd.DataFrame, change, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read_examples(change(people), "ill")
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_every_name_gives_a_learner_for_some_task(task) -> None:
+    made = 0
+    for name in LEARNERS:
+        try:
+            learner = learner_from_name(name, task)
+        except InputError as problem:
+            assert "must be one of" in str(problem)  # noqa: PT017
+        else:
+            assert callable(learner.fit)
+            made += 1
+    assert made >= 6
+
+
+def test_a_factory_by_its_import_path() -> None:
+    learner = learner_from_name("sklearn.dummy:DummyClassifier")
+    assert type(learner).__name__ == "DummyClassifier"
+    for name in ("no.such.module:thing", "sklearn.dummy:nothing", "json:dumps", "logistc"):
+        with pytest.raises(InputError):
+            learner_from_name(name)

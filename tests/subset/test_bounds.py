@@ -1,0 +1,168 @@
+"""RecordBounds: what every mechanism of the subset game ends in."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset.bounds import RecordBounds, eta_from_success
+
+F = Fraction
+SIZES = [(size, k) for size in range(2, 26) for k in range(1, size)]
+
+
+def blind(size, k):
+    return max(F(k, size), 1 - F(k, size))
+
+
+def bounds(success, epsilon=None, *, size=4, k=2, delta=0.0, confidence=1.0, name="m"):
+    given = [1.0] * size if epsilon is None else epsilon
+    return RecordBounds(
+        SubsetGame(size, k), delta, np.array(given), np.array(success), name, (f"T-{name}", "both"),
+        (f"A-{name}",), confidence,
+    )  # fmt: skip
+
+
+def eta_violations(formula):
+    """Games where the gain comes out below success - blind guess, compared exactly."""
+    bad = []
+    for size, k in SIZES:
+        for success in (float(blind(size, k)), 0.98, 0.987654321, 1.0):
+            if success < blind(size, k):
+                continue
+            told = formula(np.array([success]), SubsetGame(size, k))[0]
+            if F(told) < F(success) - blind(size, k):
+                bad.append((size, k, success))
+    return bad
+
+
+def nearest(success, game):
+    """The blind guess rounded to the nearest double."""
+    return success - max(game.prior, 1 - game.prior)
+
+
+def test_eta_is_never_below_the_exact_difference():
+    assert eta_violations(eta_from_success) == []
+
+
+def test_a_blind_guess_that_is_not_rounded_down_is_caught():
+    assert eta_violations(nearest)
+
+
+def test_eta_is_tight_and_exact_at_one_half():
+    for size, k in SIZES:
+        told = eta_from_success(np.array([0.99]), SubsetGame(size, k))[0]
+        assert abs(F(told) - max(F(0.99) - blind(size, k), F(0))) <= F(1, 2**52)
+        if 2 * k == size:
+            assert F(told) == F(0.99) - F(1, 2)
+
+
+def test_success_is_at_least_the_blind_guess_and_at_most_one():
+    """A success that lost its last digit, or all of them, is raised to what everybody reaches."""
+    lost = 0
+    for size, k in SIZES:
+        prior = SubsetGame(size, k).prior
+        rounded = max(prior, 1 - prior)
+        lost += F(rounded) < blind(size, k)
+        for given in (rounded, 0.0):
+            told = set(bounds([given] * size, size=size, k=k).success.tolist())
+            assert all(F(v) >= blind(size, k) for v in told)
+            assert all(F(v) <= blind(size, k) + F(1, 2**52) for v in told)
+    assert lost  # so the rounded number would have been too small
+    assert bounds([2.0, math.inf, 1.0, 0.5]).success.tolist() == [1.0, 1.0, 1.0, 0.5]
+
+
+def test_worst_case_read_offs():
+    told = bounds([0.6, 0.9, 0.9, 0.5], [3.0, 1.0, 2.0, 0.0])
+    assert told.worst_record == 2
+    assert told.pmp_epsilon_upper == 3.0
+    assert told.success_upper == 0.9
+    assert told.eta_upper == 0.9 - 0.5
+    assert told.eta.tolist() == [0.6 - 0.5, 0.9 - 0.5, 0.9 - 0.5, 0.0]
+
+
+def test_an_infinite_epsilon_is_a_result():
+    told = bounds([0.6] * 4, [math.inf, 1.0, 1.0, 1.0])
+    assert told.pmp_epsilon_upper == math.inf
+    assert told.worst_record == 0
+
+
+def test_the_arrays_are_copies_that_cannot_be_changed():
+    given = np.array([0.6, 0.7, 0.8, 0.9])
+    told = RecordBounds(SubsetGame(4, 2), 0.0, given, given, "m", ())
+    given[:] = 0.0
+    assert told.success.tolist() == told.pmp_epsilon.tolist() == [0.6, 0.7, 0.8, 0.9]
+    for values in (told.success, told.pmp_epsilon):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 0.0
+
+
+def test_the_smaller_of_two_bounds():
+    one = bounds([0.6, 0.9, 0.7, 0.7], [1, 2, 3, 4], name="a")
+    two = bounds([0.7, 0.8, 0.7, 0.9], [4, 3, 2, 1], name="b")
+    both = one.tightened(two)
+    assert both.success.tolist() == [0.6, 0.8, 0.7, 0.7]
+    assert both.pmp_epsilon.tolist() == [1, 2, 2, 1]
+    assert both.theorems == ("T-a", "both", "T-b")
+    assert both.assumptions == ("A-a", "A-b")
+    assert both.confidence == 1.0
+
+
+def confidence_violations(combine):
+    """Pairs of confidences whose combination promises more than the union bound gives."""
+    levels = [1.0, 0.95, 0.99, 0.9, 0.7, 1 - 1e-9, 0.999, 0.51, 0.6180339887498949]
+    return [
+        (a, b) for a in levels for b in levels
+        if a + b > 1 and F(combine(a, b)) > F(a) + F(b) - 1
+    ]  # fmt: skip
+
+
+def combined(a, b):
+    one = bounds([0.6] * 4, confidence=a)
+    return one.tightened(bounds([0.7] * 4, confidence=b)).confidence
+
+
+def test_error_probabilities_add_up():
+    assert confidence_violations(combined) == []
+    assert combined(0.95, 1.0) == 0.95
+    assert combined(1.0, 1.0) == 1.0
+    assert combined(0.95, 0.99) == pytest.approx(0.94, abs=1e-15)
+
+
+def test_confidences_that_are_kept_or_multiplied_are_caught():
+    assert confidence_violations(min)
+    assert confidence_violations(lambda a, b: a * b)
+
+
+def test_no_confidence_left_is_refused():
+    with pytest.raises(InputError, match=r"0.5 and 0.4"):
+        bounds([0.6] * 4, confidence=0.5).tightened(bounds([0.6] * 4, confidence=0.4))
+
+
+def test_bounds_of_different_games_do_not_mix():
+    for other in (bounds([0.6] * 4, k=1), bounds([0.6] * 4, delta=0.1), bounds([0.6] * 6, size=6)):
+        with pytest.raises(InputError, match="same game"):
+            bounds([0.6] * 4).tightened(other)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"success": [0.5] * 3},
+        {"success": [[0.5] * 4]},
+        {"success": [math.nan, 0.5, 0.5, 0.5]},
+        {"success": [-0.1, 0.5, 0.5, 0.5]},
+        {"success": [0.5] * 4, "epsilon": [math.nan] * 4},
+        {"success": [0.5] * 4, "epsilon": [-1.0] * 4},
+        {"success": [0.5] * 4, "delta": -0.1},
+        {"success": [0.5] * 4, "delta": 1.1},
+        {"success": [0.5] * 4, "confidence": 0.0},
+        {"success": [0.5] * 4, "confidence": 1.1},
+    ],
+)
+def test_nonsense_is_refused(fields):
+    with pytest.raises(InputError):
+        bounds(**fields)

@@ -1,0 +1,295 @@
+"""Exact enumeration against a plain loop over all subsets in 60 digits."""
+
+import functools
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.subset import enumeration
+from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds, exact_laws, subset_laws
+from memberbound.subset.exponential import ExponentialMechanism
+
+TIGHT = 1e-12
+DIGITS = 60
+
+
+@functools.cache
+def true_laws(mechanism: ExponentialMechanism) -> tuple:
+    """(P_in, P_out)[x][w] by summing definition 7 over every subset; shares no code with ours."""
+    records, candidates = mechanism.losses.shape
+    sums = [[[mpmath.mpf(0)] * candidates for _ in range(records)] for _ in (0, 1)]
+    counts = [0, 0]
+    with mpmath.workdps(DIGITS):
+        rate = mpmath.mpf(mechanism.epsilon) / (2 * mpmath.mpf(mechanism.sensitivity))
+        for chosen in itertools.combinations(range(records), mechanism.size):
+            loss = [
+                mpmath.fsum(mpmath.mpf(float(mechanism.losses[x, w])) for x in chosen)
+                / mechanism.size
+                for w in range(candidates)
+            ]
+            weight = [mpmath.exp(-rate * (value - min(loss))) for value in loss]
+            total = mpmath.fsum(weight)
+            for x in range(records):
+                side = 0 if x in chosen else 1
+                counts[side] += x == 0
+                for w in range(candidates):
+                    sums[side][x][w] += weight[w] / total
+        return tuple([[p / counts[side] for p in row] for row in sums[side]] for side in (0, 1))
+
+
+def true_epsilon(mechanism, record):
+    inside, outside = true_laws(mechanism)
+    with mpmath.workdps(DIGITS):
+        pairs = zip(inside[record], outside[record], strict=True)
+        return max(abs(mpmath.log(a / b)) for a, b in pairs)
+
+
+def true_stick(mechanism, record, epsilon):
+    inside, outside = (law[record] for law in true_laws(mechanism))
+    with mpmath.workdps(DIGITS):
+        price = mpmath.exp(mpmath.mpf(epsilon))
+        zero = mpmath.mpf(0)
+        ahead = mpmath.fsum(max(zero, a - price * b) for a, b in zip(inside, outside, strict=True))
+        back = mpmath.fsum(max(zero, b - price * a) for a, b in zip(inside, outside, strict=True))
+        return max(ahead, back)
+
+
+def true_success(mechanism, record):
+    inside, outside = (law[record] for law in true_laws(mechanism))
+    with mpmath.workdps(DIGITS):
+        prior = mpmath.mpf(mechanism.size) / len(mechanism.losses)
+        return mpmath.fsum(
+            max(prior * a, (1 - prior) * b) for a, b in zip(inside, outside, strict=True)
+        )
+
+
+def uniform(seed, records, candidates, size, epsilon):
+    losses = np.random.default_rng(seed).uniform(0, 1, (records, candidates))
+    return ExponentialMechanism(losses, size, epsilon, 1 / size)
+
+
+def outlier():
+    """One record far from all candidates, one candidate far from all records."""
+    losses = np.random.default_rng(5).uniform(0, 1, (7, 4))
+    losses[2] += 1000.0
+    losses[:, 3] += 5000.0
+    return ExponentialMechanism(losses, 3, 8.0, 400.0)
+
+
+def rare_candidate():
+    """A candidate of probability about e^-1500 in every set, which still tells about record 0."""
+    losses = np.full((6, 3), 0.0)
+    losses[:, 2] = 1000.0
+    losses[0] += [0.0, 0.25, 1.0]
+    return ExponentialMechanism(losses, 3, 3.0, 1.0)
+
+
+CASES = {
+    "half of six": uniform(0, 6, 4, 3, 5.0),
+    "half of eight": uniform(1, 8, 3, 4, 20.0),
+    "three of seven": uniform(2, 7, 5, 3, 10.0),
+    "one of five": uniform(3, 5, 3, 1, 2.0),
+    "all but one": uniform(4, 6, 3, 5, 6.0),
+    "small epsilon": uniform(5, 6, 3, 3, 1e-6),
+    "one candidate": uniform(6, 6, 1, 3, 4.0),
+    "outlier": outlier(),
+    "rare candidate": rare_candidate(),
+    "large epsilon": uniform(7, 6, 4, 3, 100.0),
+    "largest products": uniform(7, 8, 4, 4, 300.0),
+}
+#: Far beyond what doubles can exponentiate; the tolerance is relative.
+EXTREME = {
+    "epsilon 3000": uniform(8, 6, 4, 3, 3000.0),
+    "epsilon 1e4": uniform(9, 8, 3, 4, 1e4),
+    "epsilon 1e6": uniform(10, 6, 3, 2, 1e6),
+}
+ALL = {**CASES, **EXTREME}
+
+
+def slack(mechanism, truth):
+    return TIGHT * max(1.0, mechanism.epsilon / 10, float(truth))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_epsilon_is_sound_and_tight(name):
+    mechanism = ALL[name]
+    found = exact_bounds(mechanism)
+    for record, value in enumerate(found.pmp_epsilon):
+        truth = true_epsilon(mechanism, record)
+        assert value >= truth
+        assert value <= truth + slack(mechanism, truth)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_success_is_sound_and_tight(name):
+    mechanism = ALL[name]
+    found = exact_bounds(mechanism)
+    for record, value in enumerate(found.success):
+        truth = true_success(mechanism, record)
+        assert value >= truth
+        assert value <= truth + slack(mechanism, truth)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.05])
+@pytest.mark.parametrize("name", ["half of six", "three of seven", "rare candidate", "epsilon 1e4"])
+def test_epsilon_at_delta_is_sound_and_least(name, delta):
+    mechanism = ALL[name]
+    found = exact_bounds(mechanism, delta=delta)
+    free = exact_bounds(mechanism)
+    assert (found.pmp_epsilon <= free.pmp_epsilon).all()
+    for record, value in enumerate(found.pmp_epsilon):
+        assert true_stick(mechanism, record, value) <= delta
+        if value > 1e-9:
+            assert true_stick(mechanism, record, value * (1 - 1e-8)) > delta
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_laws_lie_within_their_stated_errors(name):
+    mechanism = ALL[name]
+    laws = subset_laws(mechanism)
+    with mpmath.workdps(DIGITS):
+        inside, outside = (
+            [[mpmath.log(p) for p in row] for row in law] for law in true_laws(mechanism)
+        )
+        for x, w in np.ndindex(mechanism.losses.shape):
+            ratio = inside[x][w] - outside[x][w]
+            assert abs(laws.log_in[x, w] - inside[x][w]) <= laws.error[w]
+            assert abs(laws.log_out[x, w] - outside[x][w]) <= laws.error[w]
+            assert abs(laws.ratio[x, w] - ratio) <= laws.ratio_error[x, w]
+
+
+def test_the_tests_above_catch_a_bound_below_the_truth():
+    """Broken variants: one side only; the mean over outcomes; errors taken off, not added."""
+    caught = {"one-sided": 0, "mean": 0, "rounded down": 0}
+    for mechanism in CASES.values():
+        laws = subset_laws(mechanism)
+        broken = {
+            "one-sided": laws.ratio.max(axis=1),
+            "mean": np.abs(laws.ratio).mean(axis=1),
+            "rounded down": np.abs(laws.ratio).max(axis=1) - laws.ratio_error.max(axis=1),
+        }
+        for name, values in broken.items():
+            caught[name] += any(
+                value < true_epsilon(mechanism, record) for record, value in enumerate(values)
+            )
+    assert min(caught.values()) >= 5
+
+
+# ---- the two ways of computing it, and blocks ----------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_log_space_and_products_agree(monkeypatch, size):
+    mechanism = uniform(11, 9, 4, size, 12.0)
+    quick = subset_laws(mechanism)
+    monkeypatch.setattr(enumeration, "_REACH", 0.0)
+    slow = subset_laws(mechanism)
+    np.testing.assert_allclose(quick.log_in, slow.log_in, atol=1e-12)
+    np.testing.assert_allclose(quick.ratio, slow.ratio, atol=1e-12)
+
+
+@pytest.mark.parametrize("reach", [0.0, 300.0])
+def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch, reach):
+    mechanism = uniform(12, 11, 3, 5, 6.0)
+    monkeypatch.setattr(enumeration, "_REACH", reach)
+    whole = subset_laws(mechanism)
+    monkeypatch.setattr(enumeration, "_ROWS", 3)
+    monkeypatch.setattr(enumeration, "_COLUMNS", 7)
+    steps = []
+    cut = subset_laws(mechanism, progress=lambda done, total: steps.append((done, total)))
+    np.testing.assert_allclose(whole.ratio, cut.ratio, atol=1e-13)
+    assert len(steps) > 20
+    assert steps == [(i + 1, len(steps)) for i in range(len(steps))]
+
+
+def test_every_subset_is_in_exactly_one_block():
+    for population, size in [(4, 2), (7, 3), (7, 6), (9, 1)]:
+        game = uniform(0, population, 2, size, 1.0).game
+        seen = []
+        for block in enumeration._blocks(game, 2, in_logs=False):
+            for a, b in itertools.product(block.first.tolist(), block.second.tolist()):
+                seen.append((*a, *(population // 2 + i for i in b)))
+        assert sorted(seen) == list(itertools.combinations(range(population), size))
+
+
+@pytest.mark.parametrize("epsilon", [9.0, 1e4])
+def test_the_number_of_threads_does_not_change_a_digit(epsilon):
+    mechanism = uniform(13, 12, 5, 6, epsilon)
+    alone, many = (exact_bounds(mechanism, workers=n) for n in (1, 3))
+    np.testing.assert_array_equal(alone.pmp_epsilon, many.pmp_epsilon)
+    np.testing.assert_array_equal(alone.success, many.success)
+
+
+def test_against_a_plain_loop_at_twelve_records():
+    mechanism = uniform(14, 12, 10, 6, 15.0)
+    sets = np.array(list(itertools.combinations(range(12), 6)))
+    chance = np.exp(mechanism.log_probabilities(sets))
+    log_in, log_out = exact_laws(mechanism)
+    for x in range(12):
+        held = (sets == x).any(axis=1)
+        np.testing.assert_allclose(log_in[x], np.log(chance[held].mean(axis=0)), atol=1e-12)
+        np.testing.assert_allclose(log_out[x], np.log(chance[~held].mean(axis=0)), atol=1e-12)
+
+
+# ---- limits and symmetries -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_nothing_leaks_at_epsilon_zero_or_with_equal_records(size):
+    silent = uniform(15, 6, 3, size, 0.0)
+    equal = ExponentialMechanism(np.tile([0.0, 1.0, 2.0], (6, 1)), size, 5.0, 1.0)
+    for mechanism in (silent, equal):
+        found = exact_bounds(mechanism)
+        assert found.pmp_epsilon_upper == 0.0
+        assert found.eta_upper <= (0.0 if size == 3 else 1e-14)
+        assert found.success_upper >= max(size, 6 - size) / 6
+
+
+def test_equal_records_get_equal_bounds():
+    losses = np.random.default_rng(16).uniform(0, 1, (8, 3))
+    losses[5] = losses[1]
+    found = exact_bounds(ExponentialMechanism(losses, 4, 8.0, 1.0))
+    assert found.pmp_epsilon[5] == pytest.approx(found.pmp_epsilon[1], abs=1e-13)
+    assert found.success[5] == pytest.approx(found.success[1], abs=1e-13)
+
+
+def test_the_order_of_the_records_and_candidates_does_not_matter():
+    mechanism = uniform(17, 9, 4, 4, 7.0)
+    order, names = np.random.default_rng(0).permutation(9), [2, 0, 3, 1]
+    moved = ExponentialMechanism(mechanism.losses[order][:, names], 4, 7.0, mechanism.sensitivity)
+    a, b = exact_bounds(mechanism), exact_bounds(moved)
+    np.testing.assert_allclose(a.pmp_epsilon[order], b.pmp_epsilon, atol=1e-13)
+    np.testing.assert_allclose(a.success[order], b.success, atol=1e-13)
+
+
+def test_the_result_says_what_it_is():
+    found = exact_bounds(CASES["half of six"])
+    assert found.confidence == 1.0
+    assert found.method == "exact enumeration"
+    assert {"L24-P9", "X10"} <= set(found.theorems)
+    assert found.eta_upper == found.success_upper - 0.5
+
+
+def test_too_many_subsets_are_refused_with_a_remedy():
+    assert math.comb(28, 14) <= MOST_SUBSETS < math.comb(30, 15)
+    with pytest.raises(InputError, match="Use sampling"):
+        exact_bounds(uniform(0, 30, 2, 15, 1.0))
+    with pytest.raises(InputError, match="Use sampling"):
+        exact_bounds(uniform(0, 4000, 2, 2000, 1.0))  # more subsets than a double can say
+    with pytest.raises(InputError, match="delta must be in"):
+        exact_bounds(CASES["half of six"], delta=2.0)
+    with pytest.raises(InputError, match="workers"):
+        exact_bounds(CASES["half of six"], workers=0)
+
+
+@pytest.mark.long
+def test_twenty_four_records_both_ways(monkeypatch):
+    mechanism = uniform(18, 24, 6, 12, 10.0)
+    quick = exact_bounds(mechanism)
+    monkeypatch.setattr(enumeration, "_REACH", 0.0)
+    slow = exact_bounds(mechanism)
+    np.testing.assert_allclose(quick.pmp_epsilon, slow.pmp_epsilon, atol=1e-11)

@@ -1,0 +1,378 @@
+"""Any finite mechanism against the exact oracle, which shares no code with it.
+
+Truth: tests/oracle/subset.py, rationals throughout.  Soundness is compared without tolerance.
+"""
+
+import dataclasses
+import math
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset import mechanisms as ours
+from memberbound.subset.finite import (
+    SUBSET_LIMIT,
+    exact_dp_ratio,
+    exact_eta,
+    exact_pmp_delta,
+    exact_pmp_ratio,
+    finite_bounds,
+    finite_curves,
+    finite_worlds,
+    neighbour_curve,
+)
+from oracle import finite, mechanisms, subset
+from oracle.readoffs import QUICK, faults, shortfalls
+from oracle.real import exp_bracket
+
+F = Fraction
+TIGHT = 1e-12
+GAMMAS = [F(1), F(5, 4), F(7, 2)]
+DELTAS = [0.0, 1e-6, 0.05, 0.3, 1.0]
+#: Odd denominators, so that doubles round.
+GRAIN = 97
+
+
+def kernels(seed=4, count=8, *, zeros=True):
+    """(table of laws, N, k), every k among them."""
+    rng = Random(seed)
+    for _ in range(count):
+        size = rng.randint(2, 6)
+        k = rng.randint(1, size - 1)
+        points = list(range(rng.randint(1, 4)))
+        yield (
+            {
+                d: finite.random_law(rng, points, grain=GRAIN, zeros=zeros)
+                for d in subset.subsets(size, k)
+            },
+            size,
+            k,
+        )
+
+
+def as_doubles(kernel):
+    return lambda d: {a: float(p) for a, p in kernel[d].items()}
+
+
+def bound_violations(kernel, size, k, bounds_of):
+    """Records and δ at which a bound falls below the truth."""
+    bad = []
+    for delta in DELTAS:
+        bounds = bounds_of(delta)
+        for x in range(size):
+            pair = subset.world_laws(kernel, size, k, x)
+            if F(bounds.success[x]) < subset.best_accuracy(kernel, size, k, x):
+                bad.append(("success", x))
+            if F(bounds.eta[x]) < subset.eta_of_record(kernel, size, k, x):
+                bad.append(("eta", x))
+            eps = bounds.pmp_epsilon[x]
+            if math.isinf(eps):
+                continue
+            if finite.delta(*pair, exp_bracket(eps)[0]) > F(delta):
+                bad.append(("epsilon", x, delta))
+    return bad
+
+
+# Rational laws: exact
+
+
+def test_exact_answers_equal_the_oracle():
+    for kernel, size, k in kernels():
+        game = SubsetGame(size, k)
+        worlds = finite_worlds(kernel.__getitem__, game)
+        for x in range(size):
+            pair = subset.world_laws(kernel, size, k, x)
+            assert worlds.ratio(x) == finite.max_ratio(*pair)
+            assert worlds.success(x) == subset.best_accuracy_by_rules(kernel, size, k, x)
+            assert worlds.eta(x) == subset.eta_of_record(kernel, size, k, x)
+            for g in GAMMAS:
+                assert worlds.delta(x, g) == max(
+                    finite.hockey_stick_by_events(*pair, g),
+                    finite.hockey_stick_by_events(*pair[::-1], g),
+                )
+        assert exact_pmp_ratio(kernel.__getitem__, game) == subset.pmp_ratio(kernel, size, k)
+        assert exact_eta(kernel.__getitem__, game) == subset.eta(kernel, size, k)
+        assert exact_dp_ratio(kernel.__getitem__, game) == subset.dp_ratio(kernel, size, k)
+        for g in GAMMAS:
+            told = exact_pmp_delta(kernel.__getitem__, game, g)
+            assert told == subset.pmp_delta(kernel, size, k, g)
+
+
+def test_curves_are_the_pairs():
+    for kernel, size, k in kernels(seed=5, count=4):
+        for x, curve in enumerate(finite_curves(kernel.__getitem__, SubsetGame(size, k))):
+            p, q = subset.world_laws(kernel, size, k, x)
+            points = list(dict.fromkeys([*p, *q]))
+            pair = [p.get(a, F(0)) for a in points], [q.get(a, F(0)) for a in points]
+            assert faults(curve, pair, 1e-11, QUICK) == []
+
+
+@pytest.mark.parametrize("law", [lambda kernel: kernel.__getitem__, as_doubles])
+def test_bounds_hold(law):
+    for kernel, size, k in kernels(seed=6):
+        mechanism, game = law(kernel), SubsetGame(size, k)
+        found = bound_violations(
+            kernel,
+            size,
+            k,
+            lambda d, m=mechanism, g=game: finite_bounds(m, g, delta=d),
+        )
+        assert found == []
+
+
+def test_bounds_are_tight():
+    for kernel, size, k in kernels(seed=7, count=8, zeros=False):
+        for mechanism in (kernel.__getitem__, as_doubles(kernel)):
+            bounds = finite_bounds(mechanism, SubsetGame(size, k))
+            for x in range(size):
+                pair = subset.world_laws(kernel, size, k, x)
+                truth = math.log(finite.max_ratio(*pair))
+                assert bounds.pmp_epsilon[x] <= truth + TIGHT
+                success = float(subset.best_accuracy(kernel, size, k, x))
+                assert bounds.success[x] <= success + TIGHT
+
+
+def test_larger_delta_never_raises_epsilon():
+    for kernel, size, k in kernels(seed=8, count=5):
+        game = SubsetGame(size, k)
+        steps = [finite_bounds(kernel.__getitem__, game, delta=d).pmp_epsilon for d in DELTAS]
+        for one, two in pairwise(steps):
+            assert np.all(two <= one)
+        assert np.all(steps[-1] == 0)
+
+
+# Broken variants
+
+
+def lowered(bounds):
+    return dataclasses.replace(
+        bounds, pmp_epsilon=bounds.pmp_epsilon * (1 - 1e-9), success=bounds.success * (1 - 1e-9)
+    )
+
+
+def test_bounds_a_billionth_too_small_are_caught():
+    found = set()
+    for kernel, size, k in kernels(seed=6):
+        game = SubsetGame(size, k)
+        found |= {
+            complaint[0]
+            for complaint in bound_violations(
+                kernel, size, k, lambda d, m=kernel, g=game: lowered(
+                    finite_bounds(m.__getitem__, g, delta=d)
+                ),
+            )
+        }  # fmt: skip
+    assert found == {"success", "eta", "epsilon"}
+
+
+def test_doubles_taken_at_face_value_are_caught():
+    """Without the slack for rounded probabilities the bounds fall below the rational truth."""
+    found = set()
+    for kernel, size, k in kernels(seed=6):
+        game = SubsetGame(size, k)
+        worlds = dataclasses.replace(finite_worlds(as_doubles(kernel), game), slack=F(0))
+        found |= {c[0] for c in bound_violations(kernel, size, k, worlds.bounds)}
+    assert "success" in found
+
+
+def test_one_sided_ratio_is_caught():
+    """P_in/P_out alone, as L24-P9 is printed, differs from the two-sided ratio."""
+    differ = 0
+    for kernel, size, k in kernels(seed=9, zeros=False):
+        worlds = finite_worlds(kernel.__getitem__, SubsetGame(size, k))
+        for x in range(size):
+            one_sided = max(a / b for a, b in worlds.pair(x))
+            assert one_sided <= worlds.ratio(x)
+            differ += one_sided < worlds.ratio(x)
+    assert differ
+
+
+# Doubles
+
+
+def test_laws_that_miss_one_by_a_little_are_covered_whichever_way_they_are_meant():
+    """Divided by their sum, or as the rounded doubles of the law they came from."""
+    rng = Random(10)
+    size, k = 5, 2
+    exact = {d: finite.random_law(rng, [0, 1, 2], grain=GRAIN) for d in subset.subsets(size, k)}
+    off = {
+        d: [float(p) * (1 + rng.uniform(-1, 1) * 1e-10) for p in law.values()]
+        for d, law in exact.items()
+    }
+    scaled = {d: {a: F(p) / sum(map(F, law)) for a, p in enumerate(law)} for d, law in off.items()}
+    game = SubsetGame(size, k)
+    assert (
+        bound_violations(
+            scaled, size, k, lambda delta: finite_bounds(off.__getitem__, game, delta=delta)
+        )
+        == []
+    )
+
+
+def test_curves_of_doubles_bound_the_rational_pair():
+    for kernel, size, k in kernels(seed=11, count=4):
+        for x, curve in enumerate(finite_curves(as_doubles(kernel), SubsetGame(size, k))):
+            p, q = subset.world_laws(kernel, size, k, x)
+            points = list(dict.fromkeys([*p, *q]))
+            pair = [p.get(a, F(0)) for a in points], [q.get(a, F(0)) for a in points]
+            assert shortfalls(curve, pair, QUICK) == []
+
+
+def test_equal_worlds_in_doubles_stay_near_the_diagonal():
+    """The sign of every log-slope is in doubt: half of the mass counts on each side."""
+    curve = finite_curves(lambda d: [0.1] * 10, SubsetGame(4, 2))[0]
+    assert 0 < curve.advantage < 1e-14
+    assert curve.tpr(0.3) < 0.3 + 1e-14
+    assert curve.epsilon(0.0) < 1e-14
+    bounds = finite_bounds(lambda d: [0.1] * 10, SubsetGame(4, 2))
+    assert 0.5 <= bounds.success_upper < 0.5 + 1e-14
+
+
+def test_lists_arrays_and_mappings_agree():
+    def by_list(d):
+        return [0.25, 0.75] if 0 in d else [0.5, 0.5]
+
+    game = SubsetGame(4, 2)
+    first = finite_bounds(by_list, game)
+    for other in (lambda d: np.array(by_list(d)), lambda d: dict(enumerate(by_list(d)))):
+        assert np.array_equal(finite_bounds(other, game).success, first.success)
+        assert np.array_equal(finite_bounds(other, game).pmp_epsilon, first.pmp_epsilon)
+    assert first.assumptions
+    assert not finite_bounds(lambda d: [F(1, 4), F(3, 4)], game).assumptions
+
+
+def test_integers_of_numpy_are_exact():
+    assert exact_pmp_ratio(lambda d: np.array([1, 0]), SubsetGame(4, 2)) == 1
+
+
+# Neighbours
+
+
+def test_neighbour_curve_is_the_pair():
+    for kernel, size, k in kernels(seed=12, count=4):
+        for d, e in list(subset.neighbours(size, k))[:6]:
+            points = list(dict.fromkeys([*kernel[d], *kernel[e]]))
+            pair = (
+                [kernel[d].get(a, F(0)) for a in points],
+                [kernel[e].get(a, F(0)) for a in points],
+            )
+            assert faults(neighbour_curve(kernel.__getitem__, d, e), pair, 1e-11, QUICK) == []
+            assert shortfalls(neighbour_curve(as_doubles(kernel), d, e), pair, QUICK) == []
+
+
+# The named mechanisms are those of the oracle
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        (ours.SumModulo(6), mechanisms.sum_mod(6)),
+        (ours.RandomisedResponse(F(3, 4), 2), mechanisms.randomised_response(F(3, 4), 2)),
+        (ours.Majority((0, 1, 1, 0, 1, 0)), mechanisms.majority([0, 1, 1, 0, 1, 0])),
+        (ours.OneRecord(F(3, 10)), mechanisms.release_one_record(F(3, 10))),
+        (ours.SetIndicator(frozenset({0, 1, 2})), mechanisms.indicator(frozenset({0, 1, 2}))),
+        (ours.Parity((1, 0, 1, 1, 0, 0)), lambda d: {len(d & {0, 2, 3}) % 2: F(1)}),
+        (ours.WholeSet(), lambda d: {d: F(1)}),
+        (
+            ours.Jointly(ours.SumModulo(3), ours.RandomisedResponse(F(2, 3))),
+            lambda d: {
+                (sum(d) % 3, a): p for a, p in mechanisms.randomised_response(F(2, 3))(d).items()
+            },
+        ),
+    ],
+)
+def test_named_mechanisms(mine, theirs):
+    for d in subset.subsets(6, 3):
+        positive = {a: p for a, p in theirs(d).items() if p}
+        assert {a: p for a, p in mine(d).items() if p} == positive
+    game = SubsetGame(6, 3)
+    assert exact_pmp_ratio(mine, game) == subset.pmp_ratio(theirs, 6, 3)
+    assert exact_eta(mine, game) == subset.eta(theirs, 6, 3)
+
+
+def test_values_by_hand():
+    game = SubsetGame(6, 3)
+    assert exact_pmp_ratio(ours.RandomisedResponse(F(3, 4)), game) == 3
+    assert exact_eta(ours.WholeSet(), game) == F(1, 2)
+    assert exact_pmp_ratio(ours.WholeSet(), game) is None
+    # A fair vote on labels half and half: 9 sets in 10 with two of the three labels 1 …
+    assert exact_eta(ours.Majority((1, 1, 1, 0, 0, 0)), game) == F(1, 5)
+
+
+# Refusals
+
+
+def bad(law):
+    return lambda d: law
+
+
+@pytest.mark.parametrize(
+    ("law", "says"),
+    [
+        ([F(1, 2), F(1, 3)], "sum of 5/6"),
+        ([0.5, 0.4], "sum of 0.9"),
+        ([1.5, -0.5], "at least 0"),
+        ([F(3, 2), F(-1, 2)], "at least 0"),
+        ([math.nan, 1.0], "finite"),
+        ([math.inf], "finite"),
+        (["1"], "finite"),
+        ("1", "finite"),
+        ({}, "sum of 0"),
+        (1.0, "mapping or a list"),
+        (None, "mapping or a list"),
+        ([1 + 1e-8], "sum of 1.00000001"),
+    ],
+)
+def test_laws_that_are_none_are_refused(law, says):
+    for call in (finite_bounds, finite_curves, exact_dp_ratio):
+        with pytest.raises(InputError, match=says):
+            call(bad(law), SubsetGame(4, 2))
+    with pytest.raises(InputError, match=says):
+        neighbour_curve(bad(law), frozenset({0}), frozenset({1}))
+
+
+def test_too_many_subsets_are_refused_before_any_is_listed():
+    def never(d):
+        raise AssertionError("listed")
+
+    for call in (finite_bounds, finite_curves, exact_pmp_ratio, exact_dp_ratio):
+        with pytest.raises(InputError, match=f"at most {SUBSET_LIMIT}"):
+            call(never, SubsetGame(22, 11))
+    assert math.comb(20, 10) <= SUBSET_LIMIT < math.comb(21, 10)
+
+
+def test_exact_answers_refuse_doubles():
+    for call in (exact_pmp_ratio, exact_eta, exact_dp_ratio):
+        with pytest.raises(InputError, match="fractions"):
+            call(bad([0.5, 0.5]), SubsetGame(4, 2))
+    with pytest.raises(InputError, match="at least 1"):
+        exact_pmp_delta(ours.SumModulo(4), SubsetGame(4, 2), F(1, 2))
+    with pytest.raises(InputError, match="delta"):
+        finite_bounds(ours.SumModulo(4), SubsetGame(4, 2), delta=1.5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ours.SumModulo(0),
+        lambda: ours.RandomisedResponse(F(3, 2)),
+        lambda: ours.OneRecord(F(-1, 2)),
+        lambda: ours.EvenParityBits(1),
+        lambda: ours.ReciprocalSum(7),
+        lambda: ours.ReciprocalSum(2000),
+    ],
+)
+def test_named_mechanisms_refuse_nonsense(make):
+    with pytest.raises(InputError):
+        make()
+
+
+def test_progress_counts_the_subsets():
+    seen = []
+    finite_bounds(ours.SumModulo(6), SubsetGame(6, 3), progress=lambda *s: seen.append(s))
+    assert seen == [(i, 20) for i in range(1, 21)]

@@ -1,0 +1,427 @@
+"""Gaussian noise in the subset game: against cell masses of the true mixtures, and Fractions."""
+
+import math
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import log_ndtr, ndtr
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset.gaussian import (
+    clipped,
+    dp_from_noise,
+    gaussian_bounds,
+    noise_for_pmp,
+    noise_for_success,
+    noise_from_dp,
+    noise_on_query,
+    noise_on_sum,
+    worst_case_sensitivity,
+)
+from memberbound.subset.profile import NeighbourProfile
+from oracle.mixture_cells import cells
+
+F = Fraction
+DELTA = 1e-3
+
+
+class PlainProfile:
+    """The second implementation: the formula of L24-P12 on the matrix of distances, no more."""
+
+    def __init__(self, vectors, shrink=1.0):
+        rows = np.asarray(vectors, dtype=float)
+        self.records = len(rows)
+        every = shrink * np.linalg.norm(rows[:, None] - rows[None], axis=2)
+        self.distances = every[~np.eye(self.records, dtype=bool)].reshape(self.records, -1)
+        self.max_distance = self.distances.max(axis=1)
+        self.diameter = float(self.max_distance.max())
+
+    def delta(self, epsilon, sigma):
+        mu = self.distances / sigma
+        a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+        sticks = ndtr(a) - np.exp(epsilon + log_ndtr(b))
+        return sticks.mean(axis=1) * (1 + 1e-9) + 1e-15
+
+    def pmp_epsilon(self, delta, sigma):
+        low = np.zeros(self.records)
+        high = np.full(self.records, dp_from_noise(sigma, delta, self.diameter))
+        high[self.delta(0.0, sigma) <= delta] = 0.0
+        for _ in range(45):
+            middle = (low + high) / 2
+            good = [self.delta(e, sigma)[x] <= delta for x, e in enumerate(middle)]
+            low, high = np.where(good, low, middle), np.where(good, middle, high)
+        return high
+
+    def accuracy(self, prior, sigma):
+        stick = self.delta(abs(math.log(prior / (1 - prior))), sigma)
+        return max(prior, 1 - prior) + min(prior, 1 - prior) * stick
+
+
+def population(dimension, seed=3):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(6, dimension))
+    vectors[0] *= 3
+    return vectors
+
+
+CASES = [(d, k, sigma) for d in (1, 2) for k in (3, 2) for sigma in (0.15, 0.7, 3.0)]
+
+
+@cache
+def truth(dimension, k, sigma):
+    count = 4000 if dimension == 1 else 300
+    return [cells(population(dimension), k, x, sigma, count) for x in range(6)]
+
+
+def failures(bounds_of):
+    """(case, record, what) for which an actual test beats the bound."""
+    found = []
+    for case in CASES:
+        dimension, k, sigma = case
+        bounds = bounds_of(dimension, k, sigma)
+        for x, masses in enumerate(truth(*case)):
+            if max(masses.sticks(bounds.pmp_epsilon[x])) > bounds.delta:
+                found.append((case, x, "epsilon"))
+            if masses.accuracy(k / 6) > bounds.success[x]:
+                found.append((case, x, "success"))
+    return found
+
+
+def bounds_by(make):
+    def bounds(dimension, k, sigma):
+        profile = make(population(dimension))
+        return gaussian_bounds(profile, SubsetGame(6, k), sigma=sigma, delta=DELTA)
+
+    return bounds
+
+
+@pytest.mark.parametrize("make", [PlainProfile, NeighbourProfile.from_vectors])
+def test_no_test_beats_the_bounds(make):
+    assert failures(bounds_by(make)) == []
+
+
+def test_a_binned_profile_is_sound_too():
+    make = NeighbourProfile.from_vectors
+    assert failures(bounds_by(lambda v: make(v, exact=False))) == []
+
+
+def test_shrunken_distances_are_caught_in_both_readings():
+    caught = failures(bounds_by(lambda v: PlainProfile(v, shrink=0.3)))
+    assert {what for _, _, what in caught} == {"epsilon", "success"}
+
+
+def test_a_prior_of_one_half_at_another_size_is_caught():
+    """k = 2 of 6: "out" alone is right 4 times out of 6."""
+
+    def halved(dimension, k, sigma):
+        del k
+        return bounds_by(PlainProfile)(dimension, 3, sigma)
+
+    caught = failures(halved)
+    assert caught
+    assert {case[1] for case, _, _ in caught} == {2}
+
+
+def test_the_mean_distance_alone_is_caught():
+    """The average of the divergences counts, not the divergence at the average distance."""
+
+    def flattened(dimension, k, sigma):
+        vectors = population(dimension)
+        vectors[:] = vectors.mean(axis=0) + 0.2 * (vectors - vectors.mean(axis=0))
+        game = SubsetGame(6, k)
+        return gaussian_bounds(PlainProfile(vectors), game, sigma=sigma, delta=DELTA)
+
+    assert failures(flattened)
+
+
+@pytest.mark.parametrize(("dimension", "sigma"), [(1, 0.7), (2, 3.0)])
+def test_the_two_profiles_agree(dimension, sigma):
+    vectors, game = population(dimension), SubsetGame(6, 3)
+    ours, plain = (
+        gaussian_bounds(make(vectors), game, sigma=sigma, delta=DELTA)
+        for make in (NeighbourProfile.from_vectors, PlainProfile)
+    )
+    np.testing.assert_allclose(ours.pmp_epsilon, plain.pmp_epsilon, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(ours.success, plain.success, rtol=1e-6)
+
+
+def test_never_above_the_population_epsilon():
+    vectors = np.random.default_rng(5).normal(size=(15, 3))
+    profile = NeighbourProfile.from_vectors(vectors)
+    for sigma in (0.5, 2.0, 30.0):
+        bounds = gaussian_bounds(profile, SubsetGame(15, 7), sigma=sigma, delta=1e-4)
+        most = [dp_from_noise(sigma, 1e-4, float(d)) for d in profile.max_distance]
+        assert np.all(bounds.pmp_epsilon <= np.array(most) * (1 + 1e-9))
+        assert bounds.pmp_epsilon_upper <= dp_from_noise(sigma, 1e-4, profile.diameter)
+
+
+def test_success_covers_a_prior_that_is_no_double():
+    """Equal records: the truth is the blind guess 2/3 exactly, which is not a double."""
+    profile = NeighbourProfile.from_vectors(np.ones((6, 2)))
+    for k in range(1, 6):
+        bounds = gaussian_bounds(profile, SubsetGame(6, k), sigma=1.0, delta=0.1)
+        blind = max(F(k, 6), 1 - F(k, 6))
+        assert all(blind <= F(s) <= blind + F(1, 10**14) for s in bounds.success.tolist())
+        assert bounds.pmp_epsilon_upper == 0.0
+        assert bounds.eta_upper < 1e-14
+    assert gaussian_bounds(profile, SubsetGame(6, 3), sigma=1.0, delta=0.1).eta_upper == 0.0
+
+
+def test_what_the_result_carries():
+    profile = NeighbourProfile.from_vectors(population(2))
+    bounds = gaussian_bounds(profile, SubsetGame(6, 3), sigma=1.0, delta=DELTA)
+    assert bounds.theorems == ("X1", "L24-P12", "L24-L10", "I24-P2")
+    assert bounds.confidence == 1.0
+    assert bounds.worst_record == 0
+    assert any("L24-Dis1" in sentence for sentence in bounds.assumptions)
+
+
+# ---- inverses ---------------------------------------------------------------------------------
+
+PROFILE = NeighbourProfile.from_vectors(np.random.default_rng(8).normal(size=(20, 2)))
+
+
+@pytest.mark.parametrize("target", [0.0, 0.05, 1.0, 12.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_noise_for_pmp_holds_and_is_tight(target, delta):
+    sigma = noise_for_pmp(PROFILE, target, delta)
+    bounds = gaussian_bounds(PROFILE, SubsetGame(20, 10), sigma=sigma, delta=delta)
+    assert bounds.pmp_epsilon_upper <= target
+    assert PROFILE.delta(target, sigma).max() <= delta
+    assert PROFILE.delta(target, sigma * (1 - 1e-4)).max() > delta
+    assert sigma <= noise_from_dp(target, delta, PROFILE.diameter)
+
+
+def test_noise_for_pmp_to_a_millionth_with_an_exact_epsilon():
+    profile = PlainProfile(population(1))
+    sigma = noise_for_pmp(profile, 0.8, 1e-2)
+    assert profile.delta(0.8, sigma).max() <= 1e-2
+    assert profile.delta(0.8, sigma * (1 - 1e-6)).max() > 1e-2
+
+
+@pytest.mark.parametrize("size", [10, 3, 15])
+@pytest.mark.parametrize("share", [1e-9, 0.01, 0.5, 0.99])
+def test_noise_for_success_holds_and_is_tight(size, share):
+    game = SubsetGame(20, size)
+    blind = max(size, 20 - size) / 20
+    target = blind + share * (1 - blind)
+    sigma = noise_for_success(PROFILE, game, target)
+    said = gaussian_bounds(PROFILE, game, sigma=sigma, delta=0.1).success_upper
+    assert said <= target
+    less = gaussian_bounds(PROFILE, game, sigma=sigma * (1 - 1e-6), delta=0.1).success_upper
+    assert less > target
+
+
+def test_largest_epsilon_follows_from_the_least_noise():
+    sigma = noise_for_success(PROFILE, SubsetGame(20, 10), 0.6)
+    epsilon = dp_from_noise(sigma, 1e-5, worst_case_sensitivity("sum", 4.0, 10))
+    assert noise_from_dp(epsilon, 1e-5, 8.0) == pytest.approx(sigma, rel=1e-9)
+    assert noise_from_dp(epsilon * 1.001, 1e-5, 8.0) < sigma
+
+
+def test_few_evaluations():
+    calls = []
+
+    class Counting:
+        diameter, records = PROFILE.diameter, PROFILE.records
+
+        def delta(self, *at):
+            calls.append(at)
+            return PROFILE.delta(*at)
+
+        def pmp_epsilon(self, *at):
+            calls.append(at)
+            return PROFILE.pmp_epsilon(*at)
+
+        def accuracy(self, *at):
+            calls.append(at)
+            return PROFILE.accuracy(*at)
+
+    noise_for_pmp(Counting(), 1.0, 1e-5)
+    assert len(calls) <= 20
+    calls.clear()
+    noise_for_success(Counting(), SubsetGame(20, 10), 0.55)
+    assert len(calls) <= 20
+
+
+def test_equal_records_need_no_noise():
+    profile = NeighbourProfile.from_vectors(np.ones((4, 1)))
+    assert noise_for_pmp(profile, 0.0, 1e-5) == 0.0
+    assert noise_for_success(profile, SubsetGame(4, 2), 0.51) == 0.0
+
+
+def test_two_crowds_meet_a_mild_target_with_next_to_no_noise():
+    """Half of the others are twins: even the exact sum leaves 3/4 plus a little."""
+    profile = NeighbourProfile.from_vectors([[0.0]] * 5 + [[1.0]] * 5)
+    sigma = noise_for_success(profile, SubsetGame(10, 5), 0.9)
+    assert 0 < sigma < 1e-15
+    said = gaussian_bounds(profile, SubsetGame(10, 5), sigma=sigma, delta=0.1)
+    assert said.success_upper <= 0.9
+
+
+@pytest.mark.parametrize("target", [0.5, 0.3, 1.0, 1.2, math.nan, 0.5 + 1e-16])
+def test_impossible_success_targets_are_refused(target):
+    with pytest.raises(InputError, match="target must"):
+        noise_for_success(PROFILE, SubsetGame(20, 10), target)
+
+
+def test_the_blind_guess_is_named():
+    with pytest.raises(InputError, match=r"greater than 0\.85 .* right for 17 of 20 records"):
+        noise_for_success(PROFILE, SubsetGame(20, 3), 0.8)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"sigma": 0.0}, "sigma must be greater than 0"),
+        ({"sigma": math.inf}, "sigma must be"),
+        ({"delta": 0.0}, "delta must be"),
+        ({"game": SubsetGame(19, 9)}, "must be the 20 records"),
+    ],
+)
+def test_bad_input_of_the_bounds(change, match):
+    arguments = {"game": SubsetGame(20, 10), "sigma": 1.0, "delta": 0.1} | change
+    with pytest.raises(InputError, match=match):
+        gaussian_bounds(PROFILE, arguments.pop("game"), **arguments)
+
+
+def test_bad_input_of_the_inverses():
+    with pytest.raises(InputError, match="delta must be"):
+        noise_for_pmp(PROFILE, 1.0, 0.0)
+    with pytest.raises(InputError, match="target must be at least 0"):
+        noise_for_pmp(PROFILE, -1.0, 0.1)
+    with pytest.raises(InputError, match="must be the 20 records"):
+        noise_for_success(PROFILE, SubsetGame(10, 5), 0.9)
+
+
+# ---- clipping and sensitivities ---------------------------------------------------------------
+
+
+def square(row):
+    return sum((F(v) ** 2 for v in row.tolist()), F(0))
+
+
+def plainly(vectors, radius):
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors * np.minimum(1, radius / norm)
+
+
+def outside(table, radius):
+    return [i for i, row in enumerate(table) if square(row) > F(radius) ** 2]
+
+
+ROWS = np.random.default_rng(9).normal(size=(600, 7)) * 10
+
+
+def test_clipped_rows_are_inside_exactly():
+    for radius in (0.1, 1.0, 26.0, 3e7):
+        result = clipped(ROWS, radius)
+        assert outside(result.vectors, radius) == []
+        assert result.moved == len(outside(ROWS, radius))
+        kept = np.linalg.norm(ROWS, axis=1) < radius * (1 - 1e-12)
+        assert np.array_equal(result.vectors[kept], ROWS[kept])
+        np.testing.assert_allclose(result.vectors, plainly(ROWS, radius), rtol=1e-13)
+        again = clipped(result.vectors, radius)
+        assert again.moved == 0
+        assert np.array_equal(again.vectors, result.vectors)
+
+
+def test_plain_clipping_is_caught():
+    assert len(outside(plainly(ROWS, 1.0), 1.0)) > 50
+
+
+def test_rows_on_the_surface_are_not_touched():
+    result = clipped([[3.0, 4.0], [3.0, math.nextafter(4.0, 5.0)], [0.0, 0.0]], 5.0)
+    assert result.vectors[0].tolist() == [3.0, 4.0]
+    assert result.moved == 1
+    assert outside(result.vectors, 5.0) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    arrays(np.float64, (3, 2), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)),
+    st.floats(5e-324, 1e308),
+)
+def test_clipping_at_all_magnitudes(vectors, radius):
+    result = clipped(vectors, radius)
+    assert outside(result.vectors, radius) == []
+    assert result.moved == len(outside(vectors, radius))
+    assert np.all((result.vectors == 0) | (np.sign(result.vectors) == np.sign(vectors)))
+    if radius > 1e-290:
+        norms = np.sqrt([float(square(r) / F(radius) ** 2) for r in result.vectors])
+        moved = [i for i, r in enumerate(vectors) if square(r) > F(radius) ** 2]
+        assert all(norms[i] > 1 - 1e-13 for i in moved)
+
+
+def test_one_number_per_record():
+    result = clipped([1, -7, 3], 2.0)
+    assert result.vectors.shape == (3,)
+    assert result.vectors.dtype == np.float64
+    np.testing.assert_allclose(result.vectors, [1, -2, 2], rtol=1e-14)
+    assert result.moved == 2
+
+
+def test_input_is_left_alone():
+    given_rows = np.full((2, 2), 9.0)
+    clipped(given_rows, 1.0)
+    assert (given_rows == 9.0).all()
+
+
+@pytest.mark.parametrize(
+    ("vectors", "radius", "match"),
+    [
+        ([[math.nan]], 1.0, "finite"),
+        ([[math.inf, 1.0]], 1.0, "finite"),
+        ([["a"]], 1.0, "numbers"),
+        (np.zeros((2, 2, 2)), 1.0, "one row per record"),
+        (np.zeros((0, 2)), 1.0, "one row per record"),
+        ([[1.0]], 0.0, "radius must be greater than 0"),
+        ([[1.0]], -2.0, "radius must be greater than 0"),
+        ([[1.0]], math.inf, "radius must be"),
+    ],
+)
+def test_bad_input_of_clipping(vectors, radius, match):
+    with pytest.raises(InputError, match=match):
+        clipped(vectors, radius)
+
+
+def test_sensitivity_from_above_and_reached():
+    for radius in (0.1, 1.0, 50.0, 1 / 3):
+        assert F(worst_case_sensitivity("sum", radius, 7)) == 2 * F(radius)
+        for size in (1, 2, 3, 100, 99991):
+            said, exact = F(worst_case_sensitivity("mean", radius, size)), 2 * F(radius) / size
+            assert exact <= said <= exact * (1 + F(1, 10**15))
+    with pytest.raises(InputError, match="query must be one of"):
+        worst_case_sensitivity("median", 1.0, 3)
+    with pytest.raises(InputError, match="twice the radius"):
+        worst_case_sensitivity("sum", 1.7e308, 3)
+
+
+def test_noise_on_a_mean_is_noise_on_the_sum():
+    for sigma in (0.1, 1 / 3, 7.0):
+        assert noise_on_sum("sum", sigma, 9) == noise_on_query("sum", sigma, 9) == sigma
+        for size in (1, 3, 49, 99991):
+            assert F(noise_on_sum("mean", sigma, size)) <= size * F(sigma)
+            assert F(noise_on_query("mean", sigma, size)) >= F(sigma) / size
+            back = noise_on_sum("mean", noise_on_query("mean", sigma, size), size)
+            assert sigma <= back <= sigma * (1 + 1e-14)
+
+
+def test_a_mean_profile_agrees_with_the_sum_profile():
+    vectors = np.random.default_rng(4).normal(size=(12, 3))
+    game = SubsetGame(12, 6)
+    mean = gaussian_bounds(NeighbourProfile.from_vectors(vectors / 6), game, sigma=0.4, delta=1e-3)
+    total = gaussian_bounds(
+        NeighbourProfile.from_vectors(vectors),
+        game,
+        sigma=noise_on_sum("mean", 0.4, 6),
+        delta=1e-3,
+    )
+    np.testing.assert_allclose(mean.pmp_epsilon, total.pmp_epsilon, rtol=1e-3)
+    np.testing.assert_allclose(mean.success, total.success, rtol=1e-9)

@@ -1,0 +1,260 @@
+"""Exact mixtures: enumeration and Fourier inversion against quadrature and each other."""
+
+import dataclasses
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset import fourier_sums as fourier
+from memberbound.subset.density_pairs import DensityPair, bernstein
+from memberbound.subset.fourier_sums import fourier_sums
+from memberbound.subset.mixtures import mixture_bounds
+from memberbound.subset.subset_sums import enumerated_pair
+
+#: What the certified errors may add to a hockey-stick at c ≤ 10.
+TIGHT = 2e-7
+
+
+def naive_laws(values, size, record):
+    """Sums of all subsets with and without the record, by a plain loop."""
+    inside, outside = [], []
+    for chosen in itertools.combinations(range(len(values)), size):
+        total = math.fsum(values[i] for i in chosen)
+        (inside if record in chosen else outside).append(total)
+    return inside, outside
+
+
+def exact_stick(first, second, sigma, c):
+    """∫(p - c·q)₊ by the roots of p - c·q: between them differences of normal probabilities."""
+    a, b = np.array(first) / sigma, np.array(second) / sigma
+
+    def gap(t):
+        t = np.atleast_1d(t)[:, None]
+        p = np.exp(-0.5 * (t - a) ** 2).mean(axis=1)
+        return p - c * np.exp(-0.5 * (t - b) ** 2).mean(axis=1)
+
+    def precise_gap(t):
+        p = mpmath.fsum(mpmath.exp(-((t - s) ** 2) / 2) for s in a) / len(a)
+        return p - c * mpmath.fsum(mpmath.exp(-((t - s) ** 2) / 2) for s in b) / len(b)
+
+    both = np.concatenate([a, b])
+    grid = np.linspace(both.min() - 9, both.max() + 9, 6001)
+    signs = np.sign(gap(grid))
+    with mpmath.workdps(30):
+        ends = [-mpmath.inf]
+        for i in np.nonzero(signs[1:] * signs[:-1] < 0)[0]:
+            ends.append(mpmath.findroot(precise_gap, (grid[i], grid[i + 1]), solver="anderson"))
+        ends.append(mpmath.inf)
+        # Any choice of intervals is a test, hence a lower bound; the roots make it the largest.
+        total = mpmath.mpf(0)
+        for low, high in itertools.pairwise(ends):
+            masses = [
+                mpmath.fsum(mpmath.ncdf(high - s) - mpmath.ncdf(low - s) for s in law) / len(law)
+                for law in (a, b)
+            ]
+            total += max(masses[0] - c * masses[1], 0)
+        return float(total)
+
+
+def fourier_sticks(values, size, sigma, c, *, swap=False):
+    plan = fourier_sums((values - np.median(values)) / sigma, size)
+    found = np.empty(len(values))
+    for records, pair in plan.pairs(np.arange(len(values))):
+        chosen = pair.swapped() if swap else pair
+        found[records] = chosen.hockey_sticks(np.full(len(records), c))[0]
+    return found
+
+
+def enumerated_sticks(values, size, sigma, c, *, swap=False):
+    pair = enumerated_pair(values - np.median(values), size, sigma)
+    pair = pair.swapped() if swap else pair
+    return pair.hockey_sticks(np.full(len(values), c))[0]
+
+
+def dataset(name, count):
+    rng = np.random.default_rng(len(name) + count)
+    base = rng.standard_normal(count)
+    return {
+        "normal": base,
+        "whole": np.arange(count) % 4.0,
+        "clusters": np.where(np.arange(count) % 2 == 0, 0.0, 30.0) + 0.3 * base,
+        "outlier": np.concatenate([base[1:], [60.0]]),
+        "twins": np.repeat(base[: (count + 1) // 2], 2)[:count],
+    }[name]
+
+
+NAMES = ["normal", "whole", "clusters", "outlier", "twins"]
+
+
+@pytest.mark.parametrize("route", [enumerated_sticks, fourier_sticks])
+@pytest.mark.parametrize(
+    "case",
+    [("normal", 6, 3, 0.7, 1.0), ("normal", 7, 2, 1.0, 3.0), ("whole", 8, 4, 0.3, 1.5),
+     ("clusters", 6, 3, 2.0, 1.0), ("twins", 7, 5, 0.5, 0.4), ("outlier", 6, 3, 4.0, 2.0)],
+)  # fmt: skip
+def test_sound_and_tight_against_exact_probabilities(route, case):
+    name, count, size, sigma, c = case
+    values = dataset(name, count)
+    for swap in (False, True):
+        found = route(values, size, sigma, c, swap=swap)
+        for record in (0, count - 1):
+            laws = naive_laws(values, size, record)
+            truth = exact_stick(*(laws[::-1] if swap else laws), sigma, c)
+            assert found[record] >= truth
+            assert found[record] <= truth + TIGHT
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("count", "size"), [(12, 6), (14, 4)])
+@pytest.mark.parametrize("c", [1.0, 8.0])
+def test_both_routes_agree(name, count, size, c):
+    values = dataset(name, count)
+    for swap in (False, True):
+        first = enumerated_sticks(values, size, 0.5, c, swap=swap)
+        second = fourier_sticks(values, size, 0.5, c, swap=swap)
+        np.testing.assert_allclose(first, second, atol=TIGHT, rtol=0)
+
+
+def broken_sticks(plan, count, c=1.0):
+    found = np.empty(count)
+    for records, pair in plan.pairs(np.arange(count)):
+        found[records] = pair.hockey_sticks(np.full(len(records), c))[0]
+    return found
+
+
+def test_too_few_points_on_the_circle_are_caught():
+    values = dataset("normal", 12)
+    good = fourier_sums(values / 0.3, 6)
+    truth = enumerated_sticks(values, 6, 0.3, 1.0) - TIGHT
+    few = dataclasses.replace(good, nodes=5, point=good.point % 5)
+    keep = np.unique(few.place * 5 + few.point)
+    few = dataclasses.replace(few, place=keep // 5, point=keep % 5)
+    assert (broken_sticks(good, 12) >= truth).all()
+    assert (broken_sticks(few, 12) < truth).any()
+
+
+def test_too_few_points_are_accounted_for():
+    # n = 11 others, 5 points: the aliases stated are at least the mass really folded.
+    stated = fourier._aliases(11, 0.5, 6, 5)
+    folded = sum(math.comb(11, j) for j in (1, 11)) / math.comb(11, 6)
+    assert folded <= stated <= 1.01 * folded
+
+
+def test_a_coarse_grid_needs_its_error_term():
+    h, sigma = 1.0, 1.0
+    nodes = np.arange(-12, 13) * h + 0.3
+    shifts = np.linspace(0.1, 3.0, 12)
+    value_in = np.exp(-0.5 * (nodes - shifts[:, None]) ** 2) / math.sqrt(2 * math.pi)
+    slope_in = -(nodes - shifts[:, None]) * value_in
+    value_out = np.tile(np.exp(-0.5 * nodes**2) / math.sqrt(2 * math.pi), (12, 1))
+    slope_out = -nodes * value_out
+    cut = [bernstein(v[:, :-1], s[:, :-1], v[:, 1:], s[:, 1:], h)
+           for v, s in ((value_in, slope_in), (value_out, slope_out))]  # fmt: skip
+    error = np.full((12, 1), 3 / math.sqrt(2 * math.pi) * h**4 / 384)
+    truth = np.array([exact_stick([m], [0.0], sigma, 4.0) for m in shifts])
+    good = DensityPair(h, *cut, error, error).hockey_sticks(np.full(12, 4.0))[0]
+    bare = DensityPair(h, *cut, 0 * error, 0 * error).hockey_sticks(np.full(12, 4.0))[0]
+    assert (good >= truth).all()
+    assert (bare < truth).any()
+
+
+def test_epsilon_holds_both_ways_and_one_side_is_not_enough():
+    values, size, sigma, delta = dataset("normal", 8), 3, 0.8, 1e-3
+    bounds = mixture_bounds(values, SubsetGame(8, size), sigma=sigma, delta=delta)
+    one_sided = enumerated_pair(values, size, sigma).epsilon(delta)
+    caught = 0
+    for record in range(8):
+        laws = naive_laws(values, size, record)
+        c = math.exp(bounds.pmp_epsilon[record])
+        both = max(exact_stick(*laws, sigma, c), exact_stick(*laws[::-1], sigma, c))
+        assert both <= delta
+        tighter = math.exp(max(bounds.pmp_epsilon[record] - 1e-4, 0.0))
+        assert max(exact_stick(*laws, sigma, tighter), exact_stick(*laws[::-1], sigma, tighter)) > (
+            delta if tighter > 1 else -1
+        )
+        caught += exact_stick(*laws[::-1], sigma, math.exp(one_sided[record])) > delta
+    assert caught > 0
+
+
+@pytest.mark.parametrize("size", [2, 4, 5])
+def test_success_is_the_best_accuracy_at_the_prior(size):
+    values = dataset("normal", 8)
+    bounds = mixture_bounds(values, SubsetGame(8, size), sigma=0.5, delta=1e-3)
+    for record in (0, 5):
+        inside, outside = naive_laws(values, size, record)
+        pi = size / 8
+        truth = (1 - pi) + pi * exact_stick(inside, outside, 0.5, (1 - pi) / pi)
+        assert truth <= bounds.success[record] <= truth + TIGHT
+
+
+def test_large_population_against_a_simulated_attack():
+    """The likelihood-ratio test of the outlier: 4 standard errors, false alarm below 1e-4."""
+    rng = np.random.default_rng(5)
+    count, size, trials = 400, 150, 4000
+    values = rng.standard_normal(count) / size
+    values[0] = 12 / size
+    sigma = 2 / size
+    bounds = mixture_bounds(values, SubsetGame(count, size), sigma=sigma, delta=1e-5)
+    order = rng.random((trials, count)).argpartition(size, axis=1)[:, :size]
+    member = (order == 0).any(axis=1)
+    release = values[order].sum(axis=1) + sigma * rng.standard_normal(trials)
+    middle = (release[member].mean() + release[~member].mean()) / 2
+    accuracy = ((release > middle) == member).mean()
+    assert bounds.worst_record == 0
+    assert accuracy <= bounds.success[0] + 4 * 0.5 / math.sqrt(trials)
+    # Control: the promise is not vacuous, and half of the gain would have been refuted.
+    blind = 1 - size / count
+    assert bounds.success[0] < blind + 2 * (accuracy - blind)
+    assert accuracy > blind + (bounds.success[0] - blind) / 2
+
+
+def test_equal_values_leak_nothing_and_twins_are_equal():
+    flat = mixture_bounds(np.full(40, 3.5), SubsetGame(40, 20), sigma=0.1, delta=1e-9)
+    assert flat.pmp_epsilon_upper == 0.0
+    assert flat.success_upper == 0.5
+    values = dataset("twins", 30)
+    found = mixture_bounds(values, SubsetGame(30, 15), sigma=0.5, delta=1e-4)
+    np.testing.assert_array_equal(found.success[0::2], found.success[1::2])
+    np.testing.assert_array_equal(found.pmp_epsilon[0::2], found.pmp_epsilon[1::2])
+
+
+def test_what_is_out_of_reach_is_vacuous_not_wrong():
+    values = np.random.default_rng(0).standard_normal(60) * 1e12
+    found = mixture_bounds(values, SubsetGame(60, 30), sigma=1.0, delta=1e-5)
+    assert np.isinf(found.pmp_epsilon).all()
+    assert (found.success == 1.0).all()
+    assert np.isinf(mixture_bounds([0, 1, 2], SubsetGame(3, 1), sigma=1, delta=0).pmp_epsilon).any()
+
+
+def test_progress_ends_at_the_number_of_distinct_values():
+    seen = []
+    values = np.random.default_rng(0).standard_normal(60)
+    game = SubsetGame(60, 30)
+    mixture_bounds(values, game, sigma=1, delta=1e-3, progress=lambda a, b: seen.append((a, b)))
+    assert seen[-1] == (60, 60)
+
+
+@pytest.mark.parametrize(
+    ("values", "sigma", "delta", "said"),
+    [
+        ([0.0, math.nan, 1.0], 1.0, 1e-5, "finite"),
+        ([0.0, 1.0, 2.0], 0.0, 1e-5, "sigma must be greater than 0"),
+        ([0.0, 1.0, 2.0], 1.0, 1.5, "delta must be in"),
+        ([[0.0, 1.0, 2.0]], 1.0, 1e-5, "one number per record"),
+        ([0.0, 1.0], 1.0, 1e-5, "must be 3 numbers"),
+        (["a", "b", "c"], 1.0, 1e-5, "numbers"),
+    ],
+)
+def test_bad_input(values, sigma, delta, said):
+    with pytest.raises(InputError, match=said):
+        mixture_bounds(values, SubsetGame(3, 1), sigma=sigma, delta=delta)
+
+
+def test_fewer_than_two_records_are_no_game():
+    with pytest.raises(InputError, match="population"):
+        SubsetGame(1, 1)

@@ -1,0 +1,385 @@
+"""The neighbour profile against a naive double loop in 60 digits, exact distances and edge cases."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
+from memberbound.subset import distances
+from memberbound.subset.distances import BinnedDistances, ExactDistances
+from memberbound.subset.profile import NeighbourProfile
+from oracle.real import bracket, digits, gaussian_hockey_stick
+
+F = Fraction
+#: Relative excess allowed to a binned profile, in ε, δ(0) and distances.
+BINNED = 0.01
+#: … and of a TPR over the lowest of all lines.
+TPR = 2e-3
+
+
+def squared(a, b):
+    """Exact squared distance of two rows of doubles."""
+    return sum((F(float(s)) - F(float(t))) ** 2 for s, t in zip(a, b, strict=True))
+
+
+@cache
+def tables():
+    rng = np.random.default_rng(4)
+    plain = rng.normal(size=(24, 3))
+    clusters = np.repeat([[0.0, 0.0], [1.0, 1.0]], 15, axis=0) + 1e-7 * rng.normal(size=(30, 2))
+    outlier = rng.normal(size=(20, 2))
+    outlier[3] = [1e5, 0.0]
+    return {
+        "plain": plain,
+        "clusters": clusters,
+        "outlier": outlier,
+        "offset": 1e8 + plain,
+        "twins": np.repeat(rng.integers(0, 3, size=(12, 2)).astype(float), 2, axis=0),
+        "huge": 1e150 * plain,
+        "tiny": 1e-150 * plain,
+        "wide": rng.normal(size=(16, 300)),
+        "heavy tail": np.exp(4 * rng.normal(size=(30, 1))),
+    }
+
+
+NAMES = tuple(tables())
+
+
+@cache
+def exact_squares(name):
+    table = tables()[name]
+    return [[squared(a, b) for j, b in enumerate(table) if j != i] for i, a in enumerate(table)]
+
+
+def laws_below_truth(held, name):
+    """Records whose law of distances does not dominate the exact one, place by place."""
+    bad = []
+    for x, truth in enumerate(exact_squares(name)):
+        distance, count = held.law(x)
+        law = np.repeat(distance, count.astype(int)).tolist()
+        law = [0.0] * (len(truth) - len(law)) + law
+        if any(F(d) ** 2 < t for d, t in zip(law, sorted(truth), strict=True)):
+            bad.append(x)
+    return bad
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_measured_distances_are_never_below_the_truth(name):
+    table = tables()[name]
+    for held in (ExactDistances.of(table), BinnedDistances.of(table), BinnedDistances.of(table, 256)):
+        assert laws_below_truth(held, name) == []
+        for said, truth in zip(held.largest.tolist(), exact_squares(name), strict=True):
+            assert F(said) ** 2 >= max(truth)
+
+
+def test_binning_downward_is_caught():
+    held = BinnedDistances.of(tables()["plain"])
+    lowered = replace(held, edges=np.append(held.edges[0] / 2, held.edges[:-1]))
+    assert laws_below_truth(lowered, "plain")
+
+
+def test_missing_slack_is_caught(monkeypatch):
+    monkeypatch.setattr(distances, "UNIT", 0.0)
+    assert laws_below_truth(BinnedDistances.of(tables()["clusters"]), "clusters")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exact_distances_are_tight(name):
+    held = ExactDistances.of(tables()[name])
+    for x, truth in enumerate(exact_squares(name)):
+        row = sorted(np.delete(held.matrix[x], x).tolist())
+        assert all(F(d) ** 2 <= t * (1 + F(1, 10**12)) for d, t in zip(row, sorted(truth), strict=True))
+
+
+@pytest.mark.parametrize("size", [257, 600])
+def test_binned_distances_are_tight(size):
+    rng = np.random.default_rng(size)
+    table = rng.normal(size=(size, 6)) * np.where(rng.random((size, 1)) < 0.02, 40.0, 1.0)
+    held = NeighbourProfile.from_vectors(table)
+    exact = NeighbourProfile.from_vectors(table, exact=True)
+    assert isinstance(held.distances, BinnedDistances)
+    assert isinstance(exact.distances, ExactDistances)
+    for sigma in (0.5, 3.0):
+        for one, two in (
+            (exact.mean_distance, held.mean_distance),
+            (exact.max_distance, held.max_distance),
+            (exact.advantage(sigma), held.advantage(sigma)),
+            (exact.pmp_epsilon(1e-3, sigma), held.pmp_epsilon(1e-3, sigma)),
+        ):
+            # The exact ε is itself up to 1e-4 above the least one.
+            assert np.all(two >= one * (1 - 1e-4))
+            assert np.all(two <= one * (1 + BINNED))
+        for epsilon in (0.0, 1.0, 5.0):
+            assert np.all(held.delta(epsilon, sigma) >= exact.delta(epsilon, sigma) * (1 - 1e-10))
+
+
+# ---- hockey-sticks ------------------------------------------------------------------------------
+
+QUERIES = [(0.0, 1.0), (0.5, 0.2), (2.0, 1.0), (30.0, 0.3), (700.0, 0.05), (1e-6, 1e4)]
+
+
+@cache
+def naive(name, record, epsilon, sigma, others=None):
+    """The mean hockey-stick over the other records, from below, by a loop in 80 digits."""
+    total = F(0)
+    for square in exact_squares(name)[record]:
+        if square:
+            with digits(80):
+                mu = mp.sqrt(mp.mpf(square.numerator) / square.denominator) / mp.mpf(sigma)
+                m, e = mu, mp.mpf(epsilon)
+                if e / m - m / 2 > 60:
+                    continue
+                with digits(80 + 2 * max(0, -int(mp.log10(mu)))):
+                    a, b = m / 2 - e / m, -m / 2 - e / m
+                    tails = [mp.erfc(-t / mp.sqrt(2)) / 2 for t in (a, b)]
+                    total += bracket(tails[0] - mp.exp(e) * tails[1])[0]
+    return total / (others or len(exact_squares(name)[record]))
+
+
+def low_deltas(read, names=("plain", "outlier", "twins", "heavy tail")):
+    bad = []
+    for name in names:
+        for epsilon, sigma in QUERIES:
+            said = read(tables()[name], epsilon, sigma)
+            bad += [
+                (name, epsilon, sigma, x)
+                for x in range(0, said.size, 3)
+                if F(float(said[x])) < naive(name, x, epsilon, sigma)
+            ]
+    return bad
+
+
+def exact_delta(table, epsilon, sigma):
+    return NeighbourProfile.from_vectors(table).delta(epsilon, sigma)
+
+
+def binned_delta(table, epsilon, sigma):
+    return NeighbourProfile.from_vectors(table, exact=False).delta(epsilon, sigma)
+
+
+def test_delta_is_never_below_the_naive_loop():
+    assert low_deltas(exact_delta) == []
+    assert low_deltas(binned_delta) == []
+
+
+def test_broken_averages_are_caught():
+    def over_all(table, epsilon, sigma):
+        return exact_delta(table, epsilon, sigma) * (len(table) - 1) / len(table)
+
+    def unrounded(table, epsilon, sigma):
+        return exact_delta(table, epsilon, sigma) * (1 - 1e-11)
+
+    def downward(table, epsilon, sigma):
+        held = BinnedDistances.of(table)
+        held = replace(held, edges=np.append(held.edges[0] / 2, held.edges[:-1]))
+        return NeighbourProfile(held).delta(epsilon, sigma)
+
+    assert low_deltas(over_all)
+    assert low_deltas(unrounded)
+    assert low_deltas(downward)
+
+
+def test_delta_is_tight():
+    for name in ("plain", "outlier", "twins"):
+        for epsilon, sigma in QUERIES[:4]:
+            said = exact_delta(tables()[name], epsilon, sigma)
+            for x in range(0, said.size, 3):
+                truth = naive(name, x, epsilon, sigma)
+                assert F(float(said[x])) <= truth * (1 + F(1, 10**9)) + F(1, 10**250)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", ["plain", "outlier", "twins", "heavy tail", "clusters"])
+def test_pmp_epsilon_satisfies_its_inequality_again(name, exact):
+    profile = NeighbourProfile.from_vectors(tables()[name], exact=exact)
+    for delta in (0.3, 1e-2, 1e-6, 1e-30):
+        for sigma in (0.01, 1.0, 100.0):
+            said = profile.pmp_epsilon(delta, sigma)
+            for x in range(0, profile.records, 4):
+                assert profile.delta(said[x], sigma)[x] <= delta
+                if said[x] > 1e-9:  # and a little less would not do
+                    assert profile.delta(said[x] * (1 - 1e-3), sigma)[x] > delta
+
+
+def test_pmp_epsilon_of_two_records_is_that_of_the_gaussian():
+    from memberbound.curve import GaussianCurve
+
+    profile = NeighbourProfile.from_vectors([[0.0], [2.0]])
+    for delta in (0.2, 1e-5):
+        said = profile.pmp_epsilon(delta, 1.0)
+        truth = GaussianCurve(2.0).epsilon(delta)
+        assert said.tolist() == pytest.approx([truth, truth], rel=1e-4)
+        assert np.all(said >= truth)
+
+
+def naive_tpr(profile, record, fpr, sigma):
+    """The lowest of very many lines, each from a plain evaluation of δ_x."""
+    distance, count = profile.distances.law(record)
+
+    def height(epsilon):
+        sticks = gaussian_hockey_stick_of_shifts_upper(distance / sigma, float(epsilon))
+        delta = float(sticks @ count) / (profile.records - 1)
+        flat = 1 - math.exp(-epsilon) * (1 - fpr - delta)
+        return min(delta + math.exp(epsilon) * fpr, flat)
+
+    grid = np.append(0.0, np.geomspace(1e-5, 60.0, 300))
+    for _ in range(2):
+        place = int(np.argmin([height(e) for e in grid]))
+        grid = np.linspace(grid[max(place - 1, 0)], grid[min(place + 1, grid.size - 1)], 60)
+    return min(1.0, *(height(e) for e in grid))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_tpr_is_the_lowest_line(exact):
+    profile = NeighbourProfile.from_vectors(tables()["plain"], exact=exact)
+    x = 7
+    for sigma in (0.5, 2.0, 40.0):
+        curve = profile.curve(x, sigma)
+        for fpr in (1e-6, 1e-3, 0.1, 0.6, 0.999):
+            said, truth = profile.tpr(fpr, sigma)[x], naive_tpr(profile, x, fpr, sigma)
+            # Any line is a bound, so neither search can go below the lowest of all.
+            assert truth * (1 - 1e-5) <= said <= truth * (1 + TPR)
+            assert truth * (1 - 1e-5) <= curve.tpr(fpr) <= truth * (1 + TPR)
+
+
+def test_curve_is_above_delta_everywhere():
+    profile = NeighbourProfile.from_vectors(tables()["heavy tail"])
+    for record in (0, 11):
+        for sigma in (1.0, 30.0):
+            curve = profile.curve(record, sigma)
+            for epsilon in (0.0, 0.013, 0.4, 2.2, 9.0, 50.0):
+                truth = naive("heavy tail", record, epsilon, sigma)
+                assert F(curve.delta(epsilon)) >= truth
+            assert curve.is_symmetric
+            assert curve.advantage <= profile.advantage(sigma)[record] * (1 + 1e-9)
+
+
+def test_monotone_in_noise_and_epsilon():
+    profile = NeighbourProfile.from_vectors(tables()["plain"])
+    assert np.all(profile.delta(1.0, 1.0) >= profile.delta(1.0, 1.5))
+    assert np.all(profile.delta(1.0, 1.0) >= profile.delta(1.5, 1.0))
+    assert np.all(profile.accuracy(0.5, 1.0) == 0.5 + profile.advantage(1.0) / 2) or np.all(
+        np.abs(profile.accuracy(0.5, 1.0) - 0.5 - profile.advantage(1.0) / 2) < 1e-14
+    )
+
+
+# ---- shifts of one ε against 80 digits ---------------------------------------------------------
+
+
+def test_hockey_sticks_of_many_shifts():
+    """ε up to 700 and μ from 1e-8 to 50 (issue 4), and the same numbers as the other function."""
+    from memberbound.numerics.normal import gaussian_hockey_stick_upper
+
+    mu = np.append(np.geomspace(1e-8, 50.0, 60), [0.0, 0.25, 0.2499999, 37.4])
+    for epsilon in (0.0, 1e-9, 1e-3, 0.5, 5.0, 80.0, 700.0):
+        said = gaussian_hockey_stick_of_shifts_upper(mu, epsilon)
+        for m, value in zip(mu.tolist(), said.tolist(), strict=True):
+            other = gaussian_hockey_stick_upper(m, np.array([epsilon]))[0]
+            assert value == pytest.approx(other, rel=1e-14, abs=0)
+            if m == 0.0:
+                assert value == 0.0
+                continue
+            low, high = bracket(gaussian_hockey_stick(m, epsilon))
+            assert F(value) >= low
+            if high > F(1, 10**290):
+                assert F(value) <= high * (1 + F(1, 10**11))
+
+
+# ---- edge cases ---------------------------------------------------------------------------------
+
+
+def test_twins_do_not_move_the_release():
+    profile = NeighbourProfile.from_vectors([[1.0, 2.0], [1.0, 2.0]])
+    assert profile.diameter == 0.0
+    assert profile.advantage(1.0).tolist() == [0.0, 0.0]
+    assert profile.pmp_epsilon(0.0, 1.0).tolist() == [0.0, 0.0]
+    assert profile.accuracy(0.5, 1.0).tolist() == [0.5, 0.5]
+    assert profile.curve(0, 1.0).advantage == 0.0
+    many = NeighbourProfile.from_vectors(np.ones((300, 2)))
+    assert many.diameter == 0.0 and many.pmp_epsilon(0.0, 1.0).max() == 0.0
+    assert many.curve(5, 1.0).advantage == 0.0
+
+
+def test_differences_that_underflow_still_count():
+    profile = NeighbourProfile.from_vectors([[0.0, 1.0], [1e-200, 1.0], [5e-324, 1.0]])
+    assert np.all(profile.max_distance > 0)
+    assert np.all(profile.advantage(1e-3) > 0)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_scale_does_not_matter(exact):
+    plain = NeighbourProfile.from_vectors(tables()["plain"], exact=exact)
+    for name, unit in (("huge", 1e150), ("tiny", 1e-150)):
+        other = NeighbourProfile.from_vectors(tables()[name], exact=exact)
+        for one, two in (
+            (plain.delta(1.0, 2.0), other.delta(1.0, 2.0 * unit)),
+            (plain.mean_distance * unit, other.mean_distance),
+            (plain.pmp_epsilon(1e-3, 2.0), other.pmp_epsilon(1e-3, 2.0 * unit)),
+        ):
+            assert np.allclose(one, two, rtol=5e-3, atol=0)
+
+
+def test_extreme_noise():
+    profile = NeighbourProfile.from_vectors(tables()["plain"])
+    assert np.all(profile.advantage(1e-300) == 1.0)
+    assert np.all(profile.advantage(1e300) < 1e-299)
+    assert np.all(profile.pmp_epsilon(0.1, 1e300) == 0.0)
+    assert np.all(np.isinf(profile.pmp_epsilon(0.0, 1.0)))
+    assert np.all(profile.tpr(0.01, 1e-300) == 1.0)
+    assert profile.tpr(0.0, 1.0).max() == 0.0 and profile.tpr(1.0, 1.0).min() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("vectors", "options"),
+    [
+        ([1.0, 2.0], {}),
+        ([[1.0]], {}),
+        (np.zeros((3, 0)), {}),
+        ([[1.0], [math.nan]], {}),
+        ([[1.0], [math.inf]], {}),
+        ([[1.0], ["a"]], {}),
+        ([[1.0], [1e301]], {}),
+        ([[1.0], [2.0]], {"bins": 3}),
+        ([[1.0], [2.0]], {"bins": 100, "exact": True}),
+    ],
+)
+def test_bad_tables_are_refused(vectors, options):
+    with pytest.raises(InputError, match="must be"):
+        NeighbourProfile.from_vectors(vectors, **options)
+
+
+def test_bad_questions_are_refused():
+    profile = NeighbourProfile.from_vectors([[0.0], [1.0]])
+    for ask in (
+        lambda: profile.delta(-1.0, 1.0),
+        lambda: profile.delta(1.0, 0.0),
+        lambda: profile.delta(1.0, math.nan),
+        lambda: profile.pmp_epsilon(2.0, 1.0),
+        lambda: profile.accuracy(0.0, 1.0),
+        lambda: profile.tpr(1.5, 1.0),
+        lambda: profile.curve(2, 1.0),
+    ):
+        with pytest.raises(InputError, match="must be"):
+            ask()
+
+
+def test_progress_reaches_the_end():
+    for exact in (True, False):
+        seen = []
+        NeighbourProfile.from_vectors(
+            tables()["plain"], exact=exact, progress=lambda done, total: seen.append((done, total))
+        )
+        assert seen[-1] == (24, 24)
+
+
+def test_counts_add_up_to_the_others():
+    held = BinnedDistances.of(np.random.default_rng(1).normal(size=(1500, 2)))
+    assert held.counts.dtype == np.uint16
+    assert np.all(held.counts.sum(axis=1) == 1499)
+    assert np.all(np.diff(held.edges) > 0)

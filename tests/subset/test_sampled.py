@@ -1,0 +1,295 @@
+"""The sampled certificate of the exponential mechanism against all subsets in rationals.
+
+Losses are whole numbers and the rate is ln 2, so every weight is a power of two and the oracle
+(``oracle.subset``) is exact.
+"""
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.subset import sampled
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.sampled import bounds_from_swaps, default_subsets, sampled_bounds
+from memberbound.subset.swaps import swap_means, uniform_subsets
+from oracle import finite, subset
+
+RECORDS = 8
+
+
+def mechanism_of(losses, size):
+    table = np.array(losses, dtype=float)
+    sensitivity = max(1.0, float(np.ptp(table))) / size
+    return ExponentialMechanism(table, size, 2 * sensitivity * size * math.log(2), sensitivity)
+
+
+@cache
+def instance(size, seed=0, spread=3):
+    """Losses, the mechanism, and the exact laws of every record as lists of rationals."""
+    losses = np.random.default_rng(seed).integers(0, spread, size=(RECORDS, 3))
+
+    def release(members):
+        weights = [Fraction(1, 2 ** int(losses[list(members), w].sum())) for w in range(3)]
+        return {w: weight / sum(weights) for w, weight in enumerate(weights)}
+
+    table = subset.tabulate(release, RECORDS, size)
+    laws = [subset.world_laws(table, RECORDS, size, x) for x in range(RECORDS)]
+    return mechanism_of(losses, size), laws
+
+
+@cache
+def exact_epsilon(size, delta):
+    """Per record, the least ε with both hockey-sticks at most δ, from the exact laws."""
+    laws = instance(size)[1]
+    found = []
+    for up, down in laws:
+        if delta == 0:
+            found.append(math.log(finite.max_ratio(up, down)))
+            continue
+        low, high = 0.0, 50.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            small = finite.delta(up, down, Fraction(math.exp(middle))) <= Fraction(delta)
+            low, high = (low, middle) if small else (middle, high)
+        found.append(low)
+    return np.array(found)
+
+
+@cache
+def exact_success(size):
+    laws = instance(size)[1]
+    prior = subset.prior(RECORDS, size)
+    return np.array([float(finite.best_accuracy(*pair, prior)) for pair in laws])
+
+
+def too_low(bounds, size, delta):
+    return bool(
+        (bounds.pmp_epsilon < exact_epsilon(size, delta) - 1e-9).any()
+        or (bounds.success < exact_success(size) - 1e-9).any()
+    )
+
+
+# ---- the sampler ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("records", "size"), [(5, 1), (6, 3), (6, 4), (5, 4)])
+def test_every_subset_is_as_likely(records, size):
+    draws = 40_000
+    found = uniform_subsets(np.random.default_rng(4), SubsetGame(records, size), draws)
+    assert (found.sum(axis=1) == size).all()
+    codes, counts = np.unique(found @ (1 << np.arange(records)), return_counts=True)
+    cells = math.comb(records, size)
+    assert len(codes) == cells
+    # Chi-square: mean cells-1, standard deviation √(2(cells-1)); seven of them, below 1e-6.
+    chi = float(((counts - draws / cells) ** 2).sum() / (draws / cells))
+    assert chi < cells - 1 + 7 * math.sqrt(2 * (cells - 1))
+
+
+def test_large_sets_have_the_right_size():
+    for size in (1, 7, 300, 599):
+        found = uniform_subsets(np.random.default_rng(0), SubsetGame(600, size), 20)
+        assert (found.sum(axis=1) == size).all()
+
+
+@pytest.mark.parametrize("size", [4, 3, 6])
+def test_products_and_log_space_agree(size):
+    mechanism, _ = instance(size)
+    quick = swap_means(mechanism, 500, seed=3)
+    slow = swap_means(mechanism, 500, seed=3, in_log_space=True)
+    for name in ("chosen", "tail", "difference", "square"):
+        assert getattr(quick, name) == pytest.approx(getattr(slow, name), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [4, 3, 6, 1, 7])
+def test_swaps_estimate_in_minus_out(size):
+    # Claim 1: mixing both kinds of swaps is right for every k.
+    mechanism, laws = instance(size)
+    means = swap_means(mechanism, 40_000, seed=1)
+    for record, (up, down) in enumerate(laws):
+        for place, outcome in enumerate(means.order):
+            truth = float(up[outcome] - down[outcome])
+            spread = math.sqrt(means.square[record, place] / means.draws)
+            # 15 tests × 8 records at 6 standard errors: below 1e-6.
+            assert abs(means.difference[record, place] - truth) <= 6 * spread + 1e-12
+
+
+def test_swaps_taken_the_wrong_way_round_are_noticed():
+    # With in and out exchanged the same check fails.
+    mechanism, laws = instance(3)
+    means = swap_means(mechanism, 40_000, seed=1)
+    wrong = 0
+    for record, (up, down) in enumerate(laws):
+        for place, outcome in enumerate(means.order):
+            truth = float(up[outcome] - down[outcome])
+            spread = math.sqrt(means.square[record, place] / means.draws)
+            wrong += abs(-means.difference[record, place] - truth) > 6 * spread + 1e-12
+    assert wrong > 0
+
+
+# ---- the certificate --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "delta"), [(4, 0.0), (4, 0.05), (3, 0.0), (6, 0.05)])
+@pytest.mark.parametrize("draws", [30, 2000])
+def test_coverage(size, delta, draws):
+    # At 80 %, more than 30 bad runs of 60 would have probability below 1e-6.
+    mechanism, _ = instance(size)
+    bad = 0
+    for seed in range(60):
+        means = swap_means(mechanism, draws, seed=seed)
+        found = bounds_from_swaps(mechanism, means, delta=delta, confidence=0.8)
+        bad += too_low(found, size, delta)
+    assert bad <= 30
+
+
+def test_normal_quantiles_without_union_are_caught(monkeypatch):
+    # The same 80 % by a normal quantile for every statement: most runs are too low somewhere.
+    def normal(mean, square, count, largest, level):
+        spread = np.sqrt(np.maximum(square - np.square(mean), 0) / count)
+        return np.minimum(mean + 0.84 * spread, largest)
+
+    def lower(mean, square, count, level):
+        return np.maximum(mean - 0.84 * np.sqrt(np.maximum(square - mean**2, 0) / count), 0)
+
+    monkeypatch.setattr(sampled, "moment_upper", normal)
+    monkeypatch.setattr(sampled, "moment_lower", lower)
+    mechanism, _ = instance(4)
+    bad = 0
+    for seed in range(60):
+        means = swap_means(mechanism, 30, seed=seed)
+        found = bounds_from_swaps(mechanism, means, delta=0.0, confidence=0.8)
+        bad += too_low(found, 4, 0.0)
+    assert bad > 30
+
+
+@pytest.mark.parametrize("size", [4, 3, 6])
+@pytest.mark.parametrize("delta", [0.0, 0.02])
+def test_many_subsets_come_close_to_the_exact_value(size, delta):
+    mechanism, _ = instance(size)
+    found = sampled_bounds(mechanism, delta=delta, subsets=200_000)
+    exact = exact_epsilon(size, delta)
+    assert (found.pmp_epsilon >= exact - 1e-9).all()
+    assert found.pmp_epsilon_upper <= exact.max() * 1.1
+    assert (found.success >= exact_success(size) - 1e-9).all()
+    assert (found.success <= exact_success(size) + 0.02).all()
+
+
+def test_few_subsets_are_never_worse_than_the_population():
+    mechanism, _ = instance(4)
+    found = sampled_bounds(mechanism, subsets=2)
+    assert found.pmp_epsilon_upper <= mechanism.epsilon_population
+    assert not too_low(found, 4, 0.0)
+    assert found.confidence == 0.95
+
+
+def test_caps_hold_without_sampling():
+    mechanism, laws = instance(4)
+    caps_in, caps_out = sampled._caps(mechanism.centred_scores)
+    for record, (up, down) in enumerate(laws):
+        for w in range(3):
+            ratio = math.log(up[w] / down[w])
+            assert -caps_out[record, w] - 1e-12 <= ratio <= caps_in[record, w] + 1e-12
+    assert caps_in.max() <= mechanism.epsilon_population * (1 + 1e-12)
+
+
+def test_delta_only_helps():
+    mechanism, _ = instance(4)
+    means = swap_means(mechanism, 5000)
+    found = [
+        bounds_from_swaps(mechanism, means, delta=d, confidence=0.9).pmp_epsilon
+        for d in (0.0, 1e-6, 0.01, 0.1, 0.5)
+    ]
+    for more, less in itertools.pairwise(found):
+        assert (less <= more).all()
+    assert (found[-1] == 0.0).all()
+
+
+# ---- extremes ---------------------------------------------------------------------------------
+
+
+def test_equal_losses_tell_nothing():
+    mechanism = ExponentialMechanism(np.tile([0.0, 3.0, 1.0], (6, 1)), 3, 5.0, 1.0)
+    for delta in (0.0, 0.1):
+        found = sampled_bounds(mechanism, subsets=100, delta=delta)
+        assert found.pmp_epsilon.tolist() == [0.0] * 6
+        assert found.success.tolist() == [0.5] * 6
+        assert found.eta_upper == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [50.0, 1e4])
+def test_huge_epsilon(epsilon):
+    losses = np.random.default_rng(0).random((20, 4))
+    mechanism = ExponentialMechanism(losses, 10, epsilon, 0.1)
+    for delta in (0.0, 1e-3, 0.5):
+        found = sampled_bounds(mechanism, delta=delta, subsets=200)
+        assert np.isfinite(found.pmp_epsilon).all()
+        assert found.pmp_epsilon_upper <= mechanism.epsilon_population
+        assert (found.success <= 1).all()
+
+
+def test_an_outcome_that_hardly_ever_happens():
+    # P(second) is about 1e-300 for every subset: at δ = 0 it keeps its cap, with δ > 0 it is paid.
+    losses = np.zeros((10, 2))
+    losses[:, 1] = 140.0
+    losses[0, 1] = 138.0
+    mechanism = ExponentialMechanism(losses, 5, 10.0, 1.0)
+    found = sampled_bounds(mechanism, subsets=2000)
+    assert found.pmp_epsilon_upper == pytest.approx(2.0, rel=1e-9)
+    paid = sampled_bounds(mechanism, subsets=2000, delta=0.02)
+    assert paid.pmp_epsilon.tolist() == [0.0] * 10
+    assert (found.success < 0.51).all()
+
+
+def test_population_of_two_thousand_has_no_nan():
+    rng = np.random.default_rng(1)
+    losses = np.abs(rng.normal(size=(2000, 1)) - rng.normal(size=(1, 8)))
+    mechanism = ExponentialMechanism.calibrated_to_population(
+        losses, size=1000, epsilon_population=5.0, sensitivity=1.0
+    )
+    found = sampled_bounds(mechanism, subsets=500, delta=0.1)
+    assert np.isfinite(found.pmp_epsilon).all()
+    assert found.success_upper < 0.6  # 1/(1 + e^-5) without sampling
+
+
+def test_same_seed_same_answer_and_progress():
+    mechanism, _ = instance(4)
+    seen = []
+    first = sampled_bounds(
+        mechanism, subsets=3000, seed=5, progress=lambda done, total: seen.append((done, total))
+    )
+    again = sampled_bounds(mechanism, subsets=3000, seed=5)
+    assert first.pmp_epsilon.tolist() == again.pmp_epsilon.tolist()
+    assert seen[-1] == (3000, 3000)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_default_number_of_subsets_follows_the_work():
+    small, _ = instance(4)
+    assert default_subsets(small) == 200_000
+    large = ExponentialMechanism(np.random.default_rng(0).random((4000, 32)), 2000, 1.0, 1.0)
+    assert 10_000 <= default_subsets(large) <= 100_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"confidence": 1.0},
+        {"confidence": 0.0},
+        {"delta": 1.0},
+        {"delta": -0.1},
+        {"delta": math.nan},
+        {"subsets": 0},
+        {"subsets": 2.5},
+        {"seed": -1},
+    ],
+)
+def test_bad_input(wrong):
+    mechanism, _ = instance(4)
+    with pytest.raises(InputError):
+        sampled_bounds(mechanism, **{"subsets": 10, **wrong})

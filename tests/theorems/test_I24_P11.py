@@ -1,0 +1,107 @@
+"""I24-P11: a statistic whose variance stays below 2 while its sensitivity grows like 2^(N/2).
+
+Truth: every half of the population enumerated with 50 digits, from the records themselves.
+"""
+
+from itertools import combinations
+
+import mpmath as mp
+import pytest
+
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_pmp_ratio
+from memberbound.subset.mechanisms import ReciprocalSum
+
+SIZES = (2, 4, 6, 8, 10)
+
+
+def records(size):
+    """The population of the paper's appendix."""
+    root = mp.sqrt(mp.mpf(1) / mp.binomial(size, size // 2))
+    return [mp.mpf(2) ** i for i in range(size - 1)] + [
+        root - mp.fsum(mp.mpf(2) ** i for i in range(size // 2 - 1))
+    ]
+
+
+def without_the_last_record(size):
+    """The population of the paper's main text: powers of two only."""
+    return [mp.mpf(2) ** i for i in range(size)]
+
+
+def enumerated(population):
+    """(values by set, variance, sensitivity) of 1/sum over halves."""
+    size = len(population)
+    values = {
+        frozenset(d): 1 / mp.fsum(population[i] for i in d)
+        for d in combinations(range(size), size // 2)
+    }
+    mean = mp.fsum(values.values()) / len(values)
+    variance = mp.fsum((v - mean) ** 2 for v in values.values()) / len(values)
+    change = max(
+        abs(values[d] - values[d - {x} | {y}])
+        for d in values for x in d for y in range(size) if y not in d
+    )  # fmt: skip
+    return values, variance, change
+
+
+@pytest.fixture(scope="module")
+def truth():
+    with mp.workdps(50):
+        return {size: enumerated(records(size)) for size in SIZES}
+
+
+def variance_violations(truth, bound):
+    return [size for size, (_, variance, _) in truth.items() if variance > bound]
+
+
+def test_variance_is_bounded(truth):
+    assert {ReciprocalSum(size).variance_upper for size in SIZES} == {2.0}
+    assert variance_violations(truth, 2.0) == []
+
+
+def test_a_variance_that_is_too_small_is_caught(truth):
+    assert variance_violations(truth, 0.5)
+
+
+def test_sensitivity_is_the_closed_form(truth):
+    for size, (_, _, change) in truth.items():
+        statistic = ReciprocalSum(size)
+        assert statistic.sensitivity_lower <= change <= statistic.sensitivity_upper
+        assert statistic.sensitivity_upper <= statistic.sensitivity_lower * (1 + 1e-14)
+
+
+def test_a_sensitivity_without_its_correction_is_caught(truth):
+    for size in (4, 6):
+        root = float(mp.sqrt(mp.binomial(size, size // 2)))
+        assert (
+            not ReciprocalSum(size).sensitivity_lower
+            <= root
+            <= (ReciprocalSum(size).sensitivity_upper)
+        )
+
+
+def test_growth():
+    for size in range(6, 1001, 2):
+        assert ReciprocalSum(size).sensitivity_lower >= 2 ** (size / 3)
+    assert ReciprocalSum(4).sensitivity_upper < 2 ** (4 / 3)  # so "for N large enough" is needed
+
+
+def test_values_are_those_of_the_records(truth):
+    for size, (values, _, _) in truth.items():
+        statistic = ReciprocalSum(size)
+        assert max(values, key=values.get) == statistic.worst_set
+        for members, value in values.items():
+            assert abs(statistic.value(members) - value) <= 1e-14 * value
+        largest = sorted(values.values())[-2]
+        assert largest <= 1
+
+
+def test_the_main_text_without_the_last_record_is_caught():
+    for size in SIZES:
+        _, _, change = enumerated(without_the_last_record(size))
+        assert change < 1
+
+
+def test_released_as_it_is_it_names_the_training_set():
+    """All sums differ from some size on, so the release itself is no mechanism to use."""
+    assert exact_pmp_ratio(ReciprocalSum(6), SubsetGame(6, 3)) is None

@@ -1,0 +1,86 @@
+"""I24-T7: small eta, yet no RDP, CDP, tCDP or f-DP.
+
+The trade-off function 1 - TPR between D* and any neighbour is identically zero: no f above it but
+f = 0, and the two laws are mutually singular, so every Renyi divergence is infinite.
+"""
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_eta, neighbour_curve
+from memberbound.subset.mechanisms import RandomisedResponse, SetIndicator
+from oracle import mechanisms, subset
+
+F = Fraction
+SIZES = (2, 4, 6, 8)
+ALPHAS = np.linspace(0.0, 1.0, 11)
+
+
+def witness(size):
+    return frozenset(range(size // 2))
+
+
+def indicator(size):
+    return SetIndicator(witness(size))
+
+
+def slightly_noisy(size):
+    """The same answer, false once in a million: f-DP with a tiny f that is not zero."""
+    secret = witness(size)
+    return lambda d: {d == secret: F(999_999, 10**6), d != secret: F(1, 10**6)}
+
+
+def nontrivial(mechanism_of):
+    """Neighbours of D* from which it is not told apart for certain."""
+    found = []
+    for size in SIZES:
+        secret = witness(size)
+        for d, e in subset.neighbours(size, size // 2):
+            if d == secret:
+                for pair in ((d, e), (e, d)):
+                    curve = neighbour_curve(mechanism_of(size), *pair)
+                    if np.any(curve.roc(ALPHAS) < 1.0) or np.isfinite(curve.epsilon(0.5)):
+                        found.append(pair)
+    return found
+
+
+def test_trade_off_function_is_identically_zero():
+    assert nontrivial(indicator) == []
+
+
+def test_a_little_noise_is_caught():
+    assert nontrivial(slightly_noisy)
+
+
+def renyi_sum(mechanism, d, e, order):
+    """Sum of p^order q^(1-order), None where it is infinite (order > 1, exact)."""
+    total = F(0)
+    for outcome, p in mechanism(d).items():
+        q = mechanism(e).get(outcome, F(0))
+        if p and not q:
+            return None
+        total += p**order * q ** (1 - order)
+    return total
+
+
+def test_renyi_divergence_is_infinite_at_every_order():
+    secret = witness(6)
+    other = secret - {0} | {5}
+    for order in (2, 3, 10):
+        assert renyi_sum(mechanisms.indicator(secret), secret, other, order) is None
+        assert renyi_sum(slightly_noisy(6), secret, other, order) is not None
+
+
+def test_eta_is_as_small_as_one_likes_all_the_same():
+    for size in SIZES:
+        assert exact_eta(indicator(size), SubsetGame(size, size // 2)) == F(
+            1, comb(size, size // 2)
+        )
+
+
+def test_a_private_mechanism_has_a_curve_below_one():
+    curve = neighbour_curve(RandomisedResponse(F(3, 4)), frozenset({0, 1}), frozenset({1, 2}))
+    assert curve.tpr(0.1) < 0.31

@@ -1,0 +1,79 @@
+"""L24-App2: distributional DP lets everything out when the other records determine the last.
+
+Distributional DP compares A(D) with a simulator that does not see record i.  On bits of even
+parity the simulator rebuilds the bit, so A(D) = D passes with epsilon = delta = 0; the subset game
+is not fooled.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_eta, exact_pmp_ratio
+from memberbound.subset.mechanisms import EvenParityBits, Parity, WholeSet
+
+F = Fraction
+
+
+def parity_data(length):
+    return EvenParityBits(length).data_sets()
+
+
+def free_data(length):
+    return list(product((0, 1), repeat=length))
+
+
+def fixed_sum_data(length):
+    return [bits for bits in product((0, 1, 2), repeat=length) if sum(bits) == length]
+
+
+def by_parity(rest, place):
+    return EvenParityBits(len(rest) + 1).rebuilt(rest, place)
+
+
+def by_sum(rest, place):
+    return (*rest[:place], len(rest) + 1 - sum(rest), *rest[place:])
+
+
+def distributional_delta(data_sets, simulator):
+    """Largest total variation between A(D) = D and the simulator, given any value of record i."""
+    worst = F(0)
+    for i in range(len(data_sets[0])):
+        for value in {bits[i] for bits in data_sets}:
+            given = [bits for bits in data_sets if bits[i] == value]
+            real = Counter(given)
+            simulated = Counter(simulator(bits[:i] + bits[i + 1 :], i) for bits in given)
+            excess = sum(max(0, real[a] - simulated[a]) for a in real)
+            worst = max(worst, F(excess, len(given)))
+    return worst
+
+
+def test_releasing_everything_passes_on_parity_data():
+    for length in (2, 3, 4, 5):
+        assert len(parity_data(length)) == 2 ** (length - 1)
+        assert distributional_delta(parity_data(length), by_parity) == 0
+
+
+def test_and_wherever_the_sum_is_known():
+    for length in (2, 3, 4):
+        assert distributional_delta(fixed_sum_data(length), by_sum) == 0
+
+
+def test_free_bits_are_caught():
+    for length in (2, 3, 4):
+        assert distributional_delta(free_data(length), by_parity) == F(1, 2)
+
+
+def test_the_subset_game_is_not_fooled():
+    for n in (1, 2, 3):
+        game = SubsetGame(2 * n, n)
+        assert exact_eta(WholeSet(), game) == F(1, 2)
+        assert exact_pmp_ratio(WholeSet(), game) is None
+
+
+def test_parity_alone_says_little_in_the_subset_game():
+    """The parity of one bit among 2n is that bit; of all bits equal it is a constant."""
+    game = SubsetGame(6, 3)
+    assert exact_eta(Parity((1, 0, 0, 0, 0, 0)), game) == F(1, 2)
+    assert exact_eta(Parity((1, 1, 1, 1, 1, 1)), game) == 0

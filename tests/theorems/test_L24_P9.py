@@ -1,0 +1,111 @@
+"""L24-P9 (erratum): ε̃ of the exponential mechanism is the largest |ln(in/out)|, both signs.
+
+Losses are whole numbers and e^(-rate) = 1/2, so all probabilities are rational and the oracle sums
+them over every subset in Fractions.
+"""
+
+import math
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+import pytest
+
+from memberbound.subset.enumeration import exact_bounds, subset_laws
+from memberbound.subset.exponential import ExponentialMechanism
+from oracle import subset
+
+#: ln 2 is no double: ε is off by a unit in the last place, and so is everything that follows.
+ROUNDING = 1e-12
+
+
+def halving(losses: list[list[int]], size: int) -> ExponentialMechanism:
+    """The mechanism with P(w given D) ∝ 2^(-Σ loss)."""
+    table = np.array(losses, dtype=float)
+    spread = float(np.ptp(table, axis=0).max()) or 1.0
+    # ε/(2Δk) = ln 2 with Δ = spread/k.
+    return ExponentialMechanism(table, size, 2 * spread * math.log(2), spread / size)
+
+
+def kernel(losses: list[list[int]]):
+    def law(chosen):
+        weights = {w: Fraction(1, 2 ** sum(losses[x][w] for x in chosen)) for w in range(width)}
+        total = sum(weights.values())
+        return {w: value / total for w, value in weights.items()}
+
+    width = len(losses[0])
+    return law
+
+
+def instances():
+    rng = Random(9)
+    for size in (1, 2, 3, 3, 4, 5, 3, 3):
+        records = rng.choice([5, 6, 7]) if size < 5 else 7
+        width = rng.randint(2, 4)
+        yield [[rng.randint(0, 3) for _ in range(width)] for _ in range(records)], size
+
+
+def true_ratios(losses, size, record):
+    """In/out of every outcome, in Fractions."""
+    inside, outside = subset.world_laws(kernel(losses), len(losses), size, record)
+    return [inside[w] / outside[w] for w in inside]
+
+
+def two_sided(ratios):
+    return max(max(r, 1 / r) for r in ratios)
+
+
+def test_every_record_s_epsilon_is_the_two_sided_maximum():
+    for losses, size in instances():
+        found = exact_bounds(halving(losses, size))
+        for record, value in enumerate(found.pmp_epsilon):
+            truth = math.log(two_sided(true_ratios(losses, size, record)))
+            assert truth - 1e-15 <= value <= truth + ROUNDING
+
+
+def test_success_is_the_best_accuracy_over_all_decision_rules():
+    for losses, size in instances():
+        found = exact_bounds(halving(losses, size))
+        for record, value in enumerate(found.success):
+            truth = subset.best_accuracy_by_rules(kernel(losses), len(losses), size, record)
+            assert float(truth) - 1e-15 <= value <= float(truth) + ROUNDING
+
+
+def test_the_printed_one_sided_value_is_too_small():
+    """Four records, two train; w1 costs 1 if record 0 trains, w2 nothing: 4/3 printed, 3/2 true."""
+    losses = [[1, 0], [0, 0], [0, 0], [0, 0]]
+    ratios = true_ratios(losses, 2, 0)
+    printed, needed = max(ratios), two_sided(ratios)
+    assert (printed, needed) == (Fraction(4, 3), Fraction(3, 2))
+    # The definition fails at the printed value: out(w1) > 4/3·in(w1).
+    inside, outside = subset.world_laws(kernel(losses), 4, 2, 0)
+    assert outside[0] > printed * inside[0]
+    mechanism = halving(losses, 2)
+    assert math.exp(exact_bounds(mechanism).pmp_epsilon_upper) == pytest.approx(1.5, abs=ROUNDING)
+    one_sided = math.exp(subset_laws(mechanism).ratio.max())
+    assert one_sided == pytest.approx(4 / 3, abs=ROUNDING)
+
+
+def test_the_one_sided_variant_is_caught_on_random_instances():
+    caught = 0
+    for losses, size in instances():
+        one_sided = subset_laws(halving(losses, size)).ratio.max(axis=1)
+        caught += any(
+            value < math.log(two_sided(true_ratios(losses, size, record))) - ROUNDING
+            for record, value in enumerate(one_sided)
+        )
+    assert caught >= 6
+
+
+def test_limits():
+    losses, size = [[0, 2], [1, 0], [3, 1], [0, 0], [2, 2]], 2
+    mechanism = halving(losses, size)
+    weaker = [
+        exact_bounds(
+            ExponentialMechanism(mechanism.losses, size, share * mechanism.epsilon, 1.5)
+        ).pmp_epsilon_upper
+        for share in (0.0, 1e-6, 1e-3)
+    ]
+    assert weaker[0] == 0.0
+    # To first order ε̃ is proportional to ε.
+    assert weaker[2] / weaker[1] == pytest.approx(1000, rel=1e-2)

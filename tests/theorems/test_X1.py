@@ -1,0 +1,249 @@
+"""X1: a divergence of the worlds is at most its mean over replacing the record (proofs/coupling.md).
+
+Truth: enumeration of all subsets, or all data sets, in exact rationals.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from math import comb, erf, pi, sqrt
+from random import Random
+
+import pytest
+
+from oracle import finite, mechanisms, subset
+
+F = Fraction
+
+
+def chi_squared(p, q):
+    """Infinite (None) where q vanishes and p does not."""
+    total = F(0)
+    for a in finite.outcomes(p, q):
+        if not q.get(a, 0):
+            return None
+        total += (p.get(a, F(0)) - q[a]) ** 2 / q[a]
+    return total
+
+
+def triangular(p, q):
+    """Σ (p-q)²/(p+q), a bounded f-divergence."""
+    return sum(
+        ((p.get(a, F(0)) - q.get(a, F(0))) ** 2 / (p.get(a, F(0)) + q.get(a, F(0))))
+        for a in finite.outcomes(p, q)
+    )
+
+
+def stick(gamma):
+    return lambda p, q: finite.hockey_stick(p, q, gamma)
+
+
+def flipped(gamma):
+    return lambda p, q: finite.hockey_stick(q, p, gamma)
+
+
+DIVERGENCES = {
+    "total variation": finite.total_variation,
+    **{f"stick {g}": stick(g) for g in (F(1, 2), F(3, 2), F(4))},
+    **{f"flipped {g}": flipped(g) for g in (F(3, 2), F(4))},
+    "chi squared": chi_squared,
+    "triangular": triangular,
+}
+
+
+def games():
+    rng = Random(11)
+    for _ in range(12):
+        size = rng.randint(2, 5)
+        k = rng.randint(1, size - 1)
+        kernel = mechanisms.random_mechanism(rng, size, k, rng.randint(2, 4), zeros=bool(_ % 2))
+        yield kernel, size, k
+    yield mechanisms.sum_mod(4), 4, 2
+    yield mechanisms.release_one_record(F(1, 3)), 5, 2
+
+
+def swaps(size, k, x):
+    """All equally likely (D, D', newcomer)."""
+    for d in subset.subsets(size, k):
+        if x in d:
+            for y in range(size):
+                if y not in d:
+                    yield d, (d - {x}) | {y}, y
+
+
+def mean_over_swaps(table, size, k, x, divergence):
+    values = [divergence(table[d], table[e]) for d, e, _ in swaps(size, k, x)]
+    return None if None in values else sum(values) / len(values)
+
+
+def one_newcomer_only(table, size, k, x, divergence):
+    """Broken: the first outsider instead of a uniform one, so that D' is not uniform."""
+    values = []
+    for d in subset.subsets(size, k):
+        if x in d:
+            y = min(set(range(size)) - d)
+            values.append(divergence(table[d], table[(d - {x}) | {y}]))
+    return None if None in values else sum(values) / len(values)
+
+
+def over_all_records(table, size, k, x, divergence):
+    """Broken: x counted among its own newcomers, N in place of N - 1."""
+    mean = mean_over_swaps(table, size, k, x, divergence)
+    return None if mean is None else mean * F(size - 1, size)
+
+
+def violations(bound):
+    bad = []
+    for kernel, size, k in games():
+        table = subset.tabulate(kernel, size, k)
+        for x in range(size):
+            worlds = subset.world_laws(kernel, size, k, x)
+            for name, divergence in DIVERGENCES.items():
+                said, truth = bound(table, size, k, x, divergence), divergence(*worlds)
+                if said is not None and (truth is None or truth > said):
+                    bad.append((name, size, k, x))
+    return bad
+
+
+def test_divergence_is_at_most_its_mean_over_swaps():
+    assert violations(mean_over_swaps) == []
+
+
+def test_broken_couplings_are_caught():
+    assert violations(one_newcomer_only)
+    assert violations(over_all_records)
+
+
+@pytest.mark.parametrize(("size", "k"), [(2, 1), (5, 1), (5, 2), (5, 4), (6, 3)])
+def test_swaps_reach_every_set_without_x_and_every_newcomer_alike(size, k):
+    pairs = list(swaps(size, k, 0))
+    reached = Counter(e for _, e, _ in pairs)
+    newcomers = Counter(y for _, _, y in pairs)
+    assert len(reached) == comb(size - 1, k) and set(reached.values()) == {k}
+    assert len(newcomers) == size - 1 and len(set(newcomers.values())) == 1
+
+
+def test_equality_when_the_release_is_one_of_two_records():
+    """N = 2: there is one swap, and nothing to mix."""
+    kernel = mechanisms.randomised_response(F(4, 5))
+    table = subset.tabulate(kernel, 2, 1)
+    worlds = subset.world_laws(kernel, 2, 1, 0)
+    for divergence in DIVERGENCES.values():
+        assert mean_over_swaps(table, 2, 1, 0, divergence) == divergence(*worlds)
+
+
+# ---- moments -----------------------------------------------------------------------------------
+
+
+def statistics():
+    rng = Random(12)
+    for _ in range(25):
+        size = rng.randint(2, 6)
+        k = rng.randint(1, size - 1)
+        yield {d: F(rng.randint(-9, 9), rng.randint(1, 3)) for d in subset.subsets(size, k)}, size, k
+    for _ in range(10):  # one set sticks out
+        size = rng.choice([2, 4, 6])
+        q = {d: F(0) for d in subset.subsets(size, size // 2)}
+        q[rng.choice(list(q))] = F(1)
+        yield q, size, size // 2
+
+
+def mean_move(q, size, k, x):
+    moves = [abs(q[d] - q[e]) for d, e, _ in swaps(size, k, x)]
+    return sum(moves) / len(moves)
+
+
+def first_moment(q):
+    centre = sum(q.values()) / len(q)
+    return sum(abs(value - centre) for value in q.values()) / len(q)
+
+
+def moment_form(sigma, size, k):
+    return sigma / min(F(k, size), 1 - F(k, size))
+
+
+def too_long_moves(bound):
+    return [
+        (size, k, x)
+        for q, size, k in statistics()
+        for x in range(size)
+        if mean_move(q, size, k, x) > bound(first_moment(q), size, k)
+    ]
+
+
+def test_moment_form_holds_for_every_record_and_k():
+    assert too_long_moves(moment_form) == []
+
+
+def test_smaller_moment_forms_are_caught():
+    assert too_long_moves(lambda sigma, size, k: sigma)
+    assert too_long_moves(lambda sigma, size, k: F(19, 10) * sigma)
+
+
+def test_twice_the_moment_is_reached():
+    q = {frozenset({0}): F(1), frozenset({1}): F(-1)}
+    assert mean_move(q, 2, 1, 0) == 2 * first_moment(q) == moment_form(first_moment(q), 2, 1)
+
+
+def test_total_variation_of_two_normals_is_below_the_line():
+    for step in range(1, 400):
+        t = step / 40
+        assert erf(t / sqrt(8)) <= t / sqrt(2 * pi)
+    assert erf(1e-3 / sqrt(8)) > 0.9999999 * 1e-3 / sqrt(2 * pi)
+
+
+# ---- the i.i.d. game ---------------------------------------------------------------------------
+
+
+def iid_games():
+    rng = Random(13)
+    for _ in range(8):
+        atoms, n = rng.randint(2, 3), rng.randint(1, 3)
+        law = finite.random_law(rng, list(range(atoms)))
+        kernel = {
+            d: finite.random_law(rng, [0, 1, 2], zeros=True) for d in product(range(atoms), repeat=n)
+        }
+        yield law, kernel, n
+
+
+def mixed(parts):
+    total = {}
+    for weight, law in parts:
+        for a, mass in law.items():
+            total[a] = total.get(a, F(0)) + weight * mass
+    return total
+
+
+def placed(law, n, z):
+    """(chance, data set with z at a uniform place, the data set before)."""
+    for d in product(law, repeat=n):
+        chance = F(1, n)
+        for point in d:
+            chance *= law[point]
+        for j in range(n):
+            yield chance, (*d[:j], z, *d[j + 1 :]), d
+
+
+def iid_violations(share):
+    bad = []
+    for law, kernel, n in iid_games():
+        for z in law:
+            moves = list(placed(law, n, z))
+            inside = mixed((c, kernel[d]) for c, d, _ in moves)
+            outside = mixed((c, kernel[e]) for c, _, e in moves)
+            for name, divergence in DIVERGENCES.items():
+                values = [(c, divergence(kernel[d], kernel[e])) for c, d, e in moves]
+                if any(v is None for _, v in values):
+                    continue
+                if divergence(inside, outside) > share * sum(c * v for c, v in values):
+                    bad.append((name, n, z))
+    return bad
+
+
+def test_iid_coupling():
+    assert iid_violations(F(1)) == []
+
+
+def test_iid_coupling_cannot_be_lowered():
+    """n = 1 with a fixed z is an average over z' only; a tenth less fails somewhere."""
+    assert iid_violations(F(9, 10))

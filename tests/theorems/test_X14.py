@@ -1,0 +1,85 @@
+"""X14: norm-exponential noise; TV <= 1 - exp(-t/2), c = 1/ln(1/(1-2 eta)) is enough.
+
+Truth: exact Laplace mixtures (piecewise exponentials, integrated between their sign changes) in
+the subset game with N = 4 and 6, d = 1; the plane and higher dimensions are in
+tests/protection/test_noise.py.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.protection.noise import (
+    NormExponentialNoise,
+    izzo_constant,
+    norm_exponential_constant,
+)
+from memberbound.protection.norms import ScaledNorm
+from oracle.laplace_mixtures import ETAS, broken_promises, laplace_mixture_distance
+
+
+def test_oracle_on_two_points():
+    for gap in (0.1, 1.0, 7.0):
+        got = laplace_mixture_distance(np.array([0.0]), np.array([gap]), 2.0)
+        assert got == pytest.approx(-math.expm1(-gap / 4), rel=1e-12)
+    grid = np.linspace(-60, 60, 240_001)
+    inside, outside = np.array([0.0, 1.0, 5.0]), np.array([0.5, 2.0, -3.0])
+
+    def density(centres):
+        return np.exp(-np.abs(grid[:, None] - centres)).mean(axis=1) / 2
+
+    sampled = 0.5 * np.abs(density(inside) - density(outside)).sum() * (grid[1] - grid[0])
+    assert laplace_mixture_distance(inside, outside, 1.0) == pytest.approx(sampled, abs=1e-6)
+
+
+def test_promise_holds():
+    bad, largest = broken_promises(norm_exponential_constant, 1)
+    assert bad == []
+    # Two records, each output its own record: E|a-b| = 2 sigma and d = 1 is exact.
+    assert largest == pytest.approx(1.0, rel=1e-9)
+
+
+def test_less_noise_is_caught():
+    assert broken_promises(lambda eta: 0.99 * norm_exponential_constant(eta), 1)[0]
+
+
+def test_never_more_than_the_pure_dp_route_and_far_less_than_the_paper():
+    for eta in ETAS:
+        ours = norm_exponential_constant(eta)
+        assert ours < 1 / math.atanh(2 * eta)
+        assert izzo_constant(eta, 2) > 100 * ours
+    assert round(izzo_constant(0.1, 2) / norm_exponential_constant(0.1)) == 847
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("d", [1, 2, 30])
+def test_constant_satisfies_its_inequality_when_evaluated(exponent, d):
+    norm = ScaledNorm(np.full(d, 0.3), exponent)
+    for eta in (1e-9, *ETAS, 0.499999):
+        for constant in (norm_exponential_constant(eta), norm_exponential_constant(eta, norm)):
+            law = NormExponentialNoise(norm, constant * 1.7)
+            distance = float(law.total_variation_of_length(2 * 1.7))
+            assert distance <= 2 * eta
+        assert distance >= 2 * eta * (1 - 1e-9) or eta > 0.2
+
+
+def test_log_density_ratio_is_bounded_by_the_length():
+    rng = np.random.default_rng(6)
+    for exponent in (1.0, 2.0, 4.0):
+        norm = ScaledNorm([0.5, 1.0, 3.0], exponent)
+        x, a = rng.normal(size=(500, 3)) * 5, rng.normal(size=(500, 3))
+        ratio = np.abs(norm.length(x) - norm.length(x - a))
+        assert (ratio <= norm.length(a) * (1 + 1e-9)).all()
+        # The midpoint step of claim 1.
+        far = np.maximum(norm.length(x + a / 2), norm.length(x - a / 2))
+        assert (far <= norm.length(x) + norm.length(a) / 2 + 1e-9).all()
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, -0.1, math.nan, "x"])
+def test_eta_out_of_range(eta):
+    with pytest.raises(InputError):
+        norm_exponential_constant(eta)
+    with pytest.raises(InputError):
+        izzo_constant(eta)
