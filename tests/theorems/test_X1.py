@@ -1,4 +1,4 @@
-"""X1: a divergence of the worlds is at most its mean over replacing the record (proofs/coupling.md).
+"""X1: a divergence of the worlds is at most its mean over swaps of the record.
 
 Truth: enumeration of all subsets, or all data sets, in exact rationals.
 """
@@ -119,8 +119,10 @@ def test_swaps_reach_every_set_without_x_and_every_newcomer_alike(size, k):
     pairs = list(swaps(size, k, 0))
     reached = Counter(e for _, e, _ in pairs)
     newcomers = Counter(y for _, _, y in pairs)
-    assert len(reached) == comb(size - 1, k) and set(reached.values()) == {k}
-    assert len(newcomers) == size - 1 and len(set(newcomers.values())) == 1
+    assert len(reached) == comb(size - 1, k)
+    assert set(reached.values()) == {k}
+    assert len(newcomers) == size - 1
+    assert len(set(newcomers.values())) == 1
 
 
 def test_equality_when_the_release_is_one_of_two_records():
@@ -140,7 +142,11 @@ def statistics():
     for _ in range(25):
         size = rng.randint(2, 6)
         k = rng.randint(1, size - 1)
-        yield {d: F(rng.randint(-9, 9), rng.randint(1, 3)) for d in subset.subsets(size, k)}, size, k
+        yield (
+            {d: F(rng.randint(-9, 9), rng.randint(1, 3)) for d in subset.subsets(size, k)},
+            size,
+            k,
+        )
     for _ in range(10):  # one set sticks out
         size = rng.choice([2, 4, 6])
         q = {d: F(0) for d in subset.subsets(size, size // 2)}
@@ -201,7 +207,8 @@ def iid_games():
         atoms, n = rng.randint(2, 3), rng.randint(1, 3)
         law = finite.random_law(rng, list(range(atoms)))
         kernel = {
-            d: finite.random_law(rng, [0, 1, 2], zeros=True) for d in product(range(atoms), repeat=n)
+            d: finite.random_law(rng, [0, 1, 2], zeros=True)
+            for d in product(range(atoms), repeat=n)
         }
         yield law, kernel, n
 

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from memberbound.cli.face import JsonFlag, app, show
+from memberbound.cli.face import JsonFlag, app, progress_bar, show
 
 __all__ = ["reproduce"]
 
 
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error, where a person is watching."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 @app.command()
-def reproduce(
+def reproduce(  # noqa: PLR0917  # Typer reads options from positional parameters
     id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="A figure (L24-F1), a paper (L24), or all.")
     ] = None,
@@ -53,7 +39,7 @@ def reproduce(
     if id is None or list_:
         show(reproduce_(), json_)
         return
-    with _bar(f"reproducing {id}") as progress:
+    with progress_bar(f"reproducing {id}") as progress:
         result = reproduce_(
             id,
             out=out,

@@ -42,4 +42,8 @@ def significant_up(value: float, digits: int = 3) -> str:
     """A few significant digits, rounded up."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value))
     # Format the decimal itself: a subnormal double would lose the digit that was rounded up.
-    return f"{rounded:f}".rstrip("0").rstrip(".") if value >= 1e-4 else f"{rounded:e}"
+    if value < 1e-4:
+        return f"{rounded:e}"
+    text = f"{rounded:f}"
+    # Only decimals may lose their zeros: 10 must not become 1.
+    return text.rstrip("0").rstrip(".") if "." in text else text

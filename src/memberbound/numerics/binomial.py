@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, positive, whole_number
-from memberbound.numerics.rounding import UNIT, FloatArray
+from memberbound.numerics.rounding import UNIT, FloatArray, two_product
 
 __all__ = [
     "MAX_RECORDS",
@@ -31,7 +31,6 @@ __all__ = [
 #: Counts must be exact doubles, and products of two counts must stay far from overflow.
 MAX_RECORDS = 10**15
 
-_SPLIT = 2.0**27 + 1.0
 #: ln x! - ((x + ½)ln x - x + ½ln 2π) for x = 1…15 (entry 0 is never used).
 _STIRLING_SMALL = np.array(
     [
@@ -73,18 +72,8 @@ class Atoms(NamedTuple):
 
     def mean(self, n: float) -> tuple[FloatArray, FloatArray]:
         """Return n·p as the sum of two doubles."""
-        high, low = _two_product(np.float64(n), self.p)
+        high, low = two_product(np.float64(n), self.p)
         return _two_sum(high, low + n * self.rest)
-
-
-def _two_product(a: FloatArray | np.float64, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return a·b without error, as the sum of two doubles (Dekker, Veltkamp)."""
-    product = a * b
-    a_high = _SPLIT * a - (_SPLIT * a - a)
-    b_high = _SPLIT * b - (_SPLIT * b - b)
-    a_low, b_low = a - a_high, b - b_high
-    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return np.asarray(product), np.asarray(error)
 
 
 def _two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -229,7 +218,7 @@ def hockey_stick_upper(
     above = ratio > 1.0 or (ratio == 1.0 and gamma_rest > 0)
     high, low = atoms.mean(size)
     # γnp and its distance to the next count beyond it, seen from the mean.
-    cut, error = _two_product(np.float64(ratio), high)
+    cut, error = two_product(np.float64(ratio), high)
     cut, error = _two_sum(cut, error + ratio * low + gamma_rest * high)
     whole = _floor(np.minimum(cut, 2 * size), error)
     doubt = 4 * UNIT * UNIT * cut  # what two doubles cannot tell about γnp

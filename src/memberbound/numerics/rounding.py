@@ -23,6 +23,7 @@ __all__ = [
     "shared_confidence",
     "sum_slack",
     "sum_up",
+    "two_product",
     "up",
     "up_array",
 ]
@@ -31,6 +32,9 @@ __all__ = [
 UNIT = 2.0**-53
 #: The smallest positive double: what a positive number that underflows is rounded up to.
 SMALLEST = 5e-324
+
+#: Splits a double into two halves of 26 bits (Veltkamp).
+_SPLIT = 2.0**27 + 1.0
 
 FloatArray = NDArray[np.float64]
 
@@ -107,3 +111,13 @@ def shared_confidence(confidence: float, parts: int) -> float:
     wanted = (1 - Fraction(confidence)) / parts
     level = float(1 - wanted)
     return level if 1 - Fraction(level) <= wanted else math.nextafter(level, math.inf)
+
+
+def two_product(a: FloatArray | np.float64, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a·b without error, as the sum of two doubles (Dekker, Veltkamp)."""
+    product = a * b
+    a_high = _SPLIT * a - (_SPLIT * a - a)
+    b_high = _SPLIT * b - (_SPLIT * b - b)
+    a_low, b_low = a - a_high, b - b_high
+    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return np.asarray(product), np.asarray(error)

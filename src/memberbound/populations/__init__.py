@@ -107,12 +107,12 @@ def population(
         sensitivity=sensitivity,
     )
     repeats = whole_number("releases", releases)
-    one_of("query", query, ("mean", "sum"))
     if gaussian:
         for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
-        answer = answer_gaussian(question, query=query, releases=repeats, progress=progress)
+        kind = "sum" if one_of("query", query, ("mean", "sum")) == "sum" else "mean"
+        answer = answer_gaussian(question, query=kind, releases=repeats, progress=progress)
     else:
         if query != "mean" or repeats != 1:
             raise InputError("query and releases belong to the Gaussian mechanism.")

@@ -122,10 +122,10 @@ class ExponentialSetting:
         """Return the comparison for bounds that are already there."""
         prior = self.game.prior
         inside = min(epsilon, replace(self.mechanism, epsilon=epsilon).epsilon_population)
-        population = guarantee_from_epsilon_delta(inside).curve.accuracy(prior)
+        population = guarantee_from_epsilon_delta([(inside, 0.0)]).curve.accuracy(prior)
         return Comparison(
             epsilon,
-            guarantee_from_epsilon_delta(epsilon).curve.accuracy(prior),
+            guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.accuracy(prior),
             population,
             min(population, bounds.success_upper),
         )
@@ -139,7 +139,7 @@ def _pure_epsilon_for_success(target: float, prior: float) -> float:
             f"target_success must be above the blind guess of {blind:g}, got {target!r}."
         )
     return safe_crossing(
-        lambda e: guarantee_from_epsilon_delta(e).curve.accuracy(prior) - target,
+        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) - target,
         0.0,
         float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
         relative=1e-9,

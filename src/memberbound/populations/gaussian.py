@@ -9,19 +9,23 @@ from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import FloatArray, up
 from memberbound.populations.answer import PopulationAnswer
 from memberbound.populations.question import Question
 from memberbound.populations.setting import Comparison, Progress, Quantity
 from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.clipping import Query
 from memberbound.subset.gaussian import (
     dp_from_noise,
     gaussian_bounds,
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
+    noise_on_query,
+    noise_on_sum,
     worst_case_sensitivity,
 )
+from memberbound.subset.joint import repeated_noise
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 
@@ -45,24 +49,22 @@ class GaussianSetting:
     profile: NeighbourProfile
     game: SubsetGame
     delta: float
-    query: str
+    query: Query
     sensitivity: float
     releases: int = 1
     line: FloatArray | None = None
     progress: Progress = None
 
-    @property
-    def _share(self) -> float:
-        """What the query divides the sum by."""
-        return float(self.game.size if self.query == "mean" else 1)
-
     def effective(self, sigma: float) -> float:
         """Noise on the sum that says as much as all releases together, from below."""
-        return down(sigma * self._share / math.sqrt(self.releases), 8)
+        return noise_on_sum(self.query, repeated_noise(sigma, self.releases), self.game.size)
 
     def released(self, effective: float) -> float:
         """Noise per released answer whose :meth:`effective` noise is at least the given one."""
-        sigma = up(effective * math.sqrt(self.releases) / self._share, 24)
+        if effective == 0.0:
+            return 0.0
+        single = noise_on_query(self.query, effective, self.game.size)
+        sigma = single if self.releases == 1 else up(single * math.sqrt(self.releases), 24)
         if self.effective(sigma) < effective:
             raise SearchError(f"no noise found for an effective σ of {effective!r}.")
         return sigma
@@ -147,7 +149,7 @@ class GaussianSetting:
 
 
 def answer_gaussian(
-    question: Question, *, query: str, releases: int, progress: Progress
+    question: Question, *, query: Query, releases: int, progress: Progress
 ) -> PopulationAnswer:
     """Answer for Gaussian noise on the query of a uniform subset."""
     if question.delta == 0.0:

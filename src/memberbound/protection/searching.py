@@ -18,8 +18,10 @@ from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.numerics.betting import mean_upper
+from memberbound.numerics.bernstein import log_error_shared
+from memberbound.numerics.betting import betting_upper, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
+from memberbound.numerics.roots import safe_crossing
 from memberbound.protection.displacement import (
     exponential_distance,
     gaussian_distance,
@@ -170,15 +172,16 @@ def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
 
 
 def least_draws(target: float, confidence: float, columns: int = 1) -> int:
-    """Return how many draws certify the target when all of them are 0: with fewer none do.
+    """Return about how many draws it takes to certify the target when all of them are 0.
 
     Example:
         >>> least_draws(0.1, 0.95)
-        51
+        42
     """
+    level = log_error_shared(confidence, columns)
 
     def enough(draws: int) -> bool:
-        return bool(mean_bounds(np.zeros((draws, columns)), confidence)[0] <= target)
+        return bool(betting_upper(np.zeros((draws, 1)), level)[0] <= target)
 
     high = 1
     while not enough(high):
@@ -205,7 +208,7 @@ def certified_scale(
 
     ``values(s)`` is the table of distances at scale s ≥ 0: one row per independent draw (for
     ``confidence=None``: per case), a column per record.  ``start`` is any scale above 0, best near
-    the answer; ``floor`` the least scale to return.
+    the answer (mean length/(2.5·target) for normal noise); ``floor`` the least scale to return.
 
     Guarantee: with probability at least ``confidence`` over the rows, the true means at the
     returned scale, and at every larger one, are at most ``bound``; with ``None``, always.
@@ -248,9 +251,8 @@ def certified_scale(
     while good / 2 > bad and good > 1e-290:
         # Down by factors first: a floor of 0 has no geometric middle.
         good, bad = (good / 2, bad) if largest(good / 2) <= target else (good, good / 2)
-    while bad > 0 and good / bad > 1 + _RELATIVE:
-        middle = math.sqrt(good) * math.sqrt(bad)
-        good, bad = (middle, bad) if largest(middle) <= target else (good, middle)
+    if bad > 0:
+        good = safe_crossing(lambda s: largest(s) - target, good, bad, relative=_RELATIVE)
     exact = largest(good) if confidence is None else target
     return CertifiedScale(good, exact, _plug_in(values(good)), tested)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from memberbound.reproduction.sweep import Average, Sweep
 from memberbound.results import json_number
@@ -74,7 +75,7 @@ def trend(
     places = [sweep.place(v) for v in values] if values is not None else range(len(sweep.values))
     sign = 1.0 if rising else -1.0
     rows = [sweep.quantities[quantity][place] for place in places]
-    steps = [Average.of(sign * (b - a)) for a, b in zip(rows, rows[1:], strict=False)]
+    steps = [Average.of(sign * (b - a)) for a, b in pairwise(rows)]
     whole = Average.of(sign * (rows[-1] - rows[0]))
     holds = all(s.mean >= -2 * s.standard_error for s in steps if not math.isnan(s.mean))
     holds = holds and whole.mean > 2 * whole.standard_error

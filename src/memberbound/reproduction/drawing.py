@@ -1,4 +1,4 @@
-"""The look of the figures: means with bands of two standard errors, the paper's numbers as stars."""
+"""The look of the figures: means with bands of two standard errors, the paper's numbers marked."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Quoted:
-    """A number that the paper states."""
+    """A number that the paper states, in the colour of its curve; a limit points downwards."""
 
     x: float
     y: float
     label: str
+    colour: str = "black"
+    limit: bool = False
 
 
 #: The two ratios that every figure of L24 shows.
@@ -84,10 +86,10 @@ def ratios_figure(
         axes.plot(
             [point.x],
             [point.y],
-            "*",
-            ms=14,
-            color="black",
-            mec="white",
+            "v" if point.limit else "*",
+            ms=9 if point.limit else 15,
+            color=point.colour,
+            mec="black",
             zorder=5,
             ls="none",
             label=point.label,
@@ -107,7 +109,7 @@ def _trials(sweep: Sweep) -> str:
 
 def _scales(axes: Any, x: np.ndarray[Any, Any], *, log_x: bool, log_y: bool) -> None:
     """Logarithmic axes with plain numbers at the swept values."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     if log_x:
         axes.set_xscale("log")
@@ -116,6 +118,8 @@ def _scales(axes: Any, x: np.ndarray[Any, Any], *, log_x: bool, log_y: bool) -> 
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.set_ylim(bottom=0)

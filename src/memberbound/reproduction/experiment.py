@@ -31,8 +31,8 @@ class Findings:
 class Experiment:
     """A figure or table: how it is set, and the function that measures it.
 
-    ``run(trials, seed, progress)`` is deterministic given the first two.  ``notes`` say in words how
-    the paper was read and what of it cannot be matched.
+    ``run(trials, seed, progress)`` is deterministic given the first two.  ``notes`` say in words
+    how the paper was read and what of it cannot be matched.
     """
 
     id: str

@@ -32,7 +32,7 @@ EXACT_RECORDS = 256
 #: The matrix of all distances would pass half a gigabyte beyond this.
 MOST_EXACT_RECORDS = 8000
 #: Squared distances this many doublings below the largest are raised to one lowest edge.
-_OCTAVES = 48
+_OCTAVES = 96
 _MOST_BINS = 4096
 #: The histograms of a large population get fewer bins, to stay within this many bytes.
 _MEMORY = 1 << 28

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, positive, whole_number
-from memberbound.numerics.binomial import _two_product
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import FloatArray, down, two_product, up
 
 __all__ = ["GaussianQuery", "JointRelease", "composed_pmp", "joint_release", "repeated_noise"]
 
@@ -136,7 +135,7 @@ def _in_unit(table: FloatArray, unit: float, noise: float) -> tuple[FloatArray, 
     near = ((share >= 0.51) & (share <= 1.99)).all(axis=0)
     table = table - np.where(near, first, 0.0)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        high, low = _two_product(np.float64(ratio), table)
+        high, low = two_product(np.float64(ratio), table)
         size = np.abs(np.concatenate([table[table != 0], high[table != 0]]))
     if not (_SMALL < ratio < _LARGE and np.all((size > _SMALL) & (size < _LARGE))):
         raise InputError(

@@ -76,9 +76,9 @@ def mixture_bounds(
     Theorem: X9 (proofs/exact-mixtures.md); I24-P2 for the success.
     Assumes: the attacker knows the population and sees the release only.
     Numerics: from above.  Success exceeds the truth by about 1e-8, ε by about 1e-6·(1 + ε) and
-        what an error of 1e-9 in both hockey-sticks makes of it.  With over 60 000 subsets this is felt where
-        δ·e^-ε is below about 1e-9, and there the coupling bound may be smaller.  Combine the two
-        with :meth:`RecordBounds.tightened`.
+        what an error of 1e-9 in both hockey-sticks makes of it.  With over 60 000 subsets this is
+        felt where δ·e^-ε is below about 1e-9, and there the coupling bound may be smaller.
+        Combine the two with :meth:`RecordBounds.tightened`.
     Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
         80, or a population whose sums spread over more than some 10⁵ σ give ε = ∞; the last
         also success = 1.

@@ -1,0 +1,94 @@
+"""X19: eta of every record is at most E T(q(D) - m), for any centre, learner, size and noise.
+
+Truth: mixtures over all subsets, normal and Laplace noise.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from memberbound.games import SubsetGame
+from memberbound.protection.calibration import FreshSubsets
+from memberbound.protection.centre import calibrate_izzo, calibrate_moment
+from oracle.released_statistic import (
+    Column,
+    gains,
+    laplace_cdf,
+    normal_cdf,
+    outputs_of,
+    statistics,
+)
+
+GAMES = [(2, 1), (6, 3), (8, 4), (6, 2), (7, 5)]
+LAWS = [
+    (normal_cdf, lambda a: np.vectorize(math.erf)(np.abs(a) / math.sqrt(8))),
+    (laplace_cdf, lambda a: 1 - np.exp(-np.abs(a) / 2)),
+]
+
+
+def centred(outputs, centre, scale, distance):
+    return float(np.mean(distance((outputs - centre) / scale)))
+
+
+@pytest.mark.parametrize(("cdf", "distance"), LAWS)
+@pytest.mark.parametrize(("size", "k"), GAMES)
+def test_bound_holds_for_every_record_and_centre(size, k, cdf, distance):
+    for name, statistic in statistics(size):
+        outputs = outputs_of(statistic, size, k)
+        for centre in (outputs.mean(), np.median(outputs), outputs[0], outputs.max() + 1):
+            for scale in (0.05, 0.5, 5.0):
+                truth = gains(outputs, size, k, scale, cdf).max()
+                assert truth <= centred(outputs, centre, scale, distance), (name, centre, scale)
+
+
+def test_half_of_the_bound_fails():
+    """The broken variant: the factor of k = N/2 applied twice."""
+    outputs = np.array([1.0, -1.0])
+    truth = gains(outputs, 2, 1, 0.1).max()
+    bound = centred(outputs, 1.0, 0.1, LAWS[0][1])
+    assert truth <= bound
+    assert truth > bound / 2
+
+
+def test_bound_is_reached_by_two_records():
+    outputs = np.array([1.0, -1.0])
+    # TOLERANCE: noise of a tenth of the distance leaves less than 1e-6.
+    assert centred(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
+
+
+@pytest.mark.parametrize("eta", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize(("size", "k"), GAMES)
+def test_calibrated_noise_keeps_the_promise(size, k, eta):
+    for name, statistic in statistics(size):
+        outputs = outputs_of(statistic, size, k)
+        fresh = FreshSubsets(SubsetGame(size, k))
+        found = calibrate_moment(statistic, fresh, eta=eta)
+        scale = found.details["scale"]
+        assert found.record == "every"
+        assert found.certificate.confidence == 1.0
+        assert gains(outputs, size, k, scale).max() <= found.certificate.value <= eta, name
+
+
+@pytest.mark.parametrize("moment", [1.0, 2.0, 4.0])
+def test_izzo_noise_keeps_the_promise_and_is_far_larger(moment):
+    size, k, eta = 6, 3, 0.1
+    for name, statistic in statistics(size):
+        outputs = outputs_of(statistic, size, k)
+        fresh = FreshSubsets(SubsetGame(size, k))
+        theirs = calibrate_izzo(statistic, fresh, eta=eta, moment=moment)
+        ours = calibrate_moment(statistic, fresh, eta=eta)
+        # In one dimension the noise is Laplace with b = scale·σ.
+        b = theirs.noise.scale * float(theirs.noise.norm.scales[0])
+        truth = gains(outputs, size, k, b, laplace_cdf).max()
+        assert truth <= theirs.certificate.value <= eta, name
+        assert theirs.noise_scale > 10 * ours.noise_scale, name
+
+
+def test_cauchy_tails_are_certified_although_no_moment_exists():
+    rng = np.random.default_rng(4)
+    statistic = Column(rng.standard_cauchy(40) ** 3, np.mean)
+    found = calibrate_moment(statistic, FreshSubsets(SubsetGame(40, 20)), eta=0.1, subsets=600)
+    assert found.certificate.confidence == 0.95
+    assert found.certificate.value <= 0.1
+    assert math.isfinite(found.noise_scale)
