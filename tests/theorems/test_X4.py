@@ -85,7 +85,7 @@ def test_matched_neighbours_have_the_law_of_the_coupling(size, k):
 
     False alarm: 4.9 standard errors for at most 7·105 frequencies, below 1e-3.
     """
-    count = 20_000
+    count = 6_000
     groups, places = matched_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
     assert {len(group) for group in groups} == {max(k, size - k) + 1}
     for x in range(size):

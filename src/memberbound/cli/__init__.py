@@ -13,13 +13,24 @@ import typer
 
 from memberbound._version import __version__
 from memberbound.cli.face import app
+from memberbound.cli.papers import reproduce
 from memberbound.cli.populations import population
 from memberbound.cli.privacy import explain
 from memberbound.cli.results import theorems
 from memberbound.cli.tables import certify, harden, plan
 from memberbound.errors import InputError, MemberboundError
 
-__all__ = ["app", "certify", "explain", "harden", "main", "plan", "population", "theorems"]
+__all__ = [
+    "app",
+    "certify",
+    "explain",
+    "harden",
+    "main",
+    "plan",
+    "population",
+    "reproduce",
+    "theorems",
+]
 
 
 def _version(show: bool) -> None:

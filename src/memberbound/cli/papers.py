@@ -27,7 +27,7 @@ def reproduce(  # noqa: PLR0917  # Typer reads options from positional parameter
     seed: Annotated[float, typer.Option(help="Makes the result repeatable.")] = 0,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Redo figures of the papers, with the data behind them, and check what the papers say.
+    """Redo figures of the papers, with the data behind them, and check what the papers say.
 
     \b
     memberbound reproduce --list

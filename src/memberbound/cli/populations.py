@@ -77,13 +77,12 @@ def population(  # noqa: PLR0917  # Typer reads options from positional paramete
     force: Annotated[bool, typer.Option(help="Overwrite --records.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Say what ε means for the records of a known population.
+    """Say what ε means for the records of a known population.
 
     \b
     memberbound population patients.csv --epsilon 10 --clip 5 --plot success.png
     memberbound population patients.csv --target-success 0.55 --clip 5
-    memberbound population points.csv --mechanism exponential --candidates centres.csv \
-        --epsilon 5 --clip 10
+    memberbound population xy.csv --mechanism exponential --candidates c.csv --epsilon 5 --clip 9
     """
     from memberbound.populations import population as population_
 

@@ -56,7 +56,7 @@ def explain(  # noqa: PLR0917  # Typer reads options from positional parameters
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Say what a DP guarantee means for somebody guessing membership.
+    """Say what a DP guarantee means for somebody guessing membership.
 
     \b
     memberbound explain --epsilon 8 --delta 1e-5

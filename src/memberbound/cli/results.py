@@ -18,7 +18,7 @@ def theorems(
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    r"""List every result of the five papers: what holds, what is wrong, what is implemented.
+    """List every result of the five papers: what holds, what is wrong, what is implemented.
 
     Asking for a single erratum computes its counterexample.
 

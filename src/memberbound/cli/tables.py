@@ -78,7 +78,7 @@ def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
     force: Annotated[bool, typer.Option(help="Overwrite --records.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Certify how much any model whatsoever can leak about the rows it was trained on.
+    """Certify how much any model whatsoever can leak about the rows it was trained on.
 
     \b
     memberbound certify people.csv --columns education,sex,income
@@ -126,7 +126,7 @@ def plan(  # noqa: PLR0917  # Typer reads options from positional parameters
     table: DatabaseTable = None,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Say how many rows are enough, whatever is trained on them.
+    """Say how many rows are enough, whatever is trained on them.
 
     \b
     memberbound plan --security 0.95 --uniform 316
@@ -211,7 +211,7 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
     force: Annotated[bool, typer.Option(help="Overwrite existing files.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    r"""Coarsen a table until any model trained on it is certified to be safe.
+    """Coarsen a table until any model trained on it is certified to be safe.
 
     \b
     memberbound harden people.csv --security 0.95 --target income --out safe.parquet

@@ -14,6 +14,7 @@ from memberbound.populations.exponential import Sampling, answer_exponential
 from memberbound.populations.gaussian import answer_gaussian
 from memberbound.populations.question import Amount, Question
 from memberbound.populations.setting import Progress
+from memberbound.subset.clipping import Query
 
 __all__ = ["PopulationAnswer", "population"]
 
@@ -111,7 +112,8 @@ def population(
         for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
-        kind = "sum" if one_of("query", query, ("mean", "sum")) == "sum" else "mean"
+        one_of("query", query, ("mean", "sum"))
+        kind: Query = "sum" if query == "sum" else "mean"
         answer = answer_gaussian(question, query=kind, releases=repeats, progress=progress)
     else:
         if query != "mean" or repeats != 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
@@ -18,6 +20,7 @@ from memberbound.subset.clipping import Query
 from memberbound.subset.gaussian import (
     dp_from_noise,
     gaussian_bounds,
+    gaussian_success,
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
@@ -128,24 +131,24 @@ class GaussianSetting:
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for who knows all but one, who knows the population's worst, and who not."""
         sigma = self.sigma_from_epsilon(epsilon)
-        return self.compared(epsilon, sigma, self.best(sigma))
+        coupled = gaussian_success(self.profile, self.game, self.effective(sigma))
+        exact = self.exact(sigma)
+        success = coupled if exact is None else np.minimum(coupled, exact.success)
+        return self.compared(epsilon, sigma, float(success.max()))
 
-    def compared(self, epsilon: float, sigma: float, bounds: RecordBounds) -> Comparison:
-        """Return the comparison for bounds that are already there."""
+    def compared(self, epsilon: float, sigma: float, practical: float) -> Comparison:
+        """Return the comparison for a success bound that is already there."""
         noise, prior = self.effective(sigma), self.game.prior
 
         def success(shift: float) -> float:
             if shift == 0.0:
                 return max(prior, 1 - prior)
-            return GaussianCurve(up(shift / noise)).accuracy(prior) if noise > 0 else 1.0
+            # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
+            return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
 
-        population = success(self.profile.diameter)
-        return Comparison(
-            epsilon,
-            success(self.sensitivity),
-            population,
-            min(population, bounds.success_upper),
-        )
+        population = max(success(self.profile.diameter), practical)
+        worst_case = max(success(self.sensitivity), population)
+        return Comparison(epsilon, worst_case, population, practical)
 
 
 def answer_gaussian(
@@ -205,7 +208,7 @@ def answer_gaussian(
         epsilon,
         setting.epsilon_population(noise),
         noise,
-        setting.compared(epsilon, noise, bounds),
+        setting.compared(epsilon, noise, bounds.success_upper),
         profile.mean_distance,
         profile.max_distance,
         "mean distance to the others",

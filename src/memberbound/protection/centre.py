@@ -109,9 +109,11 @@ def spatial_median(outputs: FloatArray, family: ScaleFamily) -> FloatArray:
         weights = 1.0 / np.maximum(lengths, 1e-9 * least)
         centre = (outputs * weights[:, None]).sum(axis=0) / weights.sum()
         value = float(family.lengths(outputs - centre).mean())
-        if not value < least:
+        if value < least:
+            best = centre
+        if not 0 < value < least:
             break
-        best, least = centre, value
+        least = value
     # The middle of many equal outputs is one of them: exactly, so that they count as not moved.
     values, counts = np.unique(outputs, axis=0, return_counts=True)
     return np.asarray(values[counts.argmax()] if 2 * counts.max() > len(outputs) else best)

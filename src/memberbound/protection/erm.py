@@ -224,7 +224,7 @@ class RegularisedRisk:
         """Cholesky factor of the population's Hessian, where subsets' fits use it."""
         if not SMALL < self.dimension <= DENSE:
             return None
-        return np.linalg.cholesky(self.hessian(self.population_fit.theta))
+        return np.asarray(np.linalg.cholesky(self.hessian(self.population_fit.theta)))
 
     def fit(self, rows: Rows) -> Fit:
         """Return θ of these records with its certified gradient norm."""

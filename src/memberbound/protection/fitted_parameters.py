@@ -80,8 +80,8 @@ def clipped_rows(rows: FloatArray, radius: float | None) -> FloatArray:
     """Scale every row that is longer than the radius to that length; None leaves all as they are.
 
     Example:
-        >>> clipped_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0).tolist()
-        [[0.6, 0.8], [0.3, 0.4]]
+        >>> clipped_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 2.5).tolist()
+        [[1.5, 2.0], [0.3, 0.4]]
     """
     if radius is None:
         return rows

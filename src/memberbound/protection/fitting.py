@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from pickle import PicklingError
 
 import joblib
 import numpy as np
@@ -93,8 +95,8 @@ def fitted(
     """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
 
     ``workers`` processes (``None``: all cores, unless the work takes a moment only); the result
-    does not depend on their number.  Warnings of unfinished convergence are counted, others passed
-    on once.
+    does not depend on their number.  A statistic that cannot be pickled is fitted in this process.
+    Warnings of unfinished convergence are counted, others passed on once.
 
     Edge cases: InputError naming the stream's seed and the place in it when a fit fails.
     """
@@ -138,11 +140,26 @@ def _portions(
         jobs = 1
     size = max(1, (len(groups) - 1) // (_PORTIONS * jobs))
     starts = range(1, len(groups), size)
-    if jobs == 1:
-        for start in starts:
-            yield _portion(statistic, groups[start : start + size], start, reduce)
-        return
-    yield from joblib.Parallel(n_jobs=jobs, return_as="generator")(
-        joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
-        for start in starts
-    )
+    finished = 0
+    if jobs > 1:
+        tasks = (
+            joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
+            for start in starts
+        )
+        running = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+        try:
+            for done in running:
+                finished += 1
+                yield done
+        except (BrokenProcessPool, PicklingError):
+            warnings.warn(
+                "The statistic cannot be sent to worker processes; this process goes on alone.",
+                stacklevel=3,
+            )
+        finally:
+            with warnings.catch_warnings():
+                # joblib remarks that tasks were cancelled: that is meant, after a failed fit.
+                warnings.simplefilter("ignore")
+                running.close()
+    for start in starts[finished:]:
+        yield _portion(statistic, groups[start : start + size], start, reduce)

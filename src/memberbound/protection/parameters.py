@@ -20,7 +20,14 @@ from scipy.optimize import linear_sum_assignment
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["Adapter", "EstimatorAdapter", "PairAdapter", "Population", "adapter_for"]
+__all__ = [
+    "Adapter",
+    "EstimatorAdapter",
+    "PairAdapter",
+    "Population",
+    "adapter_for",
+    "with_public_coins",
+]
 
 #: Variances of naive Bayes are kept above this share of the population's: a class of one member
 #: would otherwise have a logarithm of about -20, and the whole price would be paid for it.
@@ -60,7 +67,7 @@ class Adapter(ABC):
         from sklearn.base import clone
 
         del population
-        return _with_public_coins(clone(estimator))
+        return with_public_coins(clone(estimator))
 
     @abstractmethod
     def dimension(self, estimator: Any, population: Population) -> int:
@@ -84,7 +91,7 @@ class Adapter(ABC):
         return None
 
 
-def _with_public_coins(estimator: Any) -> Any:
+def with_public_coins(estimator: Any) -> Any:
     """Fix a seed that was left open: a public one, so that the same subset gives the same fit."""
     if "random_state" in estimator.get_params(deep=False) and estimator.random_state is None:
         estimator.set_params(random_state=0)
@@ -95,7 +102,7 @@ def _made_up_fit(estimator: Any, population: Population) -> Any:
     """Fit on a few rows that are the same for every population of this shape."""
     from sklearn.base import clone
 
-    model = _with_public_coins(clone(estimator))
+    model = with_public_coins(clone(estimator))
     groups = 2 if population.classes is None else len(population.classes)
     width = population.features.shape[1]
     rows = np.sin(np.arange(1.0, 4 * groups * width + 1)).reshape(-1, width)
@@ -238,7 +245,7 @@ class _Centres(Adapter):
         if self._reference is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = _with_public_coins(clone(estimator)).fit(population.features)
+                model = with_public_coins(clone(estimator)).fit(population.features)
             self._reference = np.array(model.cluster_centers_, dtype=np.float64)
         return self._reference
 
@@ -246,13 +253,14 @@ class _Centres(Adapter):
         from sklearn.base import clone
 
         start = self.reference(estimator, population)
-        model = _with_public_coins(clone(estimator))
+        model = with_public_coins(clone(estimator))
         return model.set_params(init=start, n_init=1)
 
     def dimension(self, estimator: Any, population: Population) -> int:
         return int(estimator.n_clusters) * int(population.features.shape[1])
 
     def parameters(self, model: Any, population: Population) -> FloatArray:
+        del population
         found = np.asarray(model.cluster_centers_, dtype=np.float64)
         start = np.asarray(model.init, dtype=np.float64)
         cost = np.square(start[:, None, :] - found[None, :, :]).sum(axis=2)
@@ -269,7 +277,7 @@ class _Centres(Adapter):
 
         groups, width = int(estimator.n_clusters), population.features.shape[1]
         rows = np.arange(1.0, groups * width + 1).reshape(groups, width)
-        return _with_public_coins(clone(estimator)).set_params(init=rows, n_init=1).fit(rows)
+        return with_public_coins(clone(estimator)).set_params(init=rows, n_init=1).fit(rows)
 
 
 @dataclass(frozen=True, eq=False)

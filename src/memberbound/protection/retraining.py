@@ -107,12 +107,21 @@ def calibration_from_scale(
         "exact": confidence is None,
     }
     if found.scale == 0:
-        known["note"] = (
-            "No noise is needed: the statistic is the same on all subsets."
-            if confidence is None and found.bound == 0
-            else "No noise is needed: the statistic moves too rarely to tell."
-        )
+        known["note"] = _why_no_noise(found, game, proved=confidence is None)
     return Calibration(law, certificate, eta, method, fits, known | details)
+
+
+def _why_no_noise(found: CertifiedScale, game: SubsetGame, *, proved: bool) -> str:
+    """Say in words what a release without noise rests on."""
+    if found.plug_in == 0:
+        where = "all subsets" if proved else "all subsets that were tried"
+        return f"No noise is needed: the statistic is the same on {where}."
+    if game.record == "average":
+        return (
+            "No noise is needed for the average record: few records move the statistic, but "
+            "those that do are exposed. Ask for every record to protect them."
+        )
+    return "No noise is needed: no attacker gains more than eta even from the bare statistic."
 
 
 def calibrate_neighbour(

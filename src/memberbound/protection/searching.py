@@ -20,8 +20,8 @@ from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.bernstein import log_error_shared
 from memberbound.numerics.betting import betting_upper, mean_upper
-from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.protection.displacement import (
     exponential_distance,
     gaussian_distance,

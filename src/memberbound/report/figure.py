@@ -34,8 +34,11 @@ def save(figure: Any, path: str | Path, *, title: str, caption: str) -> Path:
     suffix = target.suffix.lower()
     kind = "svg" if suffix == ".html" else suffix[1:]
 
+    # Without a date the same figure gives the same file.
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+
     def write(draft: Path) -> None:
-        figure.savefig(draft, format=kind, dpi=160, metadata={"Title": title})
+        figure.savefig(draft, format=kind, dpi=160, metadata={"Title": title} | undated)
         if suffix == ".html":
             draft.write_text(_page(draft.read_text(encoding="utf-8"), title, caption), "utf-8")
 

@@ -89,7 +89,9 @@ def ratios_figure(
             "v" if point.limit else "*",
             ms=9 if point.limit else 15,
             color=point.colour,
-            mec="black",
+            mfc="none" if point.limit else point.colour,
+            mec=point.colour if point.limit else "black",
+            mew=1.6 if point.limit else 1.0,
             zorder=5,
             ls="none",
             label=point.label,
@@ -98,7 +100,7 @@ def ratios_figure(
     axes.set(xlabel=xlabel, ylabel="ratio of privacy parameters")
     axes.grid(visible=True, which="major", alpha=0.25)
     axes.legend(frameon=True, fontsize=9, title=_trials(sweep), title_fontsize=9)
-    axes.set_title(title, fontsize=12)
+    axes.set_title(title, fontsize=11)
     return figure
 
 

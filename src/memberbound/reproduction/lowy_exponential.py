@@ -208,9 +208,9 @@ FIGURE_1 = Experiment(
     ASSUMPTIONS,
     (
         "In one dimension the ten random unit vectors are only +1 and -1.",
-        "The paper does not print which bound for Δ it used; its ε ≈ 28.5 at σ = 1 lies between the ε "
-        "of the exact Δ = (1+C)/n and that of the cruder Δ = 2C/n. Neither matches ε or ε̃/ε within "
-        "15 %; no reading that was tried does.",
+        "The paper does not print which bound for Δ it used; its ε ≈ 28.5 at σ = 1 lies between "
+        "the ε of the exact Δ = (1+C)/n and that of the cruder Δ = 2C/n. Neither matches ε or ε̃/ε "
+        "within 15 %; no reading that was tried does.",
         "Above σ ≈ 1.5 both ratios fall here. The text's 'increases with σ' and 'does not "
         "significantly depend on σ' hold up to σ = 1; that restriction is ours, made after seeing "
         "the curves.",

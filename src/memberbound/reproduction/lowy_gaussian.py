@@ -191,8 +191,8 @@ FIGURE_4 = Experiment(
         "literally ε̃ is far above 0.9, and ε̃/ε falls along the axis.",
         "With the worst-case ε on the axis, ε̃/ε rises up to ε = 8 and is 0.4 % lower at 10, where "
         "the text has it at its largest; the difference is small but beyond the error.",
-        "At small ε (0.3 in a side run) the most distant pair is within δ, so both ε̃ and ε(X) are 0 "
-        "and their ratio is not defined; the sweep starts at 1.",
+        "At small ε (0.3 in a side run) the most distant pair is within δ, so both ε̃ and ε(X) are "
+        "0 and their ratio is not defined; the sweep starts at 1.",
     ),
 )
 

@@ -17,6 +17,7 @@ EXPERIMENTS = {
     "L24-F4": ("lowy_gaussian", "FIGURE_4"),
     "L24-F5": ("lowy_gaussian", "FIGURE_5"),
     "L24-F6": ("lowy_gaussian", "FIGURE_6"),
+    "I24-F1": ("izzo_scale", "FIGURE_1"),
 }
 
 

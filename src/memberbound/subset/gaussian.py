@@ -52,6 +52,7 @@ __all__ = [
     "clipped",
     "dp_from_noise",
     "gaussian_bounds",
+    "gaussian_success",
     "noise_for_pmp",
     "noise_for_success",
     "noise_from_dp",
@@ -175,7 +176,7 @@ def gaussian_bounds(
         game,
         dlt,
         profile.pmp_epsilon(dlt, scale),
-        _success(profile, game, scale),
+        gaussian_success(profile, game, scale),
         "Gaussian noise, coupled neighbours",
         THEOREMS,
         ASSUMPTIONS,
@@ -190,8 +191,11 @@ def _same_population(profile: NeighbourProfile, game: SubsetGame) -> None:
         )
 
 
-def _success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> FloatArray:
-    """Accuracy at the prior k/N.  It moves by at most as much as the prior is rounded."""
+def gaussian_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> FloatArray:
+    """Return the accuracy of any attack at the prior k/N, per record, from above (X1, I24-P2).
+
+    Numerics: it moves by at most as much as the prior is rounded.
+    """
     success = profile.accuracy(game.prior, sigma)
     # Rounding k/N moves it by 2^-54 at most; one half is exact.
     exact = 2 * game.size == game.population
@@ -204,7 +208,7 @@ def noise_for_pmp(profile: NeighbourProfile, target: float, delta: float) -> flo
     Guarantee: ``gaussian_bounds(profile, …, sigma=σ, delta=δ).pmp_epsilon_upper ≤ target``.
     Theorem: L24-P12; the bound falls as σ grows, since every Gaussian divergence does.
     Numerics: evaluated again at the returned σ, which is less than 1e-6 above the least one, or
-    as much as ``profile.pmp_epsilon`` is above the least ε (1e-4).
+    as much as ``profile.pmp_epsilon`` is above the least ε (1e-3).
     Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
     are equal that next to no noise is enough, a σ far below the diameter is returned.
 
@@ -257,7 +261,7 @@ def noise_for_success(profile: NeighbourProfile, game: SubsetGame, target: float
         )
 
     def excess(sigma: float) -> float:
-        return float(_success(profile, game, sigma).max()) - limit
+        return float(gaussian_success(profile, game, sigma).max()) - limit
 
     sigma = _least_noise(excess, start, profile.diameter)
     return _confirmed(excess, 0.0, sigma)

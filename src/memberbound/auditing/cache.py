@@ -1,0 +1,159 @@
+"""Finished fits on disk, so that a killed audit goes on where it stopped.
+
+The folder of a run is named by a SHA-256 over everything a fit depends on: the bytes of features and
+target, the learner with its parameters and source files, the seed, and the code that turns a model
+into signals.  A changed row, parameter or line of code is a new folder, never a stale answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import os
+import pickle
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound._version import __version__
+from memberbound.auditing.signals import BoolArray, Signals
+from memberbound.errors import InputError
+from memberbound.learners import Examples
+
+__all__ = ["FitCache", "default_cache", "fingerprint"]
+
+#: Environment variable that names the cache folder.
+VARIABLE = "MEMBERBOUND_CACHE"
+
+
+def default_cache() -> Path:
+    """Return the folder for caches: ``$MEMBERBOUND_CACHE``, or the platform's own place."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    return base / "memberbound"
+
+
+def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0) -> str:
+    """Return the SHA-256 that names a run.
+
+    Edge cases: a learner that cannot be pickled has no description that would notice a change, so
+    caching it is refused.
+    """
+    digest = hashlib.sha256()
+
+    def add(label: str, content: bytes) -> None:
+        # Lengths keep two different splits of the same bytes apart.
+        digest.update(f"{label}:{len(content)}:".encode())
+        digest.update(content)
+
+    for label, table in (("features", examples.features), ("target", examples.target)):
+        array = np.ascontiguousarray(table)
+        add(label, f"{array.dtype.str}{array.shape}".encode())
+        add(label, array.tobytes())
+    add("task", examples.task.encode())
+    try:
+        add("learner", pickle.dumps(learner, protocol=4))
+    except Exception as problem:
+        raise InputError(
+            f"learner must be picklable to be cached, got {type(learner).__name__} ({problem}). "
+            "Run without a cache."
+        ) from None
+    for source in _sources(learner):
+        add("source", source)
+    add("seed", f"{seed},{copies}".encode())
+    add("code", _code_version())
+    return digest.hexdigest()
+
+
+def _sources(learner: Any) -> list[bytes]:
+    """Return the source files of the learner and of its parts: pickles hold only their names."""
+    get = getattr(learner, "get_params", None)
+    parts = [learner, *(get(deep=True).values() if callable(get) else ())]
+    files = set()
+    for part in parts:
+        owner = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
+        with contextlib.suppress(TypeError, OSError):
+            files.add(inspect.getsourcefile(owner) or "")
+    found = []
+    for name in sorted(files - {""}):
+        with contextlib.suppress(OSError):
+            found.append(Path(name).read_bytes())
+    return found
+
+
+def _code_version() -> bytes:
+    import sklearn
+
+    here = Path(__file__).parent
+    code = b"".join((here / f"{name}.py").read_bytes() for name in ("shadows", "signals"))
+    versions = f"{__version__},{np.__version__},{sklearn.__version__}"
+    return versions.encode() + hashlib.sha256(code).digest()
+
+
+@dataclass(frozen=True)
+class FitCache:
+    """The fits of one run, one small file each."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, root: str | os.PathLike[str], key: str) -> FitCache:
+        """Return the cache of the run ``key`` below ``root``, making the folder."""
+        folder = Path(root) / "shadows" / key[:32]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise InputError(
+                f"cache must be a folder that can be written, got {problem}."
+            ) from None
+        return cls(folder)
+
+    def path(self, model: int) -> Path:
+        """Return the file of a model."""
+        return self.folder / f"fit-{model:06d}.npz"
+
+    def load(self, model: int, member: BoolArray) -> tuple[Signals, float] | None:
+        """Return a stored fit and its seconds, or ``None`` if it is missing or not readable."""
+        try:
+            with np.load(self.path(model), allow_pickle=False) as stored:
+                if not np.array_equal(stored["member"], member):
+                    return None
+                parts = {k: stored[k] if k in stored else None for k in ("gradient", "agreement")}
+                signals = Signals(stored["logit"], stored["correct"], str(stored["kind"]), **parts)  # type: ignore[arg-type]
+                if signals.logit.shape != (1, len(member)):
+                    return None
+                return signals, float(stored["seconds"])
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def store(self, model: int, member: BoolArray, signals: Signals, seconds: float) -> None:
+        """Write a fit so that a reader sees all of it or nothing."""
+        fields: dict[str, Any] = {
+            "member": member,
+            "logit": signals.logit,
+            "correct": signals.correct,
+            "kind": np.array(signals.kind),
+            "seconds": np.array(seconds),
+        }
+        if signals.gradient is not None:
+            fields["gradient"] = signals.gradient
+        if signals.agreement is not None:
+            fields["agreement"] = signals.agreement
+        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **fields)
+            Path(name).replace(self.path(model))
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

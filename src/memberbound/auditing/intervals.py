@@ -1,0 +1,246 @@
+"""Confidence bounds for what a threshold attack reaches (proofs/audit-intervals.md).
+
+Every bound holds for any laws of the scores, ties included, at any sample size.  ``error`` is the
+probability with which one stated side may fail.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.numerics.roots import last_true
+from memberbound.numerics.rounding import UNIT, FloatArray
+
+__all__ = [
+    "auc_lower",
+    "auc_upper",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "non_members_needed",
+    "rank_beyond",
+    "rank_within",
+    "two_sample_deviation",
+]
+
+#: Relative error granted to scipy's incomplete beta functions and their inverses.
+_SLACK = 1e-11
+#: Cells into which one deviation is divided before the other is added to it.
+_CELLS = 4096
+
+
+def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatArray:
+    """Bound a probability from below, from ``hits`` in ``trials`` independent trials.
+
+    Guarantee: P(result > p) ≤ ``error`` for every p.
+    Theorem: Clopper and Pearson 1934: the p at which ``hits`` or more have probability ``error``.
+    Assumes: independent trials with one probability.
+    Numerics: lowered by 1e-11 of its size, more than the error of the inverse beta function.
+    Edge cases: no hits give 0.
+
+    Example:
+    >>> clopper_pearson_lower([0, 10], 10, 0.025).round(4).tolist()
+    [0.0, 0.6915]
+    """
+    k, n, level = _trials(hits, trials, error)
+    some = k > 0
+    a = np.where(some, k, 1.0)
+    value = special.betaincinv(a, n - a + 1, level) * (1 - _SLACK)
+    return np.asarray(np.where(some, value, 0.0))
+
+
+def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatArray:
+    """Bound a probability from above; mirror of :func:`clopper_pearson_lower`.
+
+    Guarantee: P(result < p) ≤ ``error`` for every p.
+    Theorem: Clopper and Pearson 1934.
+    Assumes: independent trials with one probability.
+    Numerics: 1 - lower bound for the misses, and where that is small the direct inverse: raised.
+    Edge cases: hits in every trial give 1.
+
+    Example:
+    >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
+    [0.3085, 1.0]
+    """
+    k, n, level = _trials(hits, trials, error)
+    some = k < n
+    b = np.where(some, n - k, 1.0)
+    # The complemented inverse keeps relative accuracy for small probabilities.
+    value = special.betainccinv(n - b + 1, b, level) * (1 + _SLACK)
+    return np.asarray(np.where(some, np.minimum(value, 1.0), 1.0))
+
+
+def _trials(hits: ArrayLike, trials: int, error: float) -> tuple[FloatArray, float, float]:
+    n = whole_number("trials", trials)
+    level = fraction("error", error, open_left=True, open_right=True)
+    k = np.asarray(hits, dtype=np.float64)
+    if not ((k >= 0) & (k <= n) & (k == np.floor(k))).all():
+        raise InputError(f"hits must be whole numbers from 0 to {n}, got {hits!r}.")
+    return k, float(n), level
+
+
+def auc_lower(auc: float, members: int, non_members: int, error: float) -> float:
+    """Bound P(X > Y) + ½P(X = Y) from below, from its Mann-Whitney estimate.
+
+    Guarantee: P(result > AUC) ≤ ``error`` for any laws of X and Y.
+    Theorem: proofs/audit-intervals.md claim 1: with n the smaller sample, the estimate deviates no
+    more easily than the mean of n coins: P(Û ≥ u) ≤ exp(-n·kl(u, AUC)) for u ≥ AUC.
+    Assumes: members' scores i.i.d., non-members' scores i.i.d., the two independent.
+    Numerics: the last double that the inequality excludes, from a divergence computed from below.
+    Edge cases: an estimate of 0 gives 0.
+
+    Example:
+    >>> round(auc_lower(0.9, 1000, 5000, 0.025), 4)
+    0.8723
+    """
+    estimate = fraction("auc", auc)
+    pairs = min(whole_number("members", members), whole_number("non_members", non_members))
+    level = -math.log(fraction("error", error, open_left=True, open_right=True)) * (1 + _SLACK)
+
+    def excluded(mean: float) -> bool:
+        # Each logarithm is off by a few units, each product by its size: 8 units of 1 cover both.
+        return pairs * (_divergence(estimate, mean) * (1 - _SLACK) - 16 * UNIT) >= level
+
+    return last_true(excluded, 0.0, estimate) if estimate > 0 else 0.0
+
+
+def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
+    """Bound P(X > Y) + ½P(X = Y) from above; mirror of :func:`auc_lower`.
+
+    Guarantee: P(result < AUC) ≤ ``error`` for any laws of X and Y.
+    Theorem: proofs/audit-intervals.md claim 1.
+    Assumes: as :func:`auc_lower`.
+    Numerics: 1 - a lower bound for 1 - ``auc``, raised by one rounding.
+    Edge cases: an estimate of 1 gives 1.
+
+    Example:
+    >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
+    0.9238
+    """
+    low = auc_lower(1 - fraction("auc", auc), members, non_members, error)
+    return min(1.0, math.nextafter(1 - low, 2.0) + 4 * UNIT)
+
+
+def _divergence(p: float, q: float) -> float:
+    """kl(p, q) between two coins."""
+    if q in (0.0, 1.0):
+        return 0.0 if p == q else math.inf
+    first = p * math.log(p / q) if p > 0 else 0.0
+    second = (1 - p) * (math.log1p(-p) - math.log1p(-q)) if p < 1 else 0.0
+    return max(0.0, first + second)
+
+
+def two_sample_deviation(
+    members: int,
+    non_members: int,
+    error: float,
+    weights: tuple[float, float] = (1.0, 1.0),
+) -> float:
+    """Return s: no threshold's w₁·TPR - w₀·FPR is over-estimated by more than s.
+
+    Guarantee: with probability at least 1 - ``error``, at all thresholds at once, and so also at
+    one chosen on the same scores.  The same s bounds under-estimates (a separate event).
+    Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for either sample, and the law
+    of the sum of the two independent deviations instead of a union bound.
+    Assumes: as :func:`auc_lower`.
+    Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
+    Edge cases: can exceed the sum of the weights, in which case it says nothing.
+
+    Example:
+    >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0936
+    0.072
+    """
+    first = (positive("weight", weights[0]), whole_number("members", members))
+    second = (positive("weight", weights[1]), whole_number("non_members", non_members))
+    level = fraction("error", error, open_left=True, open_right=True)
+    (w1, n1), (w0, n0) = first, second
+    # The members' deviation is divided into cells of equal width, from the least value the
+    # inequality speaks of (mass ½) to the point it passes with a thousandth of the error.
+    floor = math.sqrt(math.log(2) / (2 * n1))
+    top = math.sqrt(-math.log(level / 1000) / (2 * n1)) + floor
+    ends = np.linspace(floor, top, _CELLS)
+    beyond = np.minimum(np.exp(-2.0 * n1 * np.square(ends)), 0.5)
+    masses = np.concatenate(([0.5], beyond[:-1] - beyond[1:]))
+
+    def holds(s: float) -> bool:
+        share = masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]
+        return bool(share * (1 + 1e-9) <= level)
+
+    both = w1 * top + w0 * (math.sqrt(-math.log(level / 4) / (2 * n0)) + 1)
+    return last_true(holds, both, 0.0) * (1 + _SLACK)
+
+
+def _massart(s: FloatArray, n: int) -> FloatArray:
+    """Return the bound on P(sup(F̂ - F) > s) for n draws: exp(-2ns²) where that is at most ½."""
+    tail = np.exp(-2.0 * n * np.square(np.maximum(s, 0.0)))
+    return np.asarray(np.where(tail <= 0.5, tail, 1.0))
+
+
+def rank_within(non_members: int, fpr: float, error: float) -> int:
+    """Return k: "score above the k-th largest non-member" has false-positive rate ≤ ``fpr``.
+
+    Guarantee: with probability at least 1 - ``error``.  0 if no rank can promise that.
+    Theorem: proofs/audit-intervals.md claim 3: the rate is at most a Beta(k, n-k+1) variable, which
+    exceeds α exactly if fewer than k of n coins of probability α come up.
+    Numerics: tails granted 1e-11 of their size.
+
+    Example:
+    >>> rank_within(10_000, 0.01, 0.0125), rank_within(400, 0.01, 0.0125)
+    (78, 0)
+    """
+    n, alpha, level = _rank_inputs(non_members, fpr, error)
+    # P(Bin(n, α) ≤ k-1) ≤ error; bisect on whole numbers, the condition switches once.
+    low, high = 0, n + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if special.bdtr(middle - 1, n, alpha) * (1 + _SLACK) <= level:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def rank_beyond(non_members: int, fpr: float, error: float) -> int:
+    """Return k: "score at least the k-th largest non-member" has false-positive rate > ``fpr``.
+
+    Guarantee: with probability at least 1 - ``error``.  n + 1 if no rank can promise that.
+    Theorem: proofs/audit-intervals.md claim 3.
+    Numerics: tails granted 1e-11 of their size.
+
+    Example:
+    >>> rank_beyond(10_000, 0.01, 0.0125), rank_beyond(5, 0.9, 0.0125)
+    (124, 6)
+    """
+    n, alpha, level = _rank_inputs(non_members, fpr, error)
+    low, high = 0, n + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if special.bdtrc(middle - 1, n, alpha) * (1 + _SLACK) <= level:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def non_members_needed(fpr: float, error: float) -> int:
+    """Return the fewest non-members with which :func:`rank_within` promises anything.
+
+    Example:
+    >>> [non_members_needed(a, 0.0125) for a in (0.1, 0.01, 0.001)]
+    [42, 437, 4380]
+    """
+    _, alpha, level = _rank_inputs(1, fpr, error)
+    guess = max(1, math.floor(math.log(level) / math.log1p(-alpha)) - 1)
+    while rank_within(guess, alpha, level) < 1:
+        guess += 1
+    return guess
+
+
+def _rank_inputs(non_members: int, fpr: float, error: float) -> tuple[int, float, float]:
+    n = whole_number("non_members", non_members)
+    alpha = fraction("fpr", fpr, open_left=True, open_right=True)
+    return n, alpha, fraction("error", error, open_left=True, open_right=True)

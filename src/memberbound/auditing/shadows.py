@@ -1,0 +1,283 @@
+"""Models on random halves of the population: the raw material of an audit in the subset game.
+
+Model i is trained on its own uniform half, drawn independently of all others from (seed, i) alone.
+So any model can play the target and the others the attacker's shadows, adding models keeps the first
+ones, and a run that was killed goes on with the fits that are missing.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.auditing.cache import FitCache, fingerprint
+from memberbound.auditing.signals import BoolArray, Signals, signals_of
+from memberbound.errors import InputError, one_of, whole_number
+from memberbound.games import SubsetGame
+from memberbound.learners import Examples
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["FailedFit", "ShadowRun", "draw_half", "train_shadows"]
+
+Progress = Callable[[int, int], None]
+#: Smaller populations cannot be halved into something that a learner and an audit can use.
+SMALLEST_POPULATION = 20
+
+
+@dataclass(frozen=True)
+class FailedFit:
+    """A fit that gave no model: which one, the learner's seed, and what it said."""
+
+    model: int
+    seed: int
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowRun:
+    """Trained models by what they say about every record; row i belongs to one model.
+
+    Attributes:
+        membership: (S, N) truth values: was record x in model i's half?
+        signals: what the models say, row by row.
+        models: the number of each row's model; failed ones are missing.
+        failures: fits that failed, with the reason.
+        timings: seconds of each fit, predictions included.
+        reused: how many rows came from the cache.
+        warnings: what a reader of the audit has to know.
+    """
+
+    membership: BoolArray
+    signals: Signals
+    models: tuple[int, ...]
+    failures: tuple[FailedFit, ...]
+    timings: FloatArray
+    examples: Examples
+    reused: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game these models play, about a uniform record."""
+        rows = self.examples.rows
+        return SubsetGame(population=rows, size=rows // 2, record="average")
+
+
+def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+    """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    Example:
+    >>> half, _ = draw_half(10, seed=0, model=3)
+    >>> int(half.sum())
+    5
+    """
+    rng = np.random.default_rng([seed, model])
+    member = np.zeros(rows, dtype=np.bool_)
+    member[rng.permutation(rows)[: rows // 2]] = True
+    return member, int(rng.integers(2**31 - 1))
+
+
+def train_shadows(
+    examples: Examples,
+    learner: Any,
+    *,
+    models: int = 64,
+    seed: int = 0,
+    n_jobs: int = -1,
+    backend: str = "processes",
+    client: Any = None,
+    cache: str | os.PathLike[str] | None = None,
+    copies: int = 0,
+    progress: Progress | None = None,
+) -> ShadowRun:
+    """Train ``models`` copies of a learner on independent uniform halves of the population.
+
+    Args:
+        examples: the population.
+        learner: an unfitted estimator; it is cloned, and every ``random_state`` is set anew.
+        models: number of models.
+        seed: of halves and learners.
+        n_jobs: processes, as in joblib.
+        backend: ``"processes"`` (joblib), ``"sequential"``, or ``"dask"``.
+        client: a ``distributed.Client`` for dask; made when left out.
+        cache: folder in which each finished fit is written at once; none by default.  A dask worker
+            on another machine needs it on a shared file system.
+        copies: noisy copies of each record for the label-only attack; 0 leaves it out.
+        progress: called with (done, total).
+
+    Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more than
+    half fail the run is refused.  A population of fewer than 20 records is refused.
+
+    Example:
+    >>> import numpy as np
+    >>> from memberbound.learners import Examples, learner_from_name
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(40, 2))
+    >>> examples = Examples(x, (x[:, 0] > 0).astype(int), "classification", ("a", "b"), ("0", "1"))
+    >>> run = train_shadows(examples, learner_from_name("tree"), models=4, backend="sequential")
+    >>> run.membership.sum(axis=1).tolist()
+    [20, 20, 20, 20]
+    """
+    total = whole_number("models", models, at_least=2)
+    whole_number("seed", seed, at_least=0)
+    whole_number("copies", copies, at_least=0)
+    one_of("backend", backend, ("processes", "sequential", "dask"))
+    if examples.rows < SMALLEST_POPULATION:
+        raise InputError(
+            f"the population must hold at least {SMALLEST_POPULATION} records to be halved, got "
+            f"{examples.rows!r}."
+        )
+    store = None
+    if cache is not None:
+        store = FitCache.at(cache, fingerprint(examples, learner, seed=seed, copies=copies))
+    fits: dict[int, tuple[Signals, float]] = {}
+    failures: list[FailedFit] = []
+    if store is not None:
+        for model in range(total):
+            known = store.load(model, draw_half(examples.rows, seed, model)[0])
+            if known is not None:
+                fits[model] = known
+    reused = len(fits)
+    missing = [m for m in range(total) if m not in fits]
+    if progress is not None:
+        progress(reused, total)
+    folder = None if store is None else str(store.folder)
+    work = _Work(examples, learner, seed, copies, folder)
+    for outcome in _outcomes(work, missing, n_jobs, backend, client):
+        if isinstance(outcome, FailedFit):
+            failures.append(outcome)
+        else:
+            fits[outcome[0]] = outcome[1:]
+        if progress is not None:
+            progress(len(fits) + len(failures), total)
+    return _collected(examples, seed, total, fits, failures, reused)
+
+
+def _collected(
+    examples: Examples,
+    seed: int,
+    total: int,
+    fits: dict[int, tuple[Signals, float]],
+    failures: list[FailedFit],
+    reused: int,
+) -> ShadowRun:
+    failures.sort(key=lambda f: f.model)
+    if 2 * len(failures) > total or len(fits) < 2:
+        raise InputError(
+            f"learner must be able to train on random halves, got {len(failures)} failures in "
+            f"{total} fits; the first one said: {failures[0].message}"
+        )
+    kept = tuple(sorted(fits))
+    signals = Signals.stacked([fits[m][0] for m in kept])
+    warnings = []
+    if failures:
+        warnings.append(
+            f"{len(failures)} of {total} fits failed and were left out; the audit speaks of the "
+            "halves on which the learner succeeds."
+        )
+    if signals.kind == "decision values":
+        warnings.append(
+            "The learner has no predict_proba; its decision values were squashed to probabilities."
+        )
+    if signals.kind == "labels":
+        warnings.append("The learner gives labels only; the attacks see right or wrong.")
+    return ShadowRun(
+        np.vstack([draw_half(examples.rows, seed, m)[0] for m in kept]),
+        signals,
+        kept,
+        tuple(failures),
+        np.array([fits[m][1] for m in kept]),
+        examples,
+        reused,
+        tuple(warnings),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One fit per call; sent to the workers."""
+
+    examples: Examples
+    learner: Any
+    seed: int
+    copies: int
+    folder: str | None
+
+    def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        start = time.perf_counter()
+        try:
+            fitted = _unfitted(self.learner, learner_seed)
+            fitted.fit(self.examples.features[member], self.examples.target[member])
+            signals = signals_of(fitted, self.examples, copies=self.copies, seed=learner_seed)
+        except Exception as problem:  # A learner may raise anything; the audit goes on without it.
+            message = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            return FailedFit(model, learner_seed, message)
+        seconds = time.perf_counter() - start
+        if self.folder is not None:
+            FitCache(Path(self.folder)).store(model, member, signals, seconds)
+        return model, signals, seconds
+
+
+def _unfitted(learner: Any, seed: int) -> Any:
+    """Return a fresh copy with every ``random_state`` set, those of its parts included."""
+    if not callable(getattr(learner, "get_params", None)):
+        return copy.deepcopy(learner)
+    from sklearn.base import clone
+
+    fresh = clone(learner)
+    names = [n for n in fresh.get_params(deep=True) if n.split("__")[-1] == "random_state"]
+    return fresh.set_params(**dict.fromkeys(names, seed)) if names else fresh
+
+
+def _outcomes(
+    work: _Work, models: list[int], n_jobs: int, backend: str, client: Any
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    """Yield fits as they finish."""
+    if not models:
+        return
+    if backend == "dask":
+        yield from _on_dask(work, models, client)
+        return
+    if backend == "sequential" or n_jobs == 1:
+        yield from map(work, models)
+        return
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    yield from parallel(delayed(work)(m) for m in models)
+
+
+def _on_dask(
+    work: _Work, models: list[int], client: Any
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise InputError(
+            "backend must be 'processes' or 'sequential' here, got 'dask'. "
+            "Install memberbound[dask] for clusters."
+        ) from None
+    own = client is None
+    # A default client is a cluster on this machine.
+    cluster = Client() if own else client
+    try:
+        # The population travels to each worker once, not with every fit.
+        sent = cluster.scatter(work, broadcast=True)
+        futures = [cluster.submit(_called, sent, m, pure=False) for m in models]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        if own:
+            cluster.close()
+
+
+def _called(work: _Work, model: int) -> tuple[int, Signals, float] | FailedFit:
+    return work(model)

@@ -1,0 +1,369 @@
+"""Least Gaussian noise for a regularised convex learner, every record from one fit per subset (X3).
+
+For a fresh subset D one fit bounds how far θ moves in *every* swap of an insider for an outsider.
+The mean over a record's opposite side of the distance that noise leaves is a number T_D(x) whose
+mean over D bounds TV(P_in,x, P_out,x): records inside look at swaps that take them out, records
+outside at swaps that bring them in, and either coupling is one of X1's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
+from memberbound.protection.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    Record,
+    Rows,
+    checked_eta,
+)
+from memberbound.protection.erm import RegularisedRisk
+from memberbound.protection.gaussian_noise import ShapedGaussianNoise
+from memberbound.protection.searching import (
+    ScaleFamily,
+    distance_target,
+    eta_from_distance,
+    mean_bounds,
+)
+from memberbound.protection.snapping import SAMPLER_ASSUMPTION
+from memberbound.protection.stability import Metric, SwapLengths
+from memberbound.results import Certificate
+
+__all__ = ["calibrate_convex"]
+
+#: Bins of swap lengths, and the ratio of the largest to the smallest: 0.6 % steps, upward.
+_BINS, _RANGE = 1536, 1e4
+#: Scales tested, at most, from a little below the pilot's choice upward.
+_STEP, _LOWEST, _HIGHEST = 1.02, 0.98, 4.0
+#: Bytes for the table of distances (subsets × records × scales).
+_MEMORY = 2**28
+#: A record meets all partners on the other side up to this many, beyond a uniform sample of them.
+_PARTNERS = 2048
+_BLOCK = 2**21
+#: Populations beyond this get the coarser worst case.
+_PAIRS = 4096
+_SUBSETS = {"average": 256, "every": 512}
+
+
+def calibrate_convex(
+    risk: RegularisedRisk,
+    fresh: FreshSubsets,
+    *,
+    eta: float,
+    record: Record = "average",
+    confidence: float = 0.95,
+    subsets: int | None = None,
+    shape: FloatArray | None = None,
+    local: bool = True,
+    progress: Progress = None,
+) -> Calibration:
+    """Return the least certified scale of Gaussian noise on θ(D), round or shaped.
+
+    Guarantee: with probability at least ``confidence`` over the fresh subsets, no attack on the
+    released θ gains more than ``eta`` over the blind guess: for the average record, or for every
+    one of them at once (union over records).
+    Theorem: X3 with X1; proofs/convex-learners.md.
+    Assumes: the released θ comes from the same ``risk`` on a uniform subset that calibration has
+    not seen; the minimiser meets its tolerance on it (it refuses otherwise).
+    Numerics: lengths, bins, distances and means err upward; scales are about 2 % apart.
+    Edge cases: few enough subsets are enumerated and the confidence is 1.  If no sampled scale
+    beats the worst case over all D (record by record, without sampling), that is returned, with
+    confidence 1.
+
+    Args:
+        risk: the learner with its population.
+        fresh: where calibration draws its subsets.
+        eta: the promise, in (0, ½).
+        record: ``average`` or ``every``.
+        confidence: of the sampled certificate.
+        subsets: how many fits; more give less noise (the price of sampling is about ln(N)/subsets).
+        shape: a lower triangular factor A for noise s·A·z, chosen without the secret
+            (:func:`~memberbound.protection.shape.risk_shape`).
+        local: also use the curvature seen at the fit (claim 3), not only λ.
+        progress: called with (fits done, fits).
+
+    Example:
+        >>> points = np.linspace(-1.0, 1.0, 8)[:, None]
+        >>> risk = RegularisedRisk(points, points[:, 0], "ridge", 0.5)
+        >>> found = calibrate_convex(risk, FreshSubsets(SubsetGame(8, 4)), eta=0.1, record="every")
+        >>> found.certificate.confidence, found.certificate.value <= 0.1
+        (1.0, True)
+    """
+    promise, who = checked_eta(eta), one_of("record", record, ("average", "every"))
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
+    game = fresh.game
+    if game.population != risk.records:
+        raise InputError(
+            f"fresh must draw from the risk's {risk.records} records, got {game.population}."
+        )
+    count = whole_number("subsets", _SUBSETS[who] if subsets is None else subsets, at_least=2)
+    family = ScaleFamily.gaussian(risk.dimension, shape)
+    unit = family.unit
+    metric = Metric(unit.factor if isinstance(unit, ShapedGaussianNoise) else None)
+    slack = family.slack()
+    target = distance_target(game, promise, slack)
+    search = _Search(risk, game, family, metric, who == "every", local)
+    worst = search.worst()
+    plain = worst.scale_for(target)
+    enumerated = math.comb(game.population, game.size) <= count
+    if enumerated:
+        total = math.comb(game.population, game.size)
+        everything = combinations(range(game.population), game.size)
+        law = search.law(
+            (np.array(rows, dtype=np.int64) for rows in everything), total, worst.edges, progress
+        )
+        sampled, bound, fits = law.scale_for(target), target, total
+        level = 1.0
+    else:
+        sampled, bound, fits = search.sampled(
+            fresh,
+            worst,
+            count=count,
+            target=target,
+            confidence=level,
+            plain=plain,
+            progress=progress,
+        )
+    chosen, route = (sampled, "fits") if sampled < plain else (plain, "worst case")
+    if route == "worst case":
+        level, bound = 1.0, target
+    certificate = Certificate(
+        quantity="eta",
+        value=eta_from_distance(game, bound, slack),
+        direction="upper",
+        game=SubsetGame(game.population, game.size, record),
+        theorems=("X1", "X3"),
+        assumptions=(
+            "The training set is a uniform subset of the population that calibration has not seen.",
+            f"The minimiser reaches a gradient norm of {risk.gradient_tolerance:.3g} on it; "
+            "it refuses otherwise.",
+            SAMPLER_ASSUMPTION,
+        ),
+        confidence=level,
+    )
+    details: dict[str, Any] = {
+        "scale": chosen,
+        "route": route,
+        "worst_case_scale": plain,
+        "regularisation": risk.regularisation,
+        "clip": risk.clip,
+        "enumerated": enumerated,
+    }
+    return Calibration(family.law(chosen), certificate, promise, "convex", fits, details)
+
+
+@dataclass(frozen=True, eq=False)
+class _Law:
+    """Per record, weights of swap lengths at shared upper edges; they add up to 1 in every row."""
+
+    edges: FloatArray
+    weights: FloatArray
+    family: ScaleFamily
+    every: bool
+
+    def means(self, scale: float) -> FloatArray:
+        """Mean distances per record, from above."""
+        values = self.family.distances(self.edges, scale)
+        return np.asarray(np.minimum(self.weights @ values * (1 + 4 * sum_slack(_BINS)), 1.0))
+
+    def largest(self, scale: float) -> float:
+        """The number that must be within the target."""
+        means = self.means(scale)
+        return float(means.max() if self.every else means.mean() * (1 + sum_slack(means.size)))
+
+    def scale_for(self, target: float) -> float:
+        """Return the least scale, to 1e-4, at which :meth:`largest` is within the target."""
+        good = float(self.edges[-1])
+        while self.largest(good) > target:
+            good *= 2
+        bad = good / 2
+        while self.largest(bad) <= target:
+            good, bad = bad, bad / 2
+        while good / bad > 1 + 1e-4:
+            middle = math.sqrt(good * bad)
+            good, bad = (middle, bad) if self.largest(middle) <= target else (good, middle)
+        return good
+
+    def top(self, scale: float, share: float) -> FloatArray:
+        """Per record, the mean over the longest ``share`` of the swaps, from above."""
+        above = np.cumsum(self.weights[:, ::-1], axis=1)[:, ::-1] - self.weights
+        kept = np.clip(share * (1 + 1e-9) - above, 0.0, self.weights)
+        values = self.family.distances(self.edges, scale)
+        return np.asarray(np.minimum(kept @ values / share * (1 + 1e-9), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The pieces of one calibration."""
+
+    risk: RegularisedRisk
+    game: SubsetGame
+    family: ScaleFamily
+    metric: Metric
+    every: bool
+    local: bool
+
+    @property
+    def _partners(self) -> int:
+        smaller = min(self.game.size, self.game.population - self.game.size)
+        return min(smaller, _PARTNERS)
+
+    def worst(self) -> _Law:
+        """Swap lengths that no subset exceeds; the newcomer is uniform among the others (X1)."""
+        risk, total = self.risk, self.risk.records
+        everyone = np.arange(total)
+        reach = up_array(risk.residual_bounds * risk.norms)
+        top = self._worst_length(np.array([2 * reach.max()]))[0]
+        edges = _edges(float(top))
+        if total > _PAIRS:
+            bins = _binned(self._worst_length(reach + reach.max()), edges)
+            weights = np.zeros((total, edges.size))
+            weights[everyone, bins] = 1.0
+            return _Law(edges, weights, self.family, self.every)
+        counts = np.zeros((total, edges.size))
+        for rows in _blocks(everyone, total):
+            bins = _binned(self._worst_length(risk.worst_distances(rows, everyone)), edges)
+            counts[rows] = _counted(bins, edges.size)
+            counts[rows, bins[np.arange(rows.size), rows]] -= 1  # not with itself
+        return _Law(edges, counts / (total - 1), self.family, self.every)
+
+    def _worst_length(self, distances: FloatArray) -> FloatArray:
+        risk = self.risk
+        push = distances / self.game.size + 2 * risk.gradient_tolerance
+        return up_array(push / risk.regularisation * self.metric.stretch, 32)
+
+    def weights(self, rows: Rows, edges: FloatArray, draws: np.random.Generator) -> FloatArray:
+        """Fit on ``rows`` and bin, per record, the lengths of swaps with its opposite side."""
+        swaps = SwapLengths.of(self.risk, rows, self.metric, local=self.local)
+        outside = np.setdiff1d(np.arange(self.risk.records), rows)
+        met_out, met_in = (_sample(side, draws) for side in (outside, rows))
+        counts = np.zeros((self.risk.records, edges.size))
+        for block in _blocks(rows, met_out.size):
+            bins = _binned(swaps.lengths(block, met_out), edges)
+            counts[block] = _counted(bins, edges.size) / met_out.size
+            if met_out is outside and met_in is rows:
+                counts[outside] += _counted(bins.T, edges.size) / rows.size
+        if met_out is not outside or met_in is not rows:
+            for block in _blocks(outside, met_in.size):
+                bins = _binned(swaps.lengths(met_in, block).T, edges)
+                counts[block] = _counted(bins, edges.size) / met_in.size
+        return counts
+
+    def law(
+        self, subsets: Iterable[Rows], total: int, edges: FloatArray, progress: Progress = None
+    ) -> _Law:
+        """Average the weights over all these subsets."""
+        weights = np.zeros((self.risk.records, edges.size))
+        draws = np.random.default_rng(0)
+        for done, rows in enumerate(subsets, start=1):
+            weights += self.weights(rows, edges, draws) / total
+            if progress is not None:
+                progress(done, total)
+        return _Law(edges, weights, self.family, self.every)
+
+    def sampled(
+        self,
+        fresh: FreshSubsets,
+        worst: _Law,
+        *,
+        count: int,
+        target: float,
+        confidence: float,
+        plain: float,
+        progress: Progress,
+    ) -> tuple[float, float, int]:
+        """Certify on one stream a scale whose neighbourhood another chose; ∞ if none passes."""
+        pilots = max(4, min(32, count // 16))
+        total = pilots + count
+        law = self.law(
+            fresh.spawned(1).subsets(pilots), pilots, worst.edges, _within(progress, total)
+        )
+        start = law.scale_for(target)
+        if start * _LOWEST >= plain:
+            return math.inf, target, pilots
+        scales = self._scales(start, plain, count)
+        # T_D at any scale from the first on is at most this, whatever D: the range of the bets.
+        share = self._partners / (self.risk.records - 1)
+        most = np.maximum(worst.top(scales[0], share), 1e-12)
+        if not self.every:
+            most = np.array([up(float(most.mean()), most.size)])
+        values = np.stack([self.family.distances(worst.edges, s) for s in scales], axis=1)
+        table = np.empty((count, most.size, scales.size), dtype=np.float32)
+        draws = np.random.default_rng((*np.atleast_1d(fresh.seed), 3))
+        for place, rows in enumerate(fresh.spawned(2).subsets(count)):
+            means = self.weights(rows, worst.edges, draws) @ values * (1 + 4 * sum_slack(_BINS))
+            if not self.every:
+                means = means.mean(axis=0, keepdims=True) * (1 + sum_slack(len(means)))
+            # Above the rounding to single precision.
+            table[place] = np.minimum(means / most[:, None] * (1 + 1e-6) + 1e-30, 1.0)
+            if progress is not None:
+                progress(pilots + place + 1, total)
+
+        def passes(place: int) -> bool:
+            ranges = table[:, :, place].astype(np.float64)
+            return bool((up_array(mean_bounds(ranges, confidence) * most) <= target).all())
+
+        # The values fall with the scale on every path, so looking at several scales is free.
+        low, high = -1, scales.size - 1
+        if not passes(high):
+            return math.inf, target, total
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if passes(middle) else (middle, high)
+        return float(scales[high]), target, total
+
+    def _scales(self, start: float, plain: float, count: int) -> FloatArray:
+        """Scales from a little below the pilot's, closer together where memory allows."""
+        top = min(plain, start * _HIGHEST) / (start * _LOWEST)
+        columns = self.risk.records if self.every else 1
+        room = max(8, _MEMORY // (4 * count * columns))
+        steps = min(room, max(2, math.ceil(math.log(top) / math.log(_STEP))))
+        return np.asarray(start * _LOWEST * np.geomspace(1.0, top, steps))
+
+
+def _edges(largest: float) -> FloatArray:
+    return np.geomspace(largest / _RANGE, largest * (1 + 1e-9), _BINS)
+
+
+def _binned(lengths: FloatArray, edges: FloatArray) -> Rows:
+    """The first edge at or above every length (the lowest one for all below it)."""
+    step = math.log(edges[-1] / edges[0]) / (edges.size - 1)
+    with np.errstate(divide="ignore"):
+        place = np.floor(np.log(lengths / edges[0]) / step)
+    bins = np.clip(place, 0, edges.size - 1).astype(np.int64)
+    for _ in range(2):  # the logarithm may be off by one
+        bins = bins + ((edges[bins] < lengths) & (bins < edges.size - 1))
+    if (lengths > edges[-1]).any():
+        raise InputError("a swap moves the fit further than the worst case: please report this.")
+    return np.asarray(bins, dtype=np.int64)
+
+
+def _counted(bins: Rows, size: int) -> FloatArray:
+    """Histogram of every row."""
+    shifted = bins + (np.arange(len(bins)) * size)[:, None]
+    counts = np.bincount(shifted.ravel(), minlength=len(bins) * size)
+    return counts.reshape(-1, size).astype(np.float64)
+
+
+def _blocks(rows: Rows, width: int) -> Iterable[Rows]:
+    step = max(1, _BLOCK // max(width, 1))
+    return (rows[first : first + step] for first in range(0, rows.size, step))
+
+
+def _sample(side: Rows, draws: np.random.Generator) -> Rows:
+    """All of a side, or a uniform sample of it without repetition."""
+    return side if side.size <= _PARTNERS else np.sort(draws.permutation(side)[:_PARTNERS])
+
+
+def _within(progress: Progress, total: int) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, _: progress(done, total)

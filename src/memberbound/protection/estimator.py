@@ -1,0 +1,377 @@
+"""A scikit-learn estimator that releases another one with a certified η.
+
+The order matters and is the guarantee: first everything is chosen and certified on fresh subsets of
+the population; only then is the secret half drawn, fitted once, and released with noise.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from memberbound.errors import InputError, fraction, one_of, positive
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.protection.calibration import Calibration, FreshSubsets, Rows, checked_eta
+from memberbound.protection.fitted_parameters import clipped_rows
+from memberbound.protection.learning import METHODS, calibrated, chosen_method, learnable
+from memberbound.protection.parameters import Population, adapter_for
+from memberbound.protection.randomness import RandomSource
+from memberbound.protection.releasing import (
+    calibration_seed_from,
+    checked_train,
+    released_vector,
+    secret_subset,
+    source_from_seed,
+)
+from memberbound.protection.tuning import Configuration, Trial, noise_shape, scored, tuned
+
+__all__ = ["MembershipPrivate"]
+
+#: Streams of fresh subsets: for tuning, for the noise's shape, for scores, for the certificate.
+_TUNE, _SHAPE, _SCORE, _CERTIFY = 11, 12, 13, 14
+_SHAPE_PAIRS, _SCORED = 64, 8
+
+_GIVEN_TRAIN = (
+    "train= was drawn uniformly from the population, by its owner and apart from this calibration."
+)
+_INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
+
+
+def _has(name: str) -> Any:
+    def check(self: MembershipPrivate) -> bool:
+        # Before fit: what the base promises; after: what the released model can do.
+        return hasattr(getattr(self, "released_", self.estimator), name)
+
+    return check
+
+
+class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit an estimator on a secret half of the data and release it with certified noise.
+
+    ``fit(X, y)`` takes the *population*.  A uniformly random half becomes the training set; nobody
+    who sees the released model is right about a record's membership more than 50 % + ``eta`` of the
+    time, on the average record or on every record.
+
+    Args:
+        estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
+            GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
+        eta: the promise, in (0, ½).
+        record: whom it protects: ``"average"`` or ``"every"``.
+        method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
+            ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
+            neighbour for the average record, convex where it applies for every record, else moment.
+        tune: choose clip radius and regularisation for the best released score.
+        confidence: of the certificate, over the calibration's subsets.
+        clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
+        shape: give the noise the covariance that costs least, else round noise.
+        release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
+        query: public rows whose predictions are released.
+        pairs: how many pairs (or subsets) to refit; default by the calibrator.
+        adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
+        n_jobs: worker processes; None decides by the work.
+        insecure_seed: for tests only: training set and noise from a seed.
+        calibration_seed: seed of the calibration's subsets (public; never that of the secret).
+
+    Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
+    ``n_features_in_``, ``configuration_`` (what tuning chose), ``trials_``, ``scores_`` (estimates
+    on fresh subsets, not on the secret) and ``secure_``.  Neither the clean model nor the training
+    rows are kept.
+
+    Guarantee, Theorem, Assumes: ``certificate_`` says them.  Scale and encode features *before*,
+    on the whole population, which is public in this game.
+
+    Example:
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(400, n_features=5, random_state=0)
+        >>> model = MembershipPrivate(
+        ...     LogisticRegression(), eta=0.1, tune=False, pairs=200, insecure_seed=1
+        ... )
+        >>> model.fit(X, y).certificate_.value <= 0.1
+        True
+        >>> model.score(X, y) > 0.7
+        True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        eta: float = 0.05,
+        record: str = "average",
+        method: str = "auto",
+        tune: bool = True,
+        confidence: float = 0.95,
+        clip: float | None = None,
+        shape: bool = True,
+        release: str = "parameters",
+        query: ArrayLike | None = None,
+        pairs: int | None = None,
+        adapter: Any = None,
+        n_jobs: int | None = None,
+        insecure_seed: int | None = None,
+        calibration_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.eta = eta
+        self.record = record
+        self.method = method
+        self.tune = tune
+        self.confidence = confidence
+        self.clip = clip
+        self.shape = shape
+        self.release = release
+        self.query = query
+        self.pairs = pairs
+        self.adapter = adapter
+        self.n_jobs = n_jobs
+        self.insecure_seed = insecure_seed
+        self.calibration_seed = calibration_seed
+
+    def __sklearn_tags__(self) -> Any:
+        """Be a classifier, a regressor or a clusterer as the base is."""
+        tags = super().__sklearn_tags__()
+        base = get_tags(self.estimator)
+        tags.estimator_type = base.estimator_type
+        tags.classifier_tags = base.classifier_tags
+        tags.regressor_tags = base.regressor_tags
+        tags.target_tags = base.target_tags
+        tags.non_deterministic = self.insecure_seed is None
+        return tags
+
+    # ---- fitting --------------------------------------------------------------------------
+
+    def _checked(self) -> None:
+        checked_eta(self.eta)
+        one_of("record", self.record, ("average", "every"))
+        one_of("method", self.method, METHODS)
+        one_of("release", self.release, ("parameters", "predictions"))
+        fraction("confidence", self.confidence, open_left=True, open_right=True)
+        if self.clip is not None:
+            positive("clip", self.clip)
+        if (self.release == "predictions") != (self.query is not None):
+            raise InputError(
+                "query must be given for release='predictions', and only then: the public rows "
+                "whose predictions are released."
+            )
+
+    def _population(self, X: Any, y: Any) -> Population:
+        if y is None:
+            wanted = get_tags(self.estimator).target_tags.required
+            if wanted:
+                raise InputError(
+                    "y must be given: this estimator requires y to be passed, got None."
+                )
+            features = validate_data(self, X, dtype=np.float64)
+            target = classes = None
+        else:
+            several = bool(get_tags(self.estimator).target_tags.multi_output)
+            features, target = validate_data(
+                self, X, y, dtype=np.float64, multi_output=several, y_numeric=False
+            )
+            classes = None
+        if len(features) < 4:
+            raise InputError(
+                f"X must have at least 4 records, got n_samples={len(features)}. "
+                "A half of fewer hides nobody."
+            )
+        if target is not None and is_classifier(self.estimator):
+            check_classification_targets(target)
+            if target.ndim != 1:
+                raise InputError("y must be one class per record, got several columns.")
+            classes = np.unique(target)
+            if len(classes) < 2:
+                raise InputError("y must have at least two classes, got one class only.")
+        elif target is not None:
+            target = np.asarray(target, dtype=np.float64)
+        return Population(features, target, classes)
+
+    def fit(self, X: Any, y: Any = None, train: ArrayLike | None = None) -> MembershipPrivate:
+        """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
+
+        Args:
+            X: features of the whole population.
+            y: its target.
+            train: a mask or row numbers of a training set that was drawn uniformly from the
+                population; left out, half of the records are drawn here.
+        """
+        self._checked()
+        population = self._population(X, y)
+        for name in ("classes_", "released_"):
+            self.__dict__.pop(name, None)
+        # Its size is public, its members are looked at after calibration only.
+        size = population.records // 2
+        given: Rows | None = None
+        if train is not None:
+            given = checked_train(train, population.records)
+            size = int(given.size)
+        source = source_from_seed(self.insecure_seed)
+        seed = calibration_seed_from(source, self.calibration_seed)
+        game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
+        fresh = FreshSubsets(game, seed)
+        statistic, calibration = self._calibrated(population, fresh)
+        calibration = self._with_assumptions(calibration, source, given is not None)
+        secret = secret_subset(game, source) if given is None else given
+        vector = released_vector(statistic, calibration, secret, source)
+        self.released_ = statistic.model(vector)
+        self.calibration_ = calibration
+        self.certificate_ = calibration.certificate
+        self.secure_ = source.secure
+        if population.classes is not None:
+            self.classes_ = population.classes
+        return self
+
+    def _calibrated(self, population: Population, fresh: FreshSubsets) -> tuple[Any, Calibration]:
+        """Choose and certify without the secret, which does not exist yet."""
+        parameters = self.release == "parameters"
+        adapter = None
+        if parameters and (self.adapter is not None or self.method != "convex"):
+            adapter = adapter_for(self.estimator, self.adapter)
+        record = fresh.game.record
+        method = chosen_method(
+            self.method,
+            record,
+            self.estimator,
+            population,
+            parameters=parameters and self.adapter is None,
+        )
+        given = None if self.adapter is None else adapter
+        option = Configuration(self.clip)
+        trials: tuple[Trial, ...] = ()
+        if self.tune and parameters:
+            option, trials = tuned(
+                self.estimator,
+                population,
+                fresh.spawned(_TUNE),
+                eta=self.eta,
+                record=record,
+                method=method,
+                clip=self.clip,
+                shape=self.shape,
+                adapter=given,
+            )
+        chosen = option.applied(self.estimator)
+        query = None if parameters else np.asarray(self.query, dtype=np.float64)
+        statistic = learnable(
+            chosen,
+            population,
+            method=method,
+            size=fresh.game.size,
+            clip=option.clip,
+            adapter=given,
+            query=query,
+        )
+        factor = self._factor(statistic, chosen, method, fresh.spawned(_SHAPE))
+        calibration = calibrated(
+            statistic,
+            fresh.spawned(_CERTIFY),
+            eta=self.eta,
+            record=record,
+            method=method,
+            confidence=self.confidence,
+            pairs=self.pairs,
+            shape=factor,
+            workers=self.n_jobs,
+        )
+        self.configuration_ = option
+        self.trials_ = trials
+        self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
+        return statistic, calibration
+
+    def _factor(
+        self, statistic: Any, chosen: Any, method: str, fresh: FreshSubsets
+    ) -> FloatArray | None:
+        if not self.shape or method == "izzo":
+            return None
+        factor = noise_shape(statistic, chosen, None)
+        if factor is not None or not 1 < statistic.dimension <= 500:
+            return factor
+        pairs = fresh.neighbours(_SHAPE_PAIRS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                moved = [statistic(one) - statistic(other) for one, other, _, _ in pairs]
+            except Exception as error:
+                raise InputError(
+                    "estimator must be fitted on every subset, got one on which it fails: "
+                    f"{error} Make the learner robust (regularise, merge rare classes)."
+                ) from error
+        return noise_shape(statistic, chosen, np.array(moved))
+
+    def _scores(
+        self, statistic: Any, calibration: Calibration, population: Population, fresh: FreshSubsets
+    ) -> Any:
+        subsets = fresh.subsets(_SCORED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = np.array([statistic(rows) for rows in subsets])
+            return scored(
+                statistic,
+                subsets,
+                values,
+                calibration.noise,
+                population,
+                clip=self.configuration_.clip,
+                seed=2,
+            )
+
+    @staticmethod
+    def _with_assumptions(
+        calibration: Calibration, source: RandomSource, given: bool
+    ) -> Calibration:
+        said = calibration.certificate.assumptions
+        said += (_GIVEN_TRAIN,) * given + (_INSECURE,) * (not source.secure)
+        return replace(calibration, certificate=replace(calibration.certificate, assumptions=said))
+
+    # ---- using the release ----------------------------------------------------------------
+
+    def _rows(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "released_")
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        if self.release == "predictions":
+            return np.asarray(rows)
+        return clipped_rows(rows, self.configuration_.clip)
+
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict with the released model."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.predict(rows))
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the released model's class probabilities."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.predict_proba(rows))
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the released model's scores."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.decision_function(rows))
+
+    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> FloatArray:
+        """Transform with the released model (distances to k-means centres)."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.transform(rows))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return accuracy, R², or the base's own score without a target."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        if y is None:
+            rows = self._rows(X)
+            return float(self.released_.score(rows))
+        said = self.predict(X)
+        return float(accuracy_score(y, said) if hasattr(self, "classes_") else r2_score(y, said))

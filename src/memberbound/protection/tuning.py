@@ -1,0 +1,339 @@
+"""Clip radius and regularisation, chosen together with the noise for the best released score.
+
+Every configuration is tried on fresh subsets: a few pairs say about how much noise it will need,
+and releases with that noise are scored on the records outside.  Nothing here is certified, and
+nothing here sees the secret; the chosen configuration is certified afterwards on another stream.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memberbound.errors import InputError, MemberboundError, SearchError
+from memberbound.numerics.rounding import FloatArray
+from memberbound.protection.calibration import FreshSubsets, Progress, Record, Rows
+from memberbound.protection.fitted_parameters import clipped_rows
+from memberbound.protection.learning import (
+    ConvexParameters,
+    Learnable,
+    calibrated,
+    convex_loss,
+    learnable,
+)
+from memberbound.protection.noise import NoiseLaw
+from memberbound.protection.parameters import Adapter, Population
+from memberbound.protection.randomness import InsecureSource
+from memberbound.protection.searching import ScaleFamily, distance_target
+from memberbound.protection.shape import risk_shape, utility_shape
+
+__all__ = ["Configuration", "Scores", "Trial", "configurations", "noise_shape", "scored", "tuned"]
+
+#: Factors of the user's C (of 1/alpha) that are tried.
+_STRENGTHS = (1.0, 0.1, 0.01, 0.001)
+#: Quantiles of the rows' norms that are tried as clip radii, besides none.
+_CLIPS = (0.25, 0.75)
+#: Pairs refitted per configuration, and releases scored.
+_PAIRS, _SUBSETS, _DRAWS = 16, 6, 4
+#: Certified noise is about this much above the plug-in noise of a pilot.
+_CERTIFIED = 1.25
+#: Subsets of a pilot of the convex form, for which every fit speaks for all records.
+_CONVEX = 12
+#: Shapes are found up to this many coordinates; the factor has this many squared entries.
+_LARGEST_SHAPE = 1500
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is tried: a clip radius and the estimator's regularisation, if it has one."""
+
+    clip: float | None
+    name: str | None = None
+    value: float | None = None
+
+    def applied(self, estimator: Any) -> Any:
+        """Return a clone with this regularisation."""
+        from sklearn.base import clone
+
+        model = clone(estimator)
+        return model if self.name is None else model.set_params(**{self.name: self.value})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        found: dict[str, Any] = {"clip": self.clip}
+        return found if self.name is None else found | {self.name: self.value}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean scores over fresh subsets, on the records outside them: estimates."""
+
+    clean_estimate: float
+    released_estimate: float
+    subsets: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {
+            "score_clean_estimate": self.clean_estimate,
+            "score_released_estimate": self.released_estimate,
+            "score_subsets": self.subsets,
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration with the scores of its pilot; None where it could not be fitted."""
+
+    configuration: Configuration
+    scores: Scores | None
+
+
+def configurations(
+    estimator: Any, population: Population, *, clip: float | None, parameters: bool
+) -> list[Configuration]:
+    """Return what to try: the user's own settings first.
+
+    Clip radii are quantiles of the population's row norms; a given ``clip`` is kept.  Estimators
+    without ``C`` or ``alpha`` are tried as they are.  Clusterings are not clipped: their centres
+    are meant in the data's own units.
+    """
+    radii: list[float | None] = [clip]
+    if clip is None and parameters and population.target is not None:
+        norms = np.linalg.norm(population.features, axis=1)
+        radii += sorted({float(np.quantile(norms, q)) for q in _CLIPS if norms.any()}, reverse=True)
+        radii = [r for r in radii if r is None or r > 0]
+    known = estimator.get_params(deep=False)
+    pairs: list[tuple[str | None, float | None]] = [(None, None)]
+    if isinstance(known.get("C"), (int, float)):
+        pairs = [("C", float(known["C"]) * s) for s in _STRENGTHS]
+    elif isinstance(known.get("alpha"), (int, float)) and known["alpha"] > 0:
+        pairs = [("alpha", float(known["alpha"]) / s) for s in _STRENGTHS]
+    return [Configuration(radius, *pair) for radius in radii for pair in pairs]
+
+
+def noise_shape(
+    statistic: Learnable,
+    estimator: Any,
+    displacements: FloatArray | None,
+) -> FloatArray | None:
+    """Return the factor of the noise's covariance, or None for round noise.
+
+    Linear models with a convex loss have a Hessian; others are shaped by the pilot's displacements.
+    """
+    if not 1 < statistic.dimension <= _LARGEST_SHAPE:
+        return None
+    try:
+        if isinstance(statistic, ConvexParameters):
+            return risk_shape(statistic.risk)
+        people = getattr(statistic, "population", None)
+        fitted = type(statistic).__name__ == "FittedParameters"
+        if fitted and people is not None and convex_loss(estimator, people) is not None:
+            like = ConvexParameters.of(estimator, people, max(people.records // 2, 1))
+            if like.dimension == statistic.dimension:
+                return risk_shape(like.risk)
+        if displacements is not None and displacements.any():
+            # Few displacements say little about most directions: a large ridge.
+            return utility_shape(displacements, ridge=0.05)
+    except (MemberboundError, np.linalg.LinAlgError):
+        # A shape is a convenience; round noise is as valid.
+        return None
+    return None
+
+
+def _outputs(
+    statistic: Learnable, fresh: FreshSubsets, count: int
+) -> tuple[list[Rows], FloatArray, FloatArray]:
+    """Return subsets D, q(D) and q(D') of a few neighbouring pairs."""
+    pairs = fresh.neighbours(count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = np.array([statistic(inside) for inside, _, _, _ in pairs])
+        second = np.array([statistic(swapped) for _, swapped, _, _ in pairs])
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise InputError("statistic must be finite on every subset, got one on which it is not.")
+    return [inside for inside, _, _, _ in pairs], first, second
+
+
+def _plug_in(family: ScaleFamily, lengths: FloatArray, target: float) -> float:
+    """Return about the scale at which the sample's own mean meets the target."""
+
+    def fits(scale: float) -> bool:
+        return float(family.distances(lengths, scale).mean()) <= target
+
+    if not lengths.any() or fits(0.0):
+        return 0.0
+    high = max(float(lengths.mean()), 1e-280)
+    while not fits(high):
+        high *= 2
+    low = high / 2
+    while fits(low) and low > 1e-280:
+        high, low = low, low / 2
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _pilot_noise(
+    statistic: Learnable,
+    fresh: FreshSubsets,
+    pair: tuple[FloatArray, FloatArray],
+    *,
+    eta: float,
+    record: Record,
+    method: str,
+    shape: FloatArray | None,
+) -> NoiseLaw:
+    """Return about the noise that the certificate will ask for."""
+    if method == "convex":
+        found = calibrated(
+            statistic,
+            fresh.spawned(3),
+            eta=eta,
+            record=record,
+            method=method,
+            # A pilot proves nothing: at a low confidence a dozen subsets come near the answer.
+            confidence=0.2,
+            pairs=_CONVEX,
+            shape=shape,
+        )
+        return found.noise
+    family = ScaleFamily.gaussian(statistic.dimension, shape)
+    first, second = pair
+    if method == "neighbour":
+        lengths = family.lengths(first - second)
+        target = distance_target(fresh.game, eta, family.slack())
+    else:
+        lengths, target = family.lengths(first - first.mean(axis=0)), eta
+    return family.law(_CERTIFIED * _plug_in(family, lengths, target))
+
+
+def scored(
+    statistic: Learnable,
+    subsets: Sequence[Rows],
+    values: FloatArray,
+    noise: NoiseLaw,
+    population: Population,
+    *,
+    clip: float | None,
+    seed: int,
+) -> Scores | None:
+    """Score clean and noisy models on the records outside each subset.
+
+    The noise is from a seeded source: these releases are thrown away.  None for predictions, whose
+    query set has no known target.
+    """
+    source = InsecureSource(seed)
+    features = clipped_rows(population.features, clip)
+    clean: list[float] = []
+    noisy: list[float] = []
+    for rows, value in zip(subsets, values, strict=True):
+        outside = np.setdiff1d(np.arange(population.records), rows)
+        target = None if population.target is None else population.target[outside]
+        for draw in range(_DRAWS + 1):
+            model = statistic.model(value if draw == 0 else value + noise.draw(source))
+            if not hasattr(model, "score"):
+                return None
+            score = float(model.score(features[outside], target))
+            (noisy if draw else clean).append(score)
+    return Scores(float(np.mean(clean)), float(np.mean(noisy)), len(subsets))
+
+
+def tuned(
+    estimator: Any,
+    population: Population,
+    fresh: FreshSubsets,
+    *,
+    eta: float,
+    record: Record,
+    method: str,
+    clip: float | None = None,
+    shape: bool = True,
+    adapter: Adapter | None = None,
+    progress: Progress = None,
+) -> tuple[Configuration, tuple[Trial, ...]]:
+    """Return the configuration with the best released score of its pilot, and all trials.
+
+    ``fresh`` must not be the stream that certifies.  All configurations are tried on the same
+    subsets.
+    """
+    options = configurations(estimator, population, clip=clip, parameters=True)
+    if len(options) == 1:
+        return options[0], ()
+    trials = []
+    for place, option in enumerate(options):
+        scores = None
+        try:
+            scores = _tried(
+                option,
+                estimator,
+                population,
+                fresh,
+                eta=eta,
+                record=record,
+                method=method,
+                shape=shape,
+                adapter=adapter,
+            )
+        except (InputError, SearchError, ValueError):
+            # A setting that cannot be fitted or certified on some subset is not a candidate.
+            scores = None
+        trials.append(Trial(option, scores))
+        if progress is not None:
+            progress(place + 1, len(options))
+    return _best(trials), tuple(trials)
+
+
+def _best(trials: Sequence[Trial]) -> Configuration:
+    ranked = list(_ranked(trials))
+    return trials[0].configuration if not ranked else max(ranked, key=lambda t: t[0])[1]
+
+
+def _ranked(trials: Sequence[Trial]) -> Iterator[tuple[float, Configuration]]:
+    for trial in trials:
+        if trial.scores is not None and math.isfinite(trial.scores.released_estimate):
+            yield trial.scores.released_estimate, trial.configuration
+
+
+def _tried(
+    option: Configuration,
+    estimator: Any,
+    population: Population,
+    fresh: FreshSubsets,
+    *,
+    eta: float,
+    record: Record,
+    method: str,
+    shape: bool,
+    adapter: Adapter | None,
+) -> Scores | None:
+    model = option.applied(estimator)
+    statistic = learnable(
+        model,
+        population,
+        method=method,
+        size=fresh.game.size,
+        clip=option.clip,
+        adapter=adapter,
+    )
+    count = _PAIRS if method != "convex" else _SUBSETS
+    subsets, first, second = _outputs(statistic, fresh, count)
+    factor = noise_shape(statistic, model, first - second) if shape else None
+    noise = _pilot_noise(
+        statistic, fresh, (first, second), eta=eta, record=record, method=method, shape=factor
+    )
+    return scored(
+        statistic,
+        subsets[:_SUBSETS],
+        first[:_SUBSETS],
+        noise,
+        population,
+        clip=option.clip,
+        seed=1,
+    )
