@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memberbound.ledger import Ledger, theorems
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
+    from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
     from memberbound.reproduction import Reproduction, reproduce
     from memberbound.results import AuditBound, Certificate, Estimate
     from memberbound.subset.bounds import RecordBounds
@@ -58,11 +59,13 @@ _PUBLIC = {
     "LaplaceCurve": "curve",
     "Ledger": "ledger",
     "MemberboundError": "errors",
+    "MembershipPrivate": "protection",
     "NeighbourGame": "games",
     "NeighbourProfile": "subset.profile",
     "Plan": "planning",
     "PolygonCurve": "curve",
     "PopulationAnswer": "populations",
+    "Protection": "protection",
     "RecordBounds": "subset.bounds",
     "Reproduction": "reproduction",
     "SearchError": "errors",
@@ -77,6 +80,8 @@ _PUBLIC = {
     "plan": "planning",
     "polygon_from_lines": "curve",
     "population": "populations",
+    "predict_table": "protection",
+    "protect": "protection",
     "reproduce": "reproduction",
     "theorems": "ledger",
 }
@@ -97,11 +102,13 @@ __all__ = [
     "LaplaceCurve",
     "Ledger",
     "MemberboundError",
+    "MembershipPrivate",
     "NeighbourGame",
     "NeighbourProfile",
     "Plan",
     "PolygonCurve",
     "PopulationAnswer",
+    "Protection",
     "RecordBounds",
     "Reproduction",
     "SearchError",
@@ -117,6 +124,8 @@ __all__ = [
     "plan",
     "polygon_from_lines",
     "population",
+    "predict_table",
+    "protect",
     "reproduce",
     "theorems",
 ]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from memberbound.errors import InputError
 from memberbound.numerics.bernstein import (
+    _price,
     empirical_bernstein_upper,
     hoeffding_upper,
     log_error_shared,
@@ -22,6 +23,7 @@ from memberbound.numerics.bernstein import (
     moment_upper,
 )
 from memberbound.numerics.betting import betting_lower, betting_upper, mean_lower, mean_upper
+from memberbound.numerics.rounding import up
 
 DRAWS, COLUMNS, BETA, MISSES = 200, 400, 0.05, 45
 LEVEL = -math.log(BETA)
@@ -139,6 +141,21 @@ def test_inequality_behind_moment_upper(bet, y):
             assert mp.exp(-lam - price * mp.mpf("0.9")) > 1 - lam
 
 
+@given(st.floats(1e-7, 0.9375))
+def test_price_of_a_bet_is_from_above(bet):
+    with mp.workdps(50):
+        truth = -mp.log(1 - mp.mpf(bet)) - mp.mpf(bet)
+        assert truth <= mp.mpf(_price(bet)) <= truth * (1 + mp.mpf("1e-14") * (1 + 1 / mp.mpf(bet)))
+
+
+def test_fixed_slack_on_the_price_is_caught():
+    # The logarithm's rounding is relative to λ, the price is λ²/2: a fixed slack is too little.
+    bets = np.geomspace(1e-6, 1e-3, 400).tolist()
+    with mp.workdps(50):
+        short = [b for b in bets if up(-math.log1p(-b) - b, 1024) < -mp.log(1 - mp.mpf(b)) - b]
+    assert len(short) > 40
+
+
 @given(st.floats(0, 1e3))
 def test_inequality_behind_moment_lower(y):
     with mp.workdps(50):
@@ -182,3 +199,10 @@ def test_edges():
 def test_bad_input(call):
     with pytest.raises(InputError):
         call()
+
+
+def test_lower_bound_names_the_range_it_was_given():
+    with pytest.raises(InputError, match=r"samples must be in \[0\.0, 1\.0\]"):
+        mean_lower([0.5, 1.5])
+    with pytest.raises(InputError, match=r"high must be greater than low = 2\.0, got 1\.0"):
+        mean_lower([0.5], low=2.0, high=1.0)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 MARGIN = 1e-12
-CELLS = 2001
+CELLS = 1001
 
 
 class Column:

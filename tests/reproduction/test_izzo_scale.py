@@ -5,7 +5,7 @@ Truth: every half of I24-P11's population with 50 digits, from the records thems
 
 import math
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import mpmath as mp
 import numpy as np
@@ -100,7 +100,7 @@ def test_scales_reach_their_eta(eta):
 
 
 def test_share_where_mip_needs_less():
-    """At n = 12 DP's Laplace noise is always smaller; the crossing of n = 36 is where it should be."""
+    """At n = 12 DP always needs less; n = 36 crosses where small η say."""
     assert izzo_scale.share_where_mip_needs_less(12) == 0
     # Small η: Δ/(4η) = 6.16²/η² at η = 4·6.16²/Δ.
     crossing = 4 * 6.16**2 / ReciprocalSum(36).sensitivity_upper
@@ -149,9 +149,9 @@ def test_dp_explodes_mip_is_flat_and_x1_vanishes(result):
         dp, mip, x1 = (
             [row[f"{m}_{n}_mean"] for n in izzo_scale.SIZES] for m in ("dp", "mip", "x1")
         )
-        assert all(b > 50 * a for a, b in zip(dp, dp[1:], strict=False))
+        assert all(b > 50 * a for a, b in pairwise(dp))
         assert max(mip) < 1.01 * min(mip)
-        assert all(b < a / 50 for a, b in zip(x1, x1[1:], strict=False))
+        assert all(b < a / 50 for a, b in pairwise(x1))
         assert all(x < m for x, m in zip(x1, mip, strict=True))
 
 

@@ -140,6 +140,9 @@ def test_calibration_to_the_population_does_not_exceed_its_target(target):
 # ---- bad input -----------------------------------------------------------------------------------
 
 
+ONE_APART = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -156,6 +159,10 @@ def test_calibration_to_the_population_does_not_exceed_its_target(target):
         ({"epsilon": math.nan}, "finite"),
         ({"sensitivity": 0.0}, "greater than 0"),
         ({"losses": [[5.0, 0], [0, 0], [0, 0], [0, 0]]}, "not ε-DP"),
+        # 2Δk overflows: the rate would be 0 and a release with ε(X) = 1 would pass for blind.
+        ({"losses": ONE_APART * 1e308, "sensitivity": 1e308}, "unit of the losses"),
+        ({"losses": ONE_APART * 1e-310, "sensitivity": 1e-310}, "unit of the losses"),
+        ({"losses": ONE_APART, "epsilon": 5e-324}, "unit of the losses"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(changes, words):

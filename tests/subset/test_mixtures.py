@@ -145,6 +145,21 @@ def test_too_few_points_are_accounted_for():
     assert folded <= stated <= 1.01 * folded
 
 
+def test_points_of_the_circle_err_by_their_angle_next_to_zero():
+    # The error of a pair counts 3.1·|θ| units with -π < θ ≤ π; an angle next to 2π errs by more.
+    plan = fourier_sums(dataset("normal", 80) / 0.3, 40)
+    order = np.argsort(plan.point)
+    plan = dataclasses.replace(plan, point=plan.point[order])
+    found = plan._circle(1)
+    with mpmath.workdps(40):
+        for point in np.unique(plan.point):
+            first = int(np.searchsorted(plan.point, point))
+            turn = mpmath.mpf(int(point)) / plan.nodes
+            theta = 2 * mpmath.pi * (turn - 1 if turn > mpmath.mpf(1) / 2 else turn)
+            off = abs(mpmath.mpc(complex(found[first])) - mpmath.expj(theta))
+            assert off <= (3.1 * abs(theta) + 2) * 2.0**-53
+
+
 def test_a_coarse_grid_needs_its_error_term():
     h, sigma = 1.0, 1.0
     nodes = np.arange(-12, 13) * h + 0.3
@@ -229,6 +244,17 @@ def test_what_is_out_of_reach_is_vacuous_not_wrong():
     assert np.isinf(found.pmp_epsilon).all()
     assert (found.success == 1.0).all()
     assert np.isinf(mixture_bounds([0, 1, 2], SubsetGame(3, 1), sigma=1, delta=0).pmp_epsilon).any()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("values", "sigma"),
+    [([0.0, 1e308, -1e308, 1e308], 1e308), ([0.0, 1e308, -1e308], 1.0), ([0.0, 1.0, 1.0], 5e-324)],
+)
+def test_sums_beyond_all_doubles_are_vacuous_without_a_warning(values, sigma):
+    bounds = mixture_bounds(values, SubsetGame(len(values), 2), sigma=sigma, delta=0.1)
+    assert bounds.pmp_epsilon_upper == math.inf
+    assert bounds.success_upper == 1.0
 
 
 def test_progress_ends_at_the_number_of_distinct_values():

@@ -36,9 +36,9 @@ def centred(outputs, centre, scale, distance):
 def test_bound_holds_for_every_record_and_centre(size, k, cdf, distance):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)
-        for centre in (outputs.mean(), np.median(outputs), outputs[0], outputs.max() + 1):
-            for scale in (0.05, 0.5, 5.0):
-                truth = gains(outputs, size, k, scale, cdf).max()
+        for scale in (0.05, 1.0):
+            truth = gains(outputs, size, k, scale, cdf).max()
+            for centre in (outputs.mean(), np.median(outputs), outputs[0], outputs.max() + 1):
                 assert truth <= centred(outputs, centre, scale, distance), (name, centre, scale)
 
 
@@ -57,7 +57,7 @@ def test_bound_is_reached_by_two_records():
     assert centred(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
 
 
-@pytest.mark.parametrize("eta", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("eta", [0.02, 0.3])
 @pytest.mark.parametrize(("size", "k"), GAMES)
 def test_calibrated_noise_keeps_the_promise(size, k, eta):
     for name, statistic in statistics(size):

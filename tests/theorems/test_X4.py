@@ -26,7 +26,7 @@ def gaussian_distance(scale):
 GAMES = [(6, 3), (8, 4), (6, 2), (7, 5)]
 
 
-@pytest.mark.parametrize("eta", [0.02, 0.05, 0.2])
+@pytest.mark.parametrize("eta", [0.02, 0.2])
 @pytest.mark.parametrize(("size", "k"), GAMES)
 def test_exact_noise_keeps_the_promise_for_every_attack(size, k, eta):
     for name, statistic in statistics(size):
@@ -85,7 +85,7 @@ def test_matched_neighbours_have_the_law_of_the_coupling(size, k):
 
     False alarm: 4.9 standard errors for at most 7·105 frequencies, below 1e-3.
     """
-    count = 6_000
+    count = 3_000
     groups, places = matched_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
     assert {len(group) for group in groups} == {max(k, size - k) + 1}
     for x in range(size):

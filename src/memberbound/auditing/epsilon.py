@@ -55,13 +55,13 @@ def epsilon_lower(
     Example:
     >>> bound = epsilon_lower(1000, 0, 1000, 1000)
     >>> round(bound.lower, 3), bound.estimate
-    (5.596, inf)
+    (5.601, inf)
     """
     sizes = _counts(tp, fp, n1, n0)
     slack = fraction("delta", delta)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     hits, alarms, inside, outside = sizes
-    low = float(_epsilon(hits, alarms, inside, outside, slack, (1 - sure) / 2))
+    low = float(_epsilon(hits, alarms, inside, outside, delta=slack, error=(1 - sure) / 2))
     estimate = float(_ratio(np.array(hits / inside), np.array(alarms / outside), slack))
     return AuditBound(
         quantity=f"epsilon at delta {slack:g}",
@@ -140,12 +140,12 @@ def bayesian_epsilon(
     posterior speaks of *this attack's* ε, the least that its two rates allow.
 
     Numerics: midpoint rule over 4096 posterior quantiles of the FPR; quantiles to 1e-9.
-    Edge cases: where half or more of the mass is at ε = 0 the quantile is 0.
+    Edge cases: where enough of the mass is at ε = 0 a quantile is 0.
 
     Example:
     >>> interval = bayesian_epsilon(90, 10, 100, 100)
     >>> [round(e.value, 2) for e in (interval.lower, interval.median, interval.upper)]
-    [1.87, 2.42, 3.14]
+    [1.84, 2.33, 2.94]
     """
     hits, alarms, inside, outside = _counts(tp, fp, n1, n0)
     slack = fraction("delta", delta)
@@ -183,7 +183,7 @@ def bayesian_epsilon(
 
 
 def _epsilon(
-    hits: ArrayLike, alarms: ArrayLike, inside: int, outside: int, delta: float, error: float
+    hits: ArrayLike, alarms: ArrayLike, inside: int, outside: int, *, delta: float, error: float
 ) -> FloatArray:
     """Return the bound of claim 5 with ``error`` for each of the two rates."""
     reached = clopper_pearson_lower(hits, inside, error)
@@ -217,7 +217,7 @@ def _chosen_threshold(choose: Scores, evaluate: Scores, delta: float, error: flo
     hits = np.floor((x.size - np.searchsorted(x, thresholds, "left")) / x.size * n1)
     # Rounded against the attack: the other part need not be as clean as this one.
     alarms = np.ceil((y.size - np.searchsorted(y, thresholds, "left")) / y.size * n0)
-    value = _epsilon(hits, np.minimum(alarms, n0), n1, n0, delta, error)
+    value = _epsilon(hits, np.minimum(alarms, n0), n1, n0, delta=delta, error=error)
     return float(thresholds[int(np.argmax(value))])
 
 

@@ -7,6 +7,7 @@ probability with which one stated side may fail.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -154,9 +155,16 @@ def two_sample_deviation(
     >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0936
     0.072
     """
-    first = (positive("weight", weights[0]), whole_number("members", members))
-    second = (positive("weight", weights[1]), whole_number("non_members", non_members))
-    level = fraction("error", error, open_left=True, open_right=True)
+    return _deviation(
+        (positive("weight", weights[0]), whole_number("members", members)),
+        (positive("weight", weights[1]), whole_number("non_members", non_members)),
+        fraction("error", error, open_left=True, open_right=True),
+    )
+
+
+# The radius depends on the sizes only, and an audit of many attacks asks for the same again.
+@lru_cache(maxsize=1024)
+def _deviation(first: tuple[float, int], second: tuple[float, int], level: float) -> float:
     (w1, n1), (w0, n0) = first, second
     # The members' deviation is divided into cells of equal width, from the least value the
     # inequality speaks of (mass ½) to the point it passes with a thousandth of the error.
@@ -234,6 +242,11 @@ def non_members_needed(fpr: float, error: float) -> int:
     [42, 437, 4380]
     """
     _, alpha, level = _rank_inputs(1, fpr, error)
+    return _fewest(alpha, level)
+
+
+@lru_cache(maxsize=1024)
+def _fewest(alpha: float, level: float) -> int:
     guess = max(1, math.floor(math.log(level) / math.log1p(-alpha)) - 1)
     while rank_within(guess, alpha, level) < 1:
         guess += 1

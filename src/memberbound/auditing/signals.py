@@ -26,6 +26,8 @@ BoolArray = NDArray[np.bool_]
 Kind = Literal["probabilities", "decision values", "labels", "residuals"]
 #: Probabilities are kept away from 0 and 1 by this much before the logit is taken.
 _SMALLEST = 1e-12
+#: Logits this large stand for a probability of exactly 0 or 1.
+EXACT = 0.999 * float(-np.log(_SMALLEST))
 #: Perturbed copies move by this many standard deviations of each column.
 _NOISE = 0.1
 

@@ -16,6 +16,7 @@ from memberbound.cli.face import app
 from memberbound.cli.papers import reproduce
 from memberbound.cli.populations import population
 from memberbound.cli.privacy import explain
+from memberbound.cli.protection import protect
 from memberbound.cli.results import theorems
 from memberbound.cli.tables import certify, harden, plan
 from memberbound.errors import InputError, MemberboundError
@@ -28,6 +29,7 @@ __all__ = [
     "main",
     "plan",
     "population",
+    "protect",
     "reproduce",
     "theorems",
 ]

@@ -10,7 +10,7 @@ import typer
 from memberbound.cli.face import JsonFlag, app, show
 from memberbound.errors import InputError
 
-__all__ = ["Columns", "DatabaseTable", "certify", "harden", "named", "plan"]
+__all__ = ["Columns", "DatabaseTable", "certify", "harden", "named", "numbers", "plan"]
 
 TableArgument = Annotated[
     Path | None,
@@ -162,11 +162,12 @@ def _settings(name: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _edges(column: str, text: str) -> list[float]:
+def numbers(name: str, text: str) -> list[float]:
+    """Read numbers separated by commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"bins of {column!r} must be numbers, got {text!r}.") from None
+        raise InputError(f"{name} must be numbers separated by commas, got {text!r}.") from None
 
 
 @app.command()
@@ -232,7 +233,7 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
         out=out,
         recipe_out=recipe,
         confidence=confidence,
-        bins={c: _edges(c, v) for c, v in _settings("bins", bins).items()} or None,
+        bins={c: numbers(f"bins of {c!r}", v) for c, v in _settings("bins", bins).items()} or None,
         hierarchies=_settings("hierarchy", hierarchy) or None,
         validity=validity,
         fit_share=fit_share,

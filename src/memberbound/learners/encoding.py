@@ -8,7 +8,7 @@ import numpy as np
 
 from memberbound.tables.recipe import labels_of
 
-__all__ = ["column_encoder", "is_number"]
+__all__ = ["as_texts", "column_encoder", "is_number"]
 
 #: Categories of one column that get an indicator of their own.
 _CATEGORIES = 50
@@ -46,13 +46,13 @@ def column_encoder(table: Any, *, dense: bool = False) -> Any:
                 make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
                 numbers,
             ),
-            ("others", make_pipeline(FunctionTransformer(_texts), indicators), others),
+            ("others", make_pipeline(FunctionTransformer(as_texts), indicators), others),
         ],
         sparse_threshold=0.0 if dense else 0.3,
     )
 
 
-def _texts(table: Any) -> Any:
+def as_texts(table: Any) -> Any:
     """Return every value as text, missing ones included: encoders refuse mixed columns."""
     columns = {}
     for name in table.columns:

@@ -6,9 +6,7 @@ attacker, so scales and categories taken from it say nothing about who was drawn
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import open_table
 
-__all__ = ["Examples", "read_examples"]
+__all__ = ["Examples", "encoded_rows", "read_examples", "read_frame"]
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -37,6 +35,7 @@ class Examples:
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     name: str = "the table"
+    encoder: Any = None
 
     @property
     def rows(self) -> int:
@@ -60,14 +59,7 @@ def read_examples(
     """
     import pandas as pd
 
-    if isinstance(source, pd.DataFrame):
-        frame, name = source, "the table"
-    else:
-        with open_table(source, database_table) as opened:
-            numbers = opened.with_numbers()
-            frame, name = numbers.fetch(numbers.expr, "reading rows").to_pandas(), opened.name
-    if isinstance(source, (str, os.PathLike)):
-        name = str(Path(source))
+    frame, name = read_frame(source, database_table)
     names = [str(c) for c in frame.columns]
     if target not in names:
         raise InputError(f"{name} has no column {target!r}; it has {', '.join(names)}.")
@@ -113,7 +105,37 @@ def read_examples(
         tuple(chosen),
         classes,
         name,
+        encoder,
     )
+
+
+def read_frame(source: Any, database_table: str | None = None) -> tuple[Any, str]:
+    """Return a table as pandas reads it, numbers as numbers, and its name."""
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return source, "the table"
+    with open_table(source, database_table) as opened:
+        numbers = opened.with_numbers()
+        return numbers.fetch(numbers.expr, "reading rows").to_pandas(), opened.name
+
+
+def encoded_rows(encoder: Any, columns: tuple[str, ...], source: Any) -> FloatArray:
+    """Return the features of further rows, encoded as the population's were.
+
+    Edge cases: a missing column is refused; a category that the population never had counts as a
+    rare one.
+    """
+    frame, name = read_frame(source)
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{name} must have the columns {', '.join(columns)}; {missing[0]!r} is not."
+        )
+    rows = np.asarray(encoder.transform(frame[list(columns)]), dtype=np.float64)
+    if len(rows) == 0 or not np.isfinite(rows).all():
+        raise InputError(f"{name} must hold at least one row of finite numbers.")
+    return np.ascontiguousarray(rows)
 
 
 def _guessed(target: Any) -> Task:

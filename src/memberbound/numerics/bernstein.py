@@ -124,13 +124,21 @@ def moment_upper(
         first, second = centre / scale, second / scale / scale
     best = np.full(top.shape, np.inf)
     for bet in bets:
-        price = up(-math.log1p(-bet) - bet, 64 if bet > 0.01 else 1024)
+        price = _price(bet)
         worst = bet * first + price * second + spent
         # The sum's terms may differ in sign: its error is relative to their sizes.
         worst = worst + 16 * UNIT * (np.abs(bet * first) + price * second + spent)
         value = -np.expm1(-worst) / bet
         best = np.minimum(best, value + 16 * UNIT * np.abs(value))
     return np.asarray(np.minimum(np.where(top > 0, up_array(best * scale, 8), 0.0), top))
+
+
+def _price(bet: float) -> float:
+    """ψ(λ) = -ln(1-λ) - λ from above.
+
+    It is about λ²/2, so a rounding of the logarithm, whose size is λ, counts 2/λ-fold.
+    """
+    return up(-math.log1p(-bet) - bet, 16 + math.ceil(4 / bet))
 
 
 def _bets(draws: int, level: float) -> list[float]:

@@ -127,12 +127,7 @@ def mean_upper(
     [[0.024], [0.049]]
     """
     kind = one_of("method", method, ("betting", "bernstein", "hoeffding"))
-    bottom, top = finite_number("low", low), finite_number("high", high)
-    if not bottom < top:
-        raise InputError(f"high must be greater than low = {bottom!r}, got {high!r}.")
-    values = np.asarray(samples, dtype=np.float64)
-    if not ((values >= bottom) & (values <= top)).all():
-        raise InputError(f"samples must be in [{bottom!r}, {top!r}].")
+    values, bottom, top = _ranged(samples, low, high)
     width = top - bottom
     plain = (bottom, top) == (0.0, 1.0)
     # A larger sample can only raise the bound, and 0 and 1 stay where they are.
@@ -165,10 +160,17 @@ def mean_lower(
     >>> mean_lower([0.0] * 990 + [1.0] * 10).round(4).tolist()
     [0.0025]
     """
-    return -mean_upper(
-        -np.asarray(samples, dtype=np.float64),
-        confidence=confidence,
-        low=-high,
-        high=-low,
-        method=method,
-    )
+    values, bottom, top = _ranged(samples, low, high)
+    return -mean_upper(-values, confidence=confidence, low=-top, high=-bottom, method=method)
+
+
+def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, float, float]:
+    """Return the samples and the ends of their range, or refuse them."""
+    bottom, top = finite_number("low", low), finite_number("high", high)
+    if not bottom < top:
+        raise InputError(f"high must be greater than low = {bottom!r}, got {high!r}.")
+    finite_number("high - low", top - bottom)
+    values = np.asarray(samples, dtype=np.float64)
+    if not ((values >= bottom) & (values <= top)).all():
+        raise InputError(f"samples must be in [{bottom!r}, {top!r}].")
+    return values, bottom, top

@@ -3,3 +3,9 @@
 ``randomness`` supplies the bits, ``norms`` measures displacements, ``noise`` has the laws, and
 ``snapping`` puts the released value on a grid so that its low-order bits carry nothing.
 """
+
+from memberbound.protection.answer import Protection
+from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.protecting import predict_table, protect
+
+__all__ = ["MembershipPrivate", "Protection", "predict_table", "protect"]

@@ -76,7 +76,7 @@ def _sample(
         if subsets is None
         else whole_number("subsets", subsets, at_least=2)
     )
-    enumerate_all = worth_enumerating(fresh.game, total, exact)
+    enumerate_all = worth_enumerating(statistic, fresh.game, total, exact)
     if enumerate_all:
         drawn, pilot = all_subsets(fresh.game), 0
     else:

@@ -14,7 +14,8 @@ import numpy as np
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
-from memberbound.protection.calibration import Rows
+from memberbound.protection.calibration import Rows, Statistic
+from memberbound.protection.fitting import fitted
 from memberbound.protection.searching import ScaleFamily
 
 __all__ = ["NeighbourLengths", "all_subsets", "worth_enumerating"]
@@ -23,19 +24,34 @@ __all__ = ["NeighbourLengths", "all_subsets", "worth_enumerating"]
 _LARGEST_PAIRS = 3 * 10**7
 
 
-def worth_enumerating(game: SubsetGame, fits: int, exact: bool | None) -> bool:
-    """Whether to fit all subsets: ``exact`` if given, else when that is no more than ``fits``."""
-    # Rows are bit masks of 62 records at most; larger games are out of reach anyway.
+def worth_enumerating(
+    statistic: Statistic, game: SubsetGame, fits: int, exact: bool | None
+) -> bool:
+    """Whether to fit all subsets: ``exact`` if given, else when that is no more than ``fits``.
+
+    One fit per subset is exact only for a statistic without coins of its own: the first subset is
+    fitted twice, and a statistic that differs is sampled instead.
+    """
     pairs = math.comb(game.population, game.size) * game.size * (game.population - game.size) // 2
+    # Subsets are written as bit masks; larger games are out of reach anyway.
     possible = game.population <= 62 and pairs <= _LARGEST_PAIRS
     if exact and not possible:
         raise InputError(
             f"exact must be False for {game.size} of {game.population} records, got True: "
             "there are too many subsets to fit."
         )
-    if exact is not None:
-        return exact
-    return possible and math.comb(game.population, game.size) <= fits
+    wanted = possible and math.comb(game.population, game.size) <= fits if exact is None else exact
+    if not wanted:
+        return False
+    first = np.arange(game.size, dtype=np.int64)
+    twice = fitted(statistic, [[first], [first]], lambda out: out[0], seed="all subsets", workers=1)
+    repeats = np.array_equal(twice.rows[0], twice.rows[1])
+    if exact and not repeats:
+        raise InputError(
+            "exact must be False for a statistic that differs from fit to fit on the same subset, "
+            "got True. Fix the learner's random_state, or let the subsets be sampled."
+        )
+    return repeats
 
 
 def all_subsets(game: SubsetGame) -> list[Rows]:

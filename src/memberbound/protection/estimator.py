@@ -170,7 +170,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             wanted = get_tags(self.estimator).target_tags.required
             if wanted:
                 raise InputError(
-                    "y must be given: this estimator requires y to be passed, got None."
+                    "y must be given: the estimator requires y to be passed, but the target y is None."
                 )
             features = validate_data(self, X, dtype=np.float64)
             target = classes = None
@@ -296,7 +296,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         factor = noise_shape(statistic, chosen, None)
         if factor is not None or not 1 < statistic.dimension <= 500:
             return factor
-        pairs = fresh.neighbours(_SHAPE_PAIRS)
+        pairs = fresh.neighbours(min(_SHAPE_PAIRS, self.pairs or _SHAPE_PAIRS))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

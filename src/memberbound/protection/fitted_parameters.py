@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,11 +69,15 @@ class FittedParameters:
                     return fixed if fixed.size == self.dimension else np.zeros(self.dimension)
         return self.adapter.parameters(self.fitted(rows), people)
 
+    @cached_property
+    def _shell(self) -> Any:
+        return self.adapter.shell(self.estimator, self.population)
+
     def model(self, vector: FloatArray) -> Any:
         """Return an estimator with this vector, which knows nothing else of any subset."""
         if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
             raise InputError("a released parameter vector must be finite and of the right length.")
-        shell = self.adapter.shell(self.estimator, self.population)
+        shell = copy.deepcopy(self._shell)
         self.adapter.set_parameters(shell, vector, self.population)
         return shell
 

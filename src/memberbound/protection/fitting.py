@@ -6,6 +6,7 @@ certificate from them would speak about another game.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ __all__ = ["Fits", "fitted"]
 _WORTH_WORKERS = 2.0
 #: Groups are handed out in about this many portions per worker.
 _PORTIONS = 8
+#: Groups fitted before deciding on workers.
+_LEAD = 3
 
 Reduce = Callable[[FloatArray], FloatArray]
 
@@ -132,14 +135,19 @@ def _portions(
     *,
     automatic: bool,
 ) -> Iterator[_Portion]:
-    began = time.perf_counter()
-    # The first group says how long a fit takes, and fails before any process is started.
-    yield _portion(statistic, groups[:1], 0, reduce)
-    expected = (time.perf_counter() - began) * (len(groups) - 1)
-    if jobs == 1 or len(groups) < 3 or (automatic and expected < _WORTH_WORKERS):
+    # The first groups say how long a fit takes, and fail before any process is started; the least
+    # of three, because first calls load things.
+    seconds = math.inf
+    lead = min(_LEAD, len(groups))
+    for place in range(lead):
+        began = time.perf_counter()
+        yield _portion(statistic, groups[place : place + 1], place, reduce)
+        seconds = min(seconds, time.perf_counter() - began)
+    left = len(groups) - lead
+    if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
         jobs = 1
-    size = max(1, (len(groups) - 1) // (_PORTIONS * jobs))
-    starts = range(1, len(groups), size)
+    size = max(1, left // (_PORTIONS * jobs))
+    starts = range(lead, len(groups), size)
     finished = 0
     if jobs > 1:
         tasks = (

@@ -58,6 +58,8 @@ def subset_assumptions(game: SubsetGame, *, noisy: bool, sampled: bool) -> tuple
         said.append("eta is the attacker's gain over always giving the likelier answer.")
     if sampled:
         said.append("The calibration's subsets are independent and uniform (seeded generator).")
+    else:
+        said.append("The statistic is a function of the training set alone.")
     if noisy:
         said.append(SAMPLER_ASSUMPTION)
     return tuple(said)
@@ -142,7 +144,8 @@ def calibrate_neighbour(
     ``pairs`` independent pairs (D, D') are refitted (default 500, two fits each); for
     ``record="every"`` a draw is a subset with one neighbour for every record, max(k, N-k) + 1 fits.
     ``shape`` is a matrix A for noise s·A·z, chosen without looking at these draws.  ``exact`` fits
-    all subsets instead: by default when they are no more than the fits of the sample.
+    all subsets instead: by default when they are no more than the fits of the sample and the
+    learner has no coins of its own.
 
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
     gains more than ``eta`` on the average record, or on every record.
@@ -176,7 +179,7 @@ def calibrate_neighbour(
     draws = _draws(pairs, record, target, sure, columns)
     details: dict[str, Any]
     theorems: tuple[str, ...]
-    if worth_enumerating(game, draws * per_draw, exact):
+    if worth_enumerating(statistic, game, draws * per_draw, exact):
         everything = all_subsets(game)
         fits = fitted(
             statistic,

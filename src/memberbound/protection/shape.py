@@ -57,11 +57,12 @@ def utility_shape(
     return _least_cost(spread, None if hessian is None else _square(hessian, d), share)
 
 
-def risk_shape(risk: RegularisedRisk, *, ridge: float = 1e-3) -> FloatArray:
+def risk_shape(risk: RegularisedRisk, *, ridge: float = 1e-2) -> FloatArray:
     """Return :func:`utility_shape` for a regularised risk, from its fit on the whole population.
 
     Displacements are those of one Newton step, H⁻¹(g_x - g_x'), over all pairs of records, so
-    C ∝ H⁻¹·Cov(g)·H⁻¹ and no subset is fitted.
+    C ∝ H⁻¹·Cov(g)·H⁻¹ and no subset is fitted.  The cost is counted in the loss alone, without the
+    regulariser, which only serves the fit.
     """
     theta = risk.population_fit.theta
     gradients = risk.gradients(theta).vectors()
@@ -72,12 +73,15 @@ def risk_shape(risk: RegularisedRisk, *, ridge: float = 1e-3) -> FloatArray:
         weights = np.einsum("nii->ni", risk.rule.curvatures(scores, risk.coded))
         bend = (weights.T @ np.square(risk.design) / risk.records).ravel() + risk.regularisation
         spread = np.square(centred).mean(axis=0) / np.square(bend)
+        bend = bend - risk.regularisation
+        bend = bend + ridge * bend.mean()
         spread = spread + ridge * spread.mean()
         widths = (spread / bend) ** 0.25
         return np.diag(widths * math.sqrt(risk.dimension) / np.linalg.norm(widths))
     hessian = risk.hessian(theta)
     moves = np.linalg.solve(hessian, centred.T)
-    return _least_cost(moves @ moves.T / risk.records, hessian, positive("ridge", ridge))
+    loss = hessian - risk.regularisation * np.eye(risk.dimension)
+    return _least_cost(moves @ moves.T / risk.records, loss, positive("ridge", ridge))
 
 
 def _square(hessian: ArrayLike, dimension: int) -> FloatArray:

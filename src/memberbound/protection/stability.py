@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
 from memberbound.protection.calibration import Rows
 from memberbound.protection.erm import Gradients, RegularisedRisk
-from memberbound.protection.minimiser import DENSE, Fit
+from memberbound.protection.minimiser import DENSE, SMALL, Fit
 
 __all__ = ["Metric", "SwapLengths"]
 
@@ -207,12 +207,13 @@ class SwapLengths:
         inverse = np.asarray(linalg.solve_triangular(factor, np.eye(d), lower=True))
         weights, widest = self._leverages(inverse, solve)
         spread = reach
-        if self.metric.factor is not None:
+        if self.metric.factor is not None or d <= SMALL:
             table = self.metric.applied(inverse.T)
             top = linalg.eigvalsh(table @ table.T, subset_by_index=[d - 1, d - 1])[0]
             exact = solve * float(np.linalg.norm(inverse)) * self.metric.stretch
             exact += self.metric.loss * float(np.linalg.norm(table))
-            spread = math.sqrt(max(float(top), 0.0) * (1 + 1e-9)) + 2 * exact
+            spread = math.sqrt(max(float(top), 0.0)) * (1 + 1e-9) + 2 * exact
+            spread = min(spread, reach * self.metric.stretch)
         return _Curvature(
             close,
             reach,

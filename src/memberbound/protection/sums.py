@@ -36,8 +36,6 @@ __all__ = ["SumStatistic", "calibrate_sum", "release_sum"]
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 #: The noise returned is at most this much more than the least that passes.
 _RELATIVE = 1e-4
-#: Noise this much smaller than the diameter hides no movement at all.
-_NO_NOISE = 1e-150
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +117,7 @@ def calibrate_sum(
     if profile.diameter == 0.0:
         law, value = NoNoise(statistic.dimension), 0.0
         note = "No noise is needed: the statistic is the same on all subsets."
-    elif (silent := gain(max(profile.diameter * _NO_NOISE, 1e-300))) <= goal:
+    elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
         law, value = NoNoise(statistic.dimension), silent
         note = "No noise is needed: the statistic moves too rarely to tell."
     else:
@@ -149,6 +147,14 @@ def _gain(profile: NeighbourProfile, game: SubsetGame) -> Callable[[float], floa
         return up(float(gains.mean()) * (1 + 2 * sum_slack(gains.size)))
 
     return gain
+
+
+def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
+    """Return the gain without noise, from above: every swap with an unequal record shows."""
+    _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
+    unequal = (len(vectors) - counts[which.ravel()]) / (len(vectors) - 1)
+    share = unequal.max() if game.record == "every" else unequal.mean()
+    return up(float(share) * min(game.prior, 1 - game.prior) * (1 + sum_slack(len(vectors))), 16)
 
 
 def _least(

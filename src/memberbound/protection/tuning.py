@@ -22,15 +22,15 @@ from memberbound.protection.fitted_parameters import clipped_rows
 from memberbound.protection.learning import (
     ConvexParameters,
     Learnable,
-    calibrated,
     convex_loss,
     learnable,
 )
-from memberbound.protection.noise import NoiseLaw
+from memberbound.protection.noise import NoiseLaw, ShapedGaussianNoise
 from memberbound.protection.parameters import Adapter, Population
 from memberbound.protection.randomness import InsecureSource
 from memberbound.protection.searching import ScaleFamily, distance_target
 from memberbound.protection.shape import risk_shape, utility_shape
+from memberbound.protection.stability import Metric, SwapLengths
 
 __all__ = ["Configuration", "Scores", "Trial", "configurations", "noise_shape", "scored", "tuned"]
 
@@ -42,8 +42,8 @@ _CLIPS = (0.25, 0.75)
 _PAIRS, _SUBSETS, _DRAWS = 16, 6, 4
 #: Certified noise is about this much above the plug-in noise of a pilot.
 _CERTIFIED = 1.25
-#: Subsets of a pilot of the convex form, for which every fit speaks for all records.
-_CONVEX = 12
+#: A pilot of the convex form: subsets, partners of a record in each, and records at most.
+_CONVEX, _PARTNERS, _RECORDS = 8, 32, 2000
 #: Shapes are found up to this many coordinates; the factor has this many squared entries.
 _LARGEST_SHAPE = 1500
 
@@ -161,10 +161,10 @@ def _outputs(
 
 
 def _plug_in(family: ScaleFamily, lengths: FloatArray, target: float) -> float:
-    """Return about the scale at which the sample's own mean meets the target."""
+    """Return about the scale at which the largest mean of a column meets the target."""
 
     def fits(scale: float) -> bool:
-        return float(family.distances(lengths, scale).mean()) <= target
+        return float(family.distances(lengths, scale).mean(axis=0).max()) <= target
 
     if not lengths.any() or fits(0.0):
         return 0.0
@@ -180,6 +180,27 @@ def _plug_in(family: ScaleFamily, lengths: FloatArray, target: float) -> float:
     return high
 
 
+def _swap_lengths(
+    statistic: ConvexParameters, fresh: FreshSubsets, family: ScaleFamily
+) -> FloatArray:
+    """Return X3's lengths of a few swaps of many records: a column per record."""
+    unit = family.unit
+    metric = Metric(unit.factor if isinstance(unit, ShapedGaussianNoise) else None)
+    draws = np.random.default_rng(fresh.seed)
+    records = draws.permutation(fresh.game.population)[:_RECORDS]
+    columns = []
+    for rows in fresh.subsets(_CONVEX):
+        swaps = SwapLengths.of(statistic.risk, rows, metric, local=True)
+        outside = np.setdiff1d(np.arange(fresh.game.population), rows)
+        found = np.empty((_PARTNERS, records.size))
+        inside = np.isin(records, rows)
+        met_out, met_in = (draws.choice(side, _PARTNERS) for side in (outside, rows))
+        found[:, inside] = swaps.lengths(records[inside], met_out).T
+        found[:, ~inside] = swaps.lengths(met_in, records[~inside])
+        columns.append(found)
+    return np.vstack(columns)
+
+
 def _pilot_noise(
     statistic: Learnable,
     fresh: FreshSubsets,
@@ -191,26 +212,18 @@ def _pilot_noise(
     shape: FloatArray | None,
 ) -> NoiseLaw:
     """Return about the noise that the certificate will ask for."""
-    if method == "convex":
-        found = calibrated(
-            statistic,
-            fresh.spawned(3),
-            eta=eta,
-            record=record,
-            method=method,
-            # A pilot proves nothing: at a low confidence a dozen subsets come near the answer.
-            confidence=0.2,
-            pairs=_CONVEX,
-            shape=shape,
-        )
-        return found.noise
     family = ScaleFamily.gaussian(statistic.dimension, shape)
     first, second = pair
+    if isinstance(statistic, ConvexParameters):
+        lengths = _swap_lengths(statistic, fresh.spawned(3), family)
+        target = distance_target(fresh.game, eta, family.slack())
+        columns = lengths.reshape(-1, 1) if record == "average" else lengths
+        return family.law(_CERTIFIED * _plug_in(family, columns, target))
     if method == "neighbour":
-        lengths = family.lengths(first - second)
+        lengths = family.lengths(first - second)[:, None]
         target = distance_target(fresh.game, eta, family.slack())
     else:
-        lengths, target = family.lengths(first - first.mean(axis=0)), eta
+        lengths, target = family.lengths(first - first.mean(axis=0))[:, None], eta
     return family.law(_CERTIFIED * _plug_in(family, lengths, target))
 
 

@@ -334,7 +334,7 @@ def _scale_panel(axes: Axes, sweep: Sweep) -> None:
         at = 0.35 if size == 24 else 0.22
         show(f"dp_{size}", f"DP, n = {size}", ORANGE, at, ls=_STYLES[size])
         show(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, ls=_STYLES[size])
-    show("mip_48", "MIP (I24-C14), any n", "black", lw=2)
+    show("mip_48", "MIP, any n", "black", 0.35, lw=2)
     show("x14_12", "X14 (Laplace), n = 12", GREY, 0.015, ls=":")
     axes.set_yscale("log")
     axes.set(xlabel="η", ylabel="noise scale", xlim=(0, 0.5))

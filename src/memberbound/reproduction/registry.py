@@ -18,6 +18,8 @@ EXPERIMENTS = {
     "L24-F5": ("lowy_gaussian", "FIGURE_5"),
     "L24-F6": ("lowy_gaussian", "FIGURE_6"),
     "I24-F1": ("izzo_scale", "FIGURE_1"),
+    "A25-F1": ("aubinais_overfitting", "FIGURE_1"),
+    "A25-F2": ("aubinais_overfitting", "FIGURE_2"),
 }
 
 

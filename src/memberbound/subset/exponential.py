@@ -27,6 +27,8 @@ __all__ = ["ExponentialMechanism", "clip_sensitivity", "l2_losses"]
 _FEWEST = 4
 #: A given Δ may fall short of the population's by this factor: 1/3 is not a double.
 _ROUNDING_ALLOWANCE = 1e-12
+#: Rates and ε(X) beyond this many orders of magnitude are refused: doubles end near 1e±308.
+_LEAST_NUMBER = 1e-280
 
 
 def _points(name: str, values: ArrayLike) -> FloatArray:
@@ -103,7 +105,8 @@ class ExponentialMechanism:
         sensitivity: Δ of L24-D7, over all data sets and not only those inside the population.
 
     Edge cases: records with equal losses are told apart by their row.  Losses that move the mean by
-    more than ``sensitivity`` inside the population are refused, because ε-DP would be false.
+    more than ``sensitivity`` inside the population are refused, because ε-DP would be false; so are
+    losses and ε of such a size that ε/(2Δk) or ε(X) leaves the range of doubles.
 
     Example:
     >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -153,6 +156,15 @@ class ExponentialMechanism:
                 f"loss moves inside this population, got {self.sensitivity!r}. With less, the "
                 "mechanism is not ε-DP; raise it, or clip the records."
             )
+        if self.epsilon > 0 and self.population_sensitivity > 0:
+            # Below, scores would lose digits or vanish, and every bound would rest on them.
+            tame = _LEAST_NUMBER < self.rate < 1 / _LEAST_NUMBER
+            if not (tame and self.epsilon_population > _LEAST_NUMBER):
+                raise InputError(
+                    f"epsilon/(2·sensitivity·size) and epsilon inside the population must be above "
+                    f"{_LEAST_NUMBER:g} (or epsilon 0), got {self.rate!r} and "
+                    f"{self.epsilon_population!r}. Change the unit of the losses."
+                )
 
     # ---- construction ---------------------------------------------------------------------
 

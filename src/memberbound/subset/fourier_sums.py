@@ -140,8 +140,13 @@ class FourierSums:
         return np.asarray(np.exp(1j * np.outer(self.w[block], self.frequencies)))
 
     def _circle(self, power: int) -> ComplexArray:
-        """y^power at the kept pairs; the exponent is reduced in whole numbers first."""
+        """y^power at the kept pairs; the exponent is reduced in whole numbers first.
+
+        To (-J/2, J/2]: an angle next to 2π would be rounded by more than the one next to 0 that
+        stands for it in the error.
+        """
         whole = (power * self.point) % self.nodes
+        whole = np.where(2 * whole > self.nodes, whole - self.nodes, whole)
         return np.asarray(np.exp(2j * math.pi / self.nodes * whole))
 
     def _block_product(self, block: IntArray) -> ComplexArray:

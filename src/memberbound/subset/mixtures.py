@@ -98,7 +98,8 @@ def mixture_bounds(
         success = np.full(count, 0.5 if 2 * size == count else blind)
     else:
         # A shift changes nothing; by a value of the table, whole numbers stay whole.
-        centred = checked - np.sort(checked)[count // 2]
+        with np.errstate(over="ignore"):
+            centred = checked - np.sort(checked)[count // 2]
         _, first, twins = np.unique(centred, return_index=True, return_inverse=True)
         done = 0
         for records, pair in _pairs(centred, game, scale, first):

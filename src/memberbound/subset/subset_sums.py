@@ -105,14 +105,17 @@ def enumerated_pair(values: FloatArray, size: int, sigma: float) -> DensityPair 
     dropped, which is accounted for.
     Edge cases: far clusters of sums are covered apart, so outliers cost nothing.
     """
+    records = len(values)
+    # Adding `size` doubles and one division, in units of σ; infinite where sums overflow.
+    with np.errstate(over="ignore"):
+        largest = float(np.sort(np.abs(values))[-size:].sum()) / sigma
+    moved = (size + 4) * UNIT * largest * 1.01
+    if moved > 1e-3:
+        return None
     law = subset_sums(values, size)
     atoms = law.sums / sigma
-    records = len(values)
-    # Adding `size` doubles and one division, in units of σ.
-    largest = float(np.sort(np.abs(values))[-size:].sum()) / sigma
-    moved = (size + 4) * UNIT * largest * 1.01
     width = _width(atoms, records)
-    if width is None or moved > 1e-3:
+    if width is None:
         return None
     weight_in = law.members / math.comb(records - 1, size - 1)
     weight_out = (law.subsets[:, None] - law.members) / math.comb(records - 1, size)

@@ -1,0 +1,230 @@
+"""Does protection hold, and how far below its certificate do attacks stay?
+
+    python benchmarks/holds.py [--section exact shadows] [--eta 0.05 0.1 0.2] [--json FILE]
+
+Section ``exact``: a mean and a classifier on few records, where the outputs of all subsets are
+known and the attacker is Bayes' own (the best there is).  Section ``shadows``: logistic regression
+on half of the breast-cancer rows against two likelihood-ratio attacks with hundreds of retrained
+models, a linear one and a mixture of densities; the stronger one is shown.  Every line gives what
+is certified, what the attack reaches on the average and on the most exposed record (95 % intervals,
+a Bonferroni share each) and the gap to the certificate.  The column that the certificate speaks of
+is marked; ``FAIL`` is printed if the attack's lower end passes the certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# The attacks are the tests' oracle.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from memberbound.games import SubsetGame
+from memberbound.protection.calibration import Calibration, FreshSubsets
+from memberbound.protection.centre import calibrate_izzo, calibrate_moment
+from memberbound.protection.convex import calibrate_convex
+from memberbound.protection.erm import RegularisedRisk, regularisation_from_c
+from memberbound.protection.noise import GaussianNoise, ShapedGaussianNoise
+from memberbound.protection.retraining import calibrate_neighbour
+from oracle.bayes_attack import (
+    Attacked,
+    Interval,
+    exact_attack,
+    linear_attack,
+    shadow_attack,
+)
+
+ERROR = 0.05
+#: The column that a certificate speaks of.
+NAMED = {"average": "average", "every": "worst"}
+Outputs = tuple[np.ndarray, np.ndarray]
+
+
+class Means:
+    """The mean of a table's rows."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table, self.dimension = table, table.shape[1]
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the mean of these rows."""
+        return self.table[rows].mean(axis=0)
+
+
+def members_of(subsets: np.ndarray, size: int) -> np.ndarray:
+    members = np.zeros((len(subsets), size), dtype=bool)
+    members[np.arange(len(subsets))[:, None], subsets] = True
+    return members
+
+
+def line(setting: str, found: Calibration, attacked: Attacked, attack: str) -> dict[str, Any]:
+    certified = 0.5 + found.certificate.value
+    named = attacked.average if found.record == "average" else attacked.worst
+    return {
+        "setting": setting,
+        "method": found.method,
+        "record": found.record,
+        "eta": found.eta,
+        "certified": certified,
+        "confidence": found.certificate.confidence,
+        "noise_scale": found.noise_scale,
+        "attack": attack,
+        "average": vars(attacked.average),
+        "worst": vars(attacked.worst),
+        "gap": certified - named.estimate,
+        "holds": named.lower <= certified,
+    }
+
+
+def shown(one: dict[str, Any]) -> str:
+    def cell(name: str) -> str:
+        values = Interval(**one[name])
+        mark = "*" if name == NAMED[one["record"]] else " "
+        return f"{values.estimate:.4f} [{values.lower:.4f}, {values.upper:.4f}]{mark}"
+
+    return (
+        f"{one['setting']:<26}{one['method']:<10}{one['record']:<8}{one['eta']:<6g}"
+        f"{one['certified']:<10.4f}{cell('average'):<26}{cell('worst'):<26}"
+        f"{one['gap']:<9.4f}{one['attack']:<8}{'PASS' if one['holds'] else 'FAIL'}"
+    )
+
+
+HEAD = (
+    f"{'setting':<26}{'method':<10}{'record':<8}{'eta':<6}{'certified':<10}"
+    f"{'average record':<26}{'most exposed record':<26}{'gap':<9}{'attack':<8}holds"
+)
+
+
+# ---- section "exact": all subsets known ---------------------------------------------------------
+
+
+def exact_settings() -> Iterator[tuple[str, Any, int]]:
+    rng = np.random.default_rng(0)
+    yield "mean, N=12, d=1", Means(rng.normal(size=(12, 1))), 12
+    yield "mean, N=12, d=3", Means(rng.normal(size=(12, 3))), 12
+    heavy = rng.standard_t(2, size=(12, 3))
+    yield "heavy mean, N=12, d=3", Means(heavy), 12
+    features = rng.normal(size=(10, 2))
+    features[0] *= 4
+    target = (features @ [1.0, -0.5] + rng.normal(size=10) > 0).astype(int)
+    yield "logistic, N=10, d=3", RegularisedRisk(features, target, "logistic", 0.2), 10
+
+
+def exact(etas: list[float], draws: int) -> Iterator[dict[str, Any]]:
+    for name, statistic, size in exact_settings():
+        subsets = np.array(list(combinations(range(size), size // 2)))
+        outputs = np.array([statistic(rows) for rows in subsets])
+        members = members_of(subsets, size)
+        fresh = FreshSubsets(SubsetGame(size, size // 2), 1)
+        for eta in etas:
+            for found in calibrations(statistic, fresh, eta, exact=True):
+                attacked = exact_attack(
+                    found.noise, outputs, members, draws=draws, seed=3, error=ERROR
+                )
+                yield line(name, found, attacked, "Bayes")
+
+
+def calibrations(
+    statistic: Any, fresh: FreshSubsets, eta: float, *, exact: bool
+) -> Iterator[Calibration]:
+    given: dict[str, Any] = {"exact": True, "workers": 1} if exact else {"workers": 1}
+    everyone = ("average", "every") if exact else ("average",)
+    for record in everyone:
+        yield calibrate_neighbour(statistic, fresh, eta=eta, record=record, **given)
+    yield calibrate_moment(statistic, fresh, eta=eta, **given)
+    yield calibrate_izzo(statistic, fresh, eta=eta, **given)
+    if isinstance(statistic, RegularisedRisk):
+        count = {"subsets": 1000} if exact else {}
+        for record in ("average", "every"):
+            yield calibrate_convex(statistic, fresh, eta=eta, record=record, **count)
+
+
+# ---- section "shadows": a real learner ----------------------------------------------------------
+
+
+def breast_cancer(c: float, clip: float | None) -> RegularisedRisk:
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.preprocessing import StandardScaler
+
+    table, target = load_breast_cancer(return_X_y=True)
+    features = StandardScaler().fit_transform(table)[:568]
+    weight = regularisation_from_c("logistic", c, 284)
+    return RegularisedRisk(features, target[:568], "logistic", weight, clip=clip)
+
+
+def retrained(risk: RegularisedRisk, count: int, seed: int) -> Outputs:
+    half = risk.records // 2
+    subsets = FreshSubsets(SubsetGame(risk.records, half), seed).subsets(count)
+    outputs = np.array([risk(rows) for rows in subsets])
+    return outputs, members_of(np.array(subsets), risk.records)
+
+
+def strongest(found: Calibration, shadows: Outputs, targets: Outputs) -> tuple[str, Attacked]:
+    """The attack that does better on the record that the certificate speaks of."""
+    tried = {
+        "mixture": shadow_attack(found.noise, shadows, targets, releases=4, seed=9, error=ERROR / 2)
+    }
+    if isinstance(found.noise, GaussianNoise | ShapedGaussianNoise):
+        tried["linear"] = linear_attack(found.noise, shadows, targets, error=ERROR / 2)
+
+    def reached(name: str) -> float:
+        one = tried[name]
+        return (one.average if found.record == "average" else one.worst).estimate
+
+    best = max(tried, key=reached)
+    return best, tried[best]
+
+
+def shadows(etas: list[float], models: int) -> Iterator[dict[str, Any]]:
+    for c, clip in ((1.0, None), (0.01, None), (0.01, 3.0)):
+        risk = breast_cancer(c, clip)
+        name = f"breast cancer, C={c:g}" + ("" if clip is None else f", clip {clip:g}")
+        known, targets = retrained(risk, models, 101), retrained(risk, models, 102)
+        fresh = FreshSubsets(SubsetGame(risk.records, risk.records // 2), 1)
+        for eta in etas:
+            for found in calibrations(risk, fresh, eta, exact=False):
+                attack, attacked = strongest(found, known, targets)
+                yield line(name, found, attacked, attack)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--section", nargs="+", default=["exact", "shadows"])
+    parser.add_argument("--eta", nargs="+", type=float, default=[0.05, 0.1, 0.2])
+    parser.add_argument("--draws", type=int, default=20_000, help="releases per exact attack")
+    parser.add_argument(
+        "--models", type=int, default=1000, help="shadow models, and as many targets"
+    )
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    print(f"memberbound {version('memberbound')}, Python {platform.python_version()}\n\n{HEAD}")
+    found = []
+    for section, budget in ((exact, given.draws), (shadows, given.models)):
+        if section.__name__ in given.section:
+            for one in section(given.eta, budget):
+                print(shown(one), flush=True)
+                found.append(one)
+    ratios = [
+        (one["certified"] - 0.5) / (one[NAMED[one["record"]]]["estimate"] - 0.5)
+        for one in found
+        if one["method"] in ("neighbour", "convex")
+    ]
+    held = all(one["holds"] for one in found)
+    print(f"\n{len(found)} lines; every attack below its certificate: {'PASS' if held else 'FAIL'}")
+    if ratios:
+        print(f"neighbour and convex, certified/attacked advantage: median {np.median(ratios):.2f}")
+    if given.json is not None:
+        given.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

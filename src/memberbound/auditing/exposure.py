@@ -1,0 +1,161 @@
+"""Which records are exposed: the attacks' accuracy on each record, and a list that is proved.
+
+A record is played once per target model: the attack says "in" or "out" and is right or wrong.
+Records of one release depend on each other, which a family-wise correction allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.auditing.learner_audit import LearnerAudit
+from memberbound.errors import InputError, fraction
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["Exposure", "holm", "record_exposure"]
+
+#: Relative error granted to scipy's binomial tails.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Accuracy of the attack on every record, with an interval for each.
+
+    Attributes:
+        estimate: share of the target models on which the attack was right about the record.
+        lower: the best of the attacks is right at least this often; one record at a time.
+        upper: the weakest of the attacks is right at most this often; one record at a time.
+        family_lower: as ``lower``, for all records at once.
+        exposed: numbers of the records that are provably exposed, the most exposed first; all of
+            them are, at once, with the stated confidence.
+        blind: accuracy of an attacker who sees no model.
+        attacks: the attack of each block of targets, chosen on the shadows before it.
+    """
+
+    estimate: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    family_lower: FloatArray
+    exposed: NDArray[np.int64]
+    level: float
+    blind: float
+    targets: int
+    confidence: float
+    attacks: tuple[str, ...]
+    game: SubsetGame
+
+    @property
+    def eta_lower(self) -> FloatArray:
+        """Accuracy beyond blind guessing that is proved, per record, for all records at once."""
+        return np.maximum(np.nextafter(self.family_lower - self.blind, -1.0), 0.0)
+
+    def to_dict(self, most: int = 20) -> dict[str, object]:
+        """Return JSON-ready fields, with the records that are guessed best."""
+        order = np.lexsort((-self.family_lower, -self.estimate))[:most]
+        return {
+            "targets": self.targets,
+            "attacks": list(self.attacks),
+            "blind_accuracy": self.blind,
+            "accuracy_estimate": {
+                "mean": float(self.estimate.mean()),
+                "median": float(np.median(self.estimate)),
+                "p99": float(np.quantile(self.estimate, 0.99)),
+                "max": float(self.estimate.max()),
+            },
+            "exposed_records": int(self.exposed.size),
+            "exposed_share": float(self.exposed.size / self.estimate.size),
+            "exposed_above": self.level,
+            "confidence": self.confidence,
+            "most_exposed": [
+                {
+                    "record": int(r),
+                    "estimate": float(self.estimate[r]),
+                    "lower": float(self.lower[r]),
+                    "upper": float(self.upper[r]),
+                    "proved": bool(np.isin(r, self.exposed)),
+                }
+                for r in order
+            ],
+        }
+
+
+def holm(p_values: FloatArray, error: float) -> NDArray[np.bool_]:
+    """Return which hypotheses Holm's step-down procedure rejects at a family-wise ``error``.
+
+    Example:
+    >>> holm(np.array([0.001, 0.04, 0.02]), 0.05).tolist()
+    [True, True, True]
+    >>> holm(np.array([0.001, 0.04, 0.03]), 0.05).tolist()
+    [True, False, False]
+    """
+    order = np.argsort(p_values, kind="stable")
+    many = len(p_values)
+    passes = p_values[order] <= error / np.arange(many, 0, -1)
+    stop = many if passes.all() else int(np.argmin(passes))
+    rejected = np.zeros(many, dtype=np.bool_)
+    rejected[order[:stop]] = True
+    return rejected
+
+
+def record_exposure(
+    audit: LearnerAudit,
+    *,
+    attack: str | None = None,
+    above: float | None = None,
+    confidence: float | None = None,
+) -> Exposure:
+    """Measure how often the attack is right about each record, and list the exposed ones.
+
+    ``attack`` names one of the audited attacks; left out, each block of targets is attacked with the
+    one that was best on the shadows before it.  A record is listed if its accuracy provably exceeds
+    ``above``, which is blind guessing unless told otherwise.
+
+    Guarantee: with probability at least ``confidence``, for *every* listed record some attack is
+    right about it with probability above ``above``; so no certificate for every record may promise
+    less.  ``lower`` and ``upper`` hold for each record on its own.
+    Theorem: proofs/audit-subset-game.md claim 3, with Holm's correction.
+    Assumes: as the audit.
+    Numerics: binomial tails are raised by more than their error.
+    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/N.
+    """
+    sure = audit.confidence if confidence is None else confidence
+    error = 1 - fraction("confidence", sure, open_left=True, open_right=True)
+    if attack is not None and attack not in audit.attacks:
+        raise InputError(f"attack must be one of {', '.join(audit.attacks)}, got {attack!r}.")
+    membership = audit.run.membership
+    right, used = [], []
+    for block in audit.blocks:
+        name = attack or max(block.trust, key=lambda n: block.trust[n])
+        used.append(name)
+        right.append(block.guesses[name] == membership[block.first : block.last])
+    answers = np.vstack(right)
+    trials = len(answers)
+    hits = answers.sum(axis=0)
+    prior = audit.game.prior
+    blind = max(prior, 1 - prior)
+    level = blind if above is None else fraction("above", above)
+    if level < blind:
+        raise InputError(f"above must be at least blind guessing {blind!r}, got {above!r}.")
+    tails = stats.binom.sf(hits - 1, trials, level) * (1 + _SLACK)
+    listed = np.flatnonzero(holm(np.minimum(tails, 1.0), error))
+    listed = listed[np.argsort(-hits[listed], kind="stable")]
+    return Exposure(
+        hits / trials,
+        clopper_pearson_lower(hits, trials, error / 2),
+        clopper_pearson_upper(hits, trials, error / 2),
+        clopper_pearson_lower(hits, trials, error / len(hits)),
+        listed,
+        level,
+        blind,
+        trials,
+        sure,
+        tuple(used),
+        audit.game,
+    )

@@ -1,0 +1,288 @@
+"""Audit of a learner in the subset game: attacks on models trained on random halves.
+
+Estimates attack every model with all others.  Intervals come from a stricter game that has a valid
+confidence: models are taken in order, and a target is attacked only with models *before* its block,
+at a threshold chosen on these (proofs/audit-subset-game.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from memberbound.auditing.attacks import DEFAULT_ATTACKS, Attack, chosen_attacks
+from memberbound.auditing.duel import Duel
+from memberbound.auditing.releases import (
+    ReleaseStatistics,
+    best_threshold,
+    mean_interval,
+    release_statistics,
+)
+from memberbound.auditing.shadows import ShadowRun
+from memberbound.auditing.signals import BoolArray
+from memberbound.errors import InputError, fraction
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.results import AuditBound, json_number
+
+__all__ = ["AttackAudit", "Block", "LearnerAudit", "audit_shadows", "blocks_of"]
+
+#: The fewest models that leave shadows and targets apart.
+FEWEST_MODELS = 8
+_ASSUMPTIONS = (
+    "Every model was trained on its own uniform half of the population, independently of the others.",
+    "The attacker knows the population, the learner and its own shadow models' halves.",
+    "Each interval holds with the stated confidence on its own, not all of them at once.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Targets ``first`` to ``last`` - 1, attacked with the models before ``first``.
+
+    ``guesses`` has, per attack, the (targets, records) verdicts at the threshold chosen on the
+    shadows; ``trust`` the accuracy each attack had on the shadows.
+    """
+
+    first: int
+    last: int
+    guesses: dict[str, BoolArray]
+    trust: dict[str, float]
+
+
+@dataclass(frozen=True)
+class AttackAudit:
+    """What one attack reached, per quantity."""
+
+    name: str
+    settings: Mapping[str, float | str]
+    auc: AuditBound
+    advantage: AuditBound
+    accuracy: AuditBound
+    tpr_at_fpr: dict[str, AuditBound | None]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
+        return {
+            "auc": _fields(self.auc),
+            "advantage": _fields(self.advantage),
+            "accuracy": _fields(self.accuracy),
+            "tpr_at_fpr": {rate: _fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerAudit:
+    """Result of :func:`audit_shadows`.
+
+    ``best`` is the attack with the largest estimated advantage; ``best_advantage`` is its interval
+    at an error shared among all attacks, so that choosing it is paid for.
+    """
+
+    attacks: dict[str, AttackAudit]
+    best: str
+    best_advantage: AuditBound
+    blocks: tuple[Block, ...]
+    run: ShadowRun
+    confidence: float
+    seconds: float
+    warnings: tuple[str, ...]
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
+
+    @property
+    def game(self) -> SubsetGame:
+        """The game that was audited."""
+        return self.run.game
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
+            "best": self.best,
+            "best_advantage": _fields(self.best_advantage),
+            "confidence": self.confidence,
+            "models": self.run.signals.models,
+            "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
+            "failed_fits": [
+                {"model": f.model, "seed": f.seed, "message": f.message} for f in self.run.failures
+            ],
+            "training_seconds": json_number(float(self.run.timings.sum())),
+            "attack_seconds": json_number(self.seconds),
+            "warnings": list(self.warnings),
+        }
+
+
+def blocks_of(models: int) -> list[tuple[int, int]]:
+    """Return (first, last) of the targets of each block: a quarter warms up, three are attacked.
+
+    Example:
+    >>> blocks_of(64)
+    [(16, 32), (32, 48), (48, 64)]
+    """
+    start = max(4, models // 4)
+    edges = np.unique(np.linspace(start, models, 4).astype(int)).tolist()
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def audit_shadows(
+    run: ShadowRun,
+    *,
+    attacks: Iterable[str] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    progress: Callable[[int, int], None] | None = None,
+) -> LearnerAudit:
+    """Measure attacks on a learner in the subset game, for a uniform record of the population.
+
+    Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
+    was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
+
+    Guarantee: with probability at least ``confidence`` each interval contains the average, over its
+    target models, of what the attack built from the models before reaches; so some attack reaches
+    at least ``lower``.  An estimate from all shadows that falls outside widens the interval.
+    Theorem: proofs/audit-subset-game.md claims 1 and 2.
+    Assumes: independent uniform halves; the models are attacked in the order of their numbers.
+    Numerics: means are bounded with outward rounding; scores are plain floating point, which is
+    part of the attack.
+    Edge cases: fewer than 8 models are refused; where the non-members are too few for an FPR its
+    entry is ``None``; attacks that cannot run on the learner are left out with a warning.
+    """
+    start = time.perf_counter()
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    rates = tuple(fraction("fpr", r, open_left=True, open_right=True) for r in fpr)
+    total = run.signals.models
+    if total < FEWEST_MODELS:
+        raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
+    chosen, skipped = chosen_attacks(attacks, run.signals)
+    estimates: dict[str, ReleaseStatistics] = {}
+    parts: dict[str, list[ReleaseStatistics]] = {a.name: [] for a in chosen}
+    blocks = []
+    steps = len(blocks_of(total)) + 1
+    for done, (first, last) in enumerate(blocks_of(total)):
+        blocks.append(_block(run, chosen, first, last, rates, parts))
+        if progress is not None:
+            progress(done + 1, steps)
+    everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    for attack in chosen:
+        scores = _checked(attack, everything)
+        estimates[attack.name] = release_statistics(
+            scores, run.membership, _cross_thresholds(scores, run.membership), rates
+        )
+    if progress is not None:
+        progress(steps, steps)
+    audits = {
+        a.name: _audit_of(a, estimates[a.name], ReleaseStatistics.joined(parts[a.name]), sure, run)
+        for a in chosen
+    }
+    best = max(audits, key=lambda name: audits[name].advantage.estimate)
+    shared = 1 - (1 - sure) / len(chosen)
+    joined = ReleaseStatistics.joined(parts[best])
+    paid = _bound("advantage", estimates[best].advantage, joined.advantage, shared, run, best, -1.0)
+    warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
+    spent = time.perf_counter() - start
+    return LearnerAudit(audits, best, paid, tuple(blocks), run, sure, spent, warnings)
+
+
+def _block(
+    run: ShadowRun,
+    chosen: list[Attack],
+    first: int,
+    last: int,
+    rates: tuple[float, ...],
+    parts: dict[str, list[ReleaseStatistics]],
+) -> Block:
+    """Attack the models of one block with those before it; the statistics go into ``parts``."""
+    past, now = slice(0, first), slice(first, last)
+    shadow, known = run.signals[past], run.membership[past]
+    inner = Duel.leave_one_out(shadow, known, run.examples)
+    outer = Duel(run.signals[now], shadow, known, run.examples, False)
+    guesses, trust = {}, {}
+    for attack in chosen:
+        # The threshold is that of the same attack among the shadows, where all halves are known.
+        practice = _checked(attack, inner)
+        threshold = best_threshold(practice, known)
+        trust[attack.name] = float(((practice >= threshold) == known).mean())
+        scores = _checked(attack, outer)
+        guesses[attack.name] = scores >= threshold
+        parts[attack.name].append(
+            release_statistics(scores, run.membership[now], threshold, rates)
+        )
+    return Block(first, last, guesses, trust)
+
+
+def _checked(attack: Attack, duel: Duel) -> FloatArray:
+    scores = attack.score(duel)
+    if scores.shape != duel.target.logit.shape or np.isnan(scores).any():
+        raise InputError(f"scores of {attack.name} must be numbers for every record, got NaN.")
+    return scores
+
+
+def _cross_thresholds(scores: FloatArray, member: BoolArray) -> FloatArray:
+    """Return a threshold per target, chosen on the other half of the targets."""
+    fold = np.arange(len(scores)) % 2 == 1
+    thresholds = np.empty(len(scores))
+    for mine in (fold, ~fold):
+        thresholds[mine] = best_threshold(scores[~mine], member[~mine])
+    return thresholds
+
+
+def _audit_of(
+    attack: Attack, estimate: ReleaseStatistics, strict: ReleaseStatistics, sure: float, run: ShadowRun
+) -> AttackAudit:
+    rates: dict[str, AuditBound | None] = {}
+    for rate in estimate.tpr:
+        seen, held = estimate.tpr[rate], strict.tpr[rate]
+        quantity = f"TPR at FPR {rate:g} of a release"
+        rates[f"{rate:g}"] = (
+            None
+            if seen is None or held is None
+            else _bound(quantity, seen, held, sure, run, attack.name)
+        )
+    return AttackAudit(
+        attack.name,
+        attack.settings,
+        _bound("AUC", estimate.auc, strict.auc, sure, run, attack.name),
+        _bound("advantage", estimate.advantage, strict.advantage, sure, run, attack.name, -1.0),
+        _bound("accuracy", estimate.accuracy, strict.accuracy, sure, run, attack.name),
+        rates,
+    )
+
+
+def _bound(
+    quantity: str,
+    seen: FloatArray,
+    held: FloatArray,
+    sure: float,
+    run: ShadowRun,
+    attack: str,
+    low: float = 0.0,
+) -> AuditBound:
+    lower, upper = mean_interval(held, sure, low)
+    value = float(seen.mean())
+    return AuditBound(
+        quantity, value, min(lower, value), max(upper, value), sure, run.game, attack
+    )
+
+
+def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:
+    out = int((~run.membership).sum(axis=1).min())
+    for rate, values in statistics.tpr.items():
+        if values is None:
+            yield (
+                f"No TPR at FPR {rate:g}: {out} non-members per release are too few, at least "
+                f"{int(np.ceil(1 / rate)) - 1} are needed."
+            )
+
+
+def _fields(bound: AuditBound | None) -> dict[str, float | None] | None:
+    if bound is None:
+        return None
+    return {
+        "estimate": json_number(bound.estimate),
+        "lower": json_number(bound.lower),
+        "upper": json_number(bound.upper),
+    }

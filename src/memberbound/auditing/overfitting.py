@@ -1,0 +1,403 @@
+"""Overfitting caps security: A25-D9, P10 and T11, measured from losses.
+
+A learner is (ε, 1-α)-overfitting when a training record has loss at most ε with probability at
+least 1-α.  Then MIS ≤ max(1, 1/γ)·(α + γ·P(loss of a fresh record ≤ ε)): the attack that calls
+everybody with a loss of at most ε a member reaches it.  So this is a *ceiling*: a low value proves
+that a learner leaks, a high one proves nothing.
+
+Both probabilities are over training set, learner and record.  What can be known about them:
+
+* **One training run.**  The share of training losses above ε is known exactly *for this run*, and
+  the fresh share is bounded for this model.  That bounds what the loss threshold reaches against
+  this model and its training set (an :class:`AuditBound` about the model, with the threshold fitted
+  to this training set).  About MIS, which averages over training sets, one run gives an
+  :class:`Estimate` and no more.
+* **Several independent runs**, each with its own training and fresh records: the mean over runs is
+  bounded, and with it MIS (an :class:`AuditBound`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.errors import InputError, fraction, nonnegative, positive
+from memberbound.games import IidGame
+from memberbound.numerics.betting import mean_lower, mean_upper
+from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
+from memberbound.results import AuditBound, Estimate, json_number
+
+__all__ = [
+    "OverfittingCeiling",
+    "ceiling_from_overfitting",
+    "overfitting_ceiling",
+    "share_above_from_mean_loss",
+    "stopping_loss",
+]
+
+#: Thresholds at which Clopper–Pearson bounds share their error.
+_THRESHOLDS = 128
+#: Fewest losses of either kind: fewer say nothing at the usual confidences.
+_FEWEST = 20
+ATTACK = "loss threshold"
+
+
+def ceiling_from_overfitting(alpha: float, fresh_share: float, gamma: float = 1.0) -> float:
+    """Return max(1, 1/γ)·(α + γ·q), which MIS cannot exceed, or 1 where that is more.
+
+    Guarantee: MIS is at most the result if a training record has loss above ε with probability at
+    most ``alpha`` and a fresh one at most ε with probability at most ``fresh_share``.
+    Theorem: A25-T11, first part; at γ = 1 and ε = 0 it is A24-T4.2.
+    Assumes: both probabilities hold over training set, learner and record, for one ε.
+    Numerics: rounded up.
+    Edge cases: 1 is vacuous; α = q = 0 gives 0.
+
+    Example:
+    >>> round(ceiling_from_overfitting(0.01, 0.02), 6)
+    0.03
+    """
+    a, q, g = (
+        fraction("alpha", alpha),
+        fraction("fresh_share", fresh_share),
+        positive("gamma", gamma),
+    )
+    return min(1.0, up(max(1.0, 1 / g) * (a + g * q), 8))
+
+
+def stopping_loss(epsilon: float, alpha: float) -> float:
+    """Return ε·α: a learner that stops only at a mean loss of at most that is (ε, 1-α)-overfitting.
+
+    Guarantee: in *every* run the share of training losses above ε is at most α, so no sampling
+    error enters the training side of A25-T11.
+    Theorem: A25-P10 (Markov's inequality for the losses of one run).
+    Assumes: the loss is at least 0, and the learner never stops before.
+    Numerics: rounded down.
+
+    Example:
+    >>> round(stopping_loss(1e-6, 0.05), 12)
+    5e-08
+    """
+    return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("alpha", alpha)))
+
+
+def share_above_from_mean_loss(mean_loss: float, epsilon: float) -> float:
+    """Return min(1, mean/ε): no larger share of one run's training losses is above ε (A25-P10).
+
+    Assumes: the loss is at least 0.  Numerics: rounded up.  Edge cases: at ε = 0 a mean of 0 gives
+    0 and any other 1.
+
+    Example:
+    >>> share_above_from_mean_loss(0.25, 0.5)
+    0.5000000000000003
+    """
+    mean, limit = nonnegative("mean_loss", mean_loss), nonnegative("epsilon", epsilon)
+    if mean == 0.0:
+        return 0.0
+    return 1.0 if limit <= mean else min(1.0, up(mean / limit, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class OverfittingCeiling:
+    """What losses say about security; read the class of ``security`` before its number.
+
+    Attributes:
+        security: MIS under the loss threshold: an AuditBound from several runs, whose ``upper``
+            caps MIS at its confidence; an Estimate from one run.
+        model: from one run, the same for this model against its own training set; else ``None``.
+        threshold: the ε at which the upper bound is least.
+        alpha: share of training losses above it (mean over runs).
+        fresh_share: share of fresh losses at most it (mean over runs).
+    """
+
+    security: AuditBound | Estimate
+    model: AuditBound | None
+    threshold: float
+    alpha: float
+    fresh_share: float
+    runs: int
+    records: int
+    game: IidGame
+    theorems: tuple[str, ...] = ("A25-T11", "A25-D9")
+    assumptions: tuple[str, ...] = field(default=())
+
+    @property
+    def measured(self) -> AuditBound:
+        """The bound with an interval: on MIS from several runs, on the model from one."""
+        found = self.model if self.model is not None else self.security
+        assert isinstance(found, AuditBound)
+        return found
+
+    @property
+    def leak_lower(self) -> float:
+        """1 - upper end of :attr:`measured`: the loss threshold leaks at least that much."""
+        return max(0.0, down(1.0 - self.measured.upper))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "game": self.game.name,
+            "protects": self.game.protects,
+            "security": self.security.to_dict(),
+            "model": None if self.model is None else self.model.to_dict(),
+            "threshold": json_number(self.threshold),
+            "alpha_estimate": self.alpha,
+            "fresh_share_estimate": self.fresh_share,
+            "runs": self.runs,
+            "records": self.records,
+            "theorems": list(self.theorems),
+            "assumptions": list(self.assumptions),
+        }
+
+    def summary(self) -> str:
+        """Return readable lines."""
+        lines = [self.security.summary()]
+        if self.model is not None:
+            lines.append(self.model.summary())
+        lines.append(
+            f"at loss ≤ {self.threshold:.3g}: {1 - self.alpha:.1%} of training records, "
+            f"{self.fresh_share:.2%} of fresh ones"
+        )
+        return "\n".join(lines)
+
+
+def overfitting_ceiling(
+    train_losses: ArrayLike | Sequence[ArrayLike],
+    fresh_losses: ArrayLike | Sequence[ArrayLike],
+    nu: float = 0.5,
+    lam: float = 1.0,
+    confidence: float = 0.95,
+    *,
+    thresholds: ArrayLike | None = None,
+) -> OverfittingCeiling:
+    """Bound security from above by the best loss threshold.
+
+    Args:
+        train_losses: losses of the training records under the model; for several runs one array
+            per run, all of one length (MIS depends on it).
+        fresh_losses: losses of records that were used for nothing else; one array per run.
+        nu: probability of a fresh record in the i.i.d. game.
+        lam: weight of a missed member.
+        confidence: of the interval, both sides together.
+        thresholds: the ε to try.  By default those that matter for the training losses: of the
+            one run, or of the *first* of several, which is then used for nothing else.
+
+    Guarantee: from one run ``model.upper`` is at least min over ε of max(1,1/γ)·(a(ε) + γ·q(ε)) for
+    the training share a and the fresh probability q of this model, and ``model.lower`` at most
+    that.  From several runs ``security.upper`` is at least that minimum over the thresholds with
+    means over training sets for a and q, hence at least MIS.  Either holds with ``confidence``.
+    Theorem: A25-T11; Clopper–Pearson at up to 128 thresholds that do not depend on the fresh
+    losses, beside Massart's inequality at all of them (one run), betting bounds for the mean over
+    runs, shared among the thresholds (several).
+    Assumes: fresh records independent of the model and i.i.d. from P; several runs independent,
+    each with its own training and fresh records.
+    Numerics: upper ends rounded up, lower ends down.
+    Edge cases: one run says nothing certain about MIS: ``security`` is an Estimate.  Its threshold
+    is fitted to the training set, so a model that never saw the data still shows a leak of the
+    order 1/√n.  A result of 1 is vacuous.
+
+    Example:
+    >>> import numpy as np
+    >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
+    >>> found = overfitting_ceiling(train, fresh)
+    >>> found.model.lower, round(found.model.upper, 4), type(found.security).__name__
+    (0.0, 0.0044, 'Estimate')
+    """
+    game = IidGame(nu, lam)
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
+    train, fresh = _runs("train_losses", train_losses), _runs("fresh_losses", fresh_losses)
+    if len(train) != len(fresh):
+        raise InputError(
+            f"fresh_losses must have one array per run ({len(train)}), got {len(fresh)}."
+        )
+    if len({len(one) for one in train}) > 1:
+        raise InputError(
+            "train_losses must have as many records in every run, got "
+            f"{sorted({len(one) for one in train})}. MIS depends on the size of the training set."
+        )
+    given = None if thresholds is None else _losses("thresholds", thresholds, fewest=1)
+    if len(train) == 1:
+        return _one_run(train[0], fresh[0], game, level, given)
+    return _several_runs(train, fresh, game, level, given)
+
+
+def _one_run(
+    train: FloatArray,
+    fresh: FloatArray,
+    game: IidGame,
+    confidence: float,
+    given: FloatArray | None,
+) -> OverfittingCeiling:
+    # The training losses are fixed given the run, so thresholds may come from them.
+    candidates = np.unique(train if given is None else given)
+    few = np.unique(_spread(candidates)) if given is None else candidates
+    above, below = _shares(train, fresh, candidates)
+    error = (1 - confidence) / 2
+    high, low = _band(fresh, candidates, few, error)
+    values = _ceilings(above, below, game.gamma)
+    uppers = up_array(_ceilings(above, high, game.gamma), 8)
+    lowers = _ceilings(above, low, game.gamma)
+    best = int(np.argmin(uppers))
+    estimate = min(1.0, float(values.min()))
+    upper = min(1.0, float(uppers.min()))
+    lower = max(0.0, down(min(1.0, float(lowers.min())), 8))
+    model = AuditBound(
+        "security of this model against its training set",
+        estimate,
+        min(lower, estimate),
+        max(upper, estimate),
+        confidence,
+        game,
+        ATTACK,
+    )
+    security = Estimate(
+        "security (MIS), from above",
+        estimate,
+        "shares of one training run in A25-T11",
+        (
+            "one training run: MIS averages over training sets, and the threshold was fitted to "
+            "this one",
+        ),
+    )
+    return OverfittingCeiling(
+        security,
+        model,
+        float(candidates[best]),
+        float(above[best]),
+        float(below[best]),
+        1,
+        len(train),
+        game,
+        assumptions=(
+            "The fresh records are independent draws from the law of the training records and "
+            "influenced nothing.",
+        ),
+    )
+
+
+def _several_runs(
+    train: list[FloatArray],
+    fresh: list[FloatArray],
+    game: IidGame,
+    confidence: float,
+    given: FloatArray | None,
+) -> OverfittingCeiling:
+    if given is None:
+        if len(train) < 3:
+            raise InputError(
+                f"train_losses must have at least 3 runs when no thresholds are given, got "
+                f"{len(train)}. The first run only chooses the thresholds."
+            )
+        given = _spread(np.unique(train[0]), 16)
+        train, fresh = train[1:], fresh[1:]
+    candidates = np.unique(given)
+    pairs = [_shares(a, b, candidates) for a, b in zip(train, fresh, strict=True)]
+    above = np.array([a for a, _ in pairs])
+    below = np.array([b for _, b in pairs])
+    gamma, most = game.gamma, max(1.0, 1 / game.gamma) * (1 + game.gamma)
+    ceilings = np.minimum(_ceilings(above, below, gamma), most)
+    side = shared_confidence(confidence, 2)
+    # Each run's ceiling is one draw of a variable whose mean is A25-T11's right-hand side.
+    uppers = mean_upper(ceilings, confidence=side, high=most)
+    lowers = mean_lower(ceilings, confidence=side, high=most)
+    best = int(np.argmin(uppers))
+    estimate = min(1.0, float(ceilings.mean(axis=0).min()))
+    upper = min(1.0, up(float(uppers.min()), 16))
+    lower = max(0.0, down(min(1.0, float(lowers.min())), 16))
+    security = AuditBound(
+        "security (MIS), from above",
+        estimate,
+        min(lower, estimate),
+        max(upper, estimate),
+        confidence,
+        game,
+        ATTACK,
+    )
+    return OverfittingCeiling(
+        security,
+        None,
+        float(candidates[best]),
+        float(above[:, best].mean()),
+        float(below[:, best].mean()),
+        len(train),
+        len(train[0]),
+        game,
+        assumptions=(
+            "The runs are independent, each with its own training and fresh records from one law.",
+            "The thresholds were chosen without the runs that are counted.",
+        ),
+    )
+
+
+def _ceilings(above: FloatArray, below: FloatArray, gamma: float) -> FloatArray:
+    """Return max(1, 1/γ)·(α + γ·q), not yet capped at 1."""
+    return np.asarray(max(1.0, 1 / gamma) * (above + gamma * below))
+
+
+def _shares(train: FloatArray, fresh: FloatArray, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of training losses above and of fresh losses at most each threshold."""
+    above = (len(train) - np.searchsorted(np.sort(train), at, side="right")) / len(train)
+    below = np.searchsorted(np.sort(fresh), at, side="right") / len(fresh)
+    return above, below
+
+
+def _band(
+    fresh: FloatArray, at: FloatArray, few: FloatArray, error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Bound P(fresh loss ≤ ε) at all of ``at`` at once, each side with ``error``.
+
+    Half of the error goes to Massart's inequality, good in the middle, half to Clopper–Pearson at
+    ``few`` thresholds, good near 0 and 1, and monotone in between.
+    """
+    m = len(fresh)
+    ordered = np.sort(fresh)
+    share = np.searchsorted(ordered, at, side="right") / m
+    reach = up(math.sqrt(math.log(2 / error) / (2 * m)), 8)
+    hits = np.searchsorted(ordered, few, side="right").astype(np.float64)
+    each = error / (2 * len(few))
+    next_one = np.searchsorted(few, at, side="left")
+    over = np.append(clopper_pearson_upper(hits, m, each), 1.0)[next_one]
+    last_one = np.searchsorted(few, at, side="right")
+    under = np.append(0.0, clopper_pearson_lower(hits, m, each))[last_one]
+    high = np.minimum(np.minimum(up_array(share + reach), over), 1.0)
+    low = np.maximum(np.maximum(share * (1 - 1e-15) - reach, under), 0.0)
+    return high, low
+
+
+def _spread(ordered: FloatArray, count: int = _THRESHOLDS) -> FloatArray:
+    """Return at most ``count`` of the ordered values, spread over their ranks, ends included."""
+    if len(ordered) <= count:
+        return ordered
+    return np.asarray(ordered[np.linspace(0, len(ordered) - 1, count).round().astype(np.intp)])
+
+
+def _runs(name: str, losses: ArrayLike | Sequence[ArrayLike]) -> list[FloatArray]:
+    """Return one array per run: a flat sequence of numbers is one run."""
+    rows = list(losses) if isinstance(losses, (list, tuple)) else list(np.asarray(losses))
+    if not rows:
+        raise InputError(f"{name} must have at least {_FEWEST} losses, got none.")
+    if np.ndim(rows[0]) == 0:
+        return [_losses(name, losses)]
+    return [_losses(name, row) for row in rows]
+
+
+def _losses(
+    name: str, losses: ArrayLike | Sequence[ArrayLike], fewest: int = _FEWEST
+) -> FloatArray:
+    try:
+        values = np.asarray(losses, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers, got {type(losses).__name__}.") from None
+    if values.ndim != 1 or len(values) < fewest:
+        raise InputError(
+            f"{name} must be at least {fewest} numbers per run, got shape {values.shape}."
+        )
+    if np.isnan(values).any():
+        raise InputError(
+            f"{name} must be numbers, got nan at place {int(np.isnan(values).argmax())}."
+        )
+    return values

@@ -1,0 +1,114 @@
+"""What an attack reaches against each release, and bounds for its mean over releases.
+
+One number in [0, 1] per target model: records of one release depend on each other, releases do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memberbound.auditing.signals import BoolArray
+from memberbound.numerics.betting import mean_lower, mean_upper
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["ReleaseStatistics", "best_threshold", "mean_interval", "release_statistics"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseStatistics:
+    """One value per target model."""
+
+    auc: FloatArray
+    accuracy: FloatArray
+    advantage: FloatArray
+    tpr: dict[float, FloatArray | None]
+
+    @classmethod
+    def joined(cls, parts: list[ReleaseStatistics]) -> ReleaseStatistics:
+        """Return the values of several groups of targets."""
+
+        def tpr(rate: float) -> FloatArray | None:
+            values = [t for p in parts if (t := p.tpr[rate]) is not None]
+            return np.concatenate(values) if len(values) == len(parts) else None
+
+        return cls(
+            np.concatenate([p.auc for p in parts]),
+            np.concatenate([p.accuracy for p in parts]),
+            np.concatenate([p.advantage for p in parts]),
+            {rate: tpr(rate) for rate in parts[0].tpr},
+        )
+
+
+def best_threshold(scores: FloatArray, member: BoolArray) -> float:
+    """Return the threshold with the most right answers of "member if the score reaches it".
+
+    Example:
+    >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
+    0.5
+    """
+    value = scores.reshape(-1)
+    truth = member.reshape(-1)
+    order = np.argsort(value)
+    value, truth = value[order], truth[order]
+    # Calling all from place i upwards members is right on the members there and the others below.
+    right = np.concatenate([[0], np.cumsum(~truth)]) + np.concatenate(
+        [np.cumsum(truth[::-1])[::-1], [0]]
+    )
+    # Only places between different scores are thresholds.
+    edges = np.concatenate([[True], value[1:] > value[:-1], [True]])
+    place = int(np.argmax(np.where(edges, right, -1)))
+    if place == 0:
+        return float(-np.inf)
+    if place == len(value):
+        return float(np.inf)
+    middle = value[place - 1] / 2 + value[place] / 2
+    return float(middle) if middle > value[place - 1] else float(value[place])
+
+
+def release_statistics(
+    scores: FloatArray, member: BoolArray, threshold: FloatArray | float, rates: tuple[float, ...]
+) -> ReleaseStatistics:
+    """Return AUC, accuracy, advantage and TPR of each target; scores and member are (T, N).
+
+    ``threshold`` must not depend on the target's half.  The TPR at FPR α of a release counts the
+    members above all but k of its n₀ non-members, k + 1 = ⌊α(n₀ + 1)⌋, so that scores without
+    information reach α or less on average; ``None`` where n₀ is too small for that.
+    """
+    guess = scores >= np.asarray(threshold).reshape(-1, 1)
+    n1, n0 = member.sum(axis=1), (~member).sum(axis=1)
+    accuracy = (guess == member).mean(axis=1)
+    advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
+    auc = np.empty(len(scores))
+    tpr: dict[float, FloatArray | None] = {}
+    # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
+    allowed = {r: int(np.floor(r * (n0.min() + 1) * (1 + 1e-12))) - 1 for r in rates}
+    for rate, few in allowed.items():
+        tpr[rate] = np.empty(len(scores)) if few >= 0 else None
+    for row, (value, inside) in enumerate(zip(scores, member, strict=True)):
+        out, ins = np.sort(value[~inside]), np.sort(value[inside])
+        below = np.searchsorted(out, ins, "left") + np.searchsorted(out, ins, "right")
+        auc[row] = below.sum() / (2.0 * len(out) * len(ins))
+        for rate, few in allowed.items():
+            share = tpr[rate]
+            if share is not None:
+                above = len(ins) - np.searchsorted(ins, out[-(few + 1)], "right")
+                share[row] = above / len(ins)
+    return ReleaseStatistics(auc, accuracy, advantage, tpr)
+
+
+def mean_interval(
+    values: FloatArray, confidence: float, low: float = 0.0
+) -> tuple[float, float]:
+    """Bound the mean over releases from both sides; each fails with half the error.
+
+    Guarantee: values in [``low``, 1], one per release in order, each with a conditional mean given
+    the earlier ones: the average of these means lies in the interval with probability at least
+    ``confidence``.
+    Theorem: proofs/audit-subset-game.md claim 2.
+    """
+    side = 1 - (1 - confidence) / 2
+    lower = mean_lower(values, confidence=side, low=low, high=1.0)
+    upper = mean_upper(values, confidence=side, low=low, high=1.0)
+    return float(lower[0]), float(upper[0])

@@ -1,0 +1,121 @@
+"""The answer of ``protect``: a release and the certificate that its noise is enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from memberbound.explanation.wording import percent, percent_up, six_up
+from memberbound.games import SubsetGame
+from memberbound.protection.calibration import Calibration
+from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.releasing import Release
+from memberbound.results import common_fields
+
+__all__ = ["Protection"]
+
+
+@dataclass(frozen=True, eq=False)
+class Protection:
+    """A protected release: the noisy model or statistic, and the certificate that it is enough."""
+
+    calibration: Calibration
+    released: MembershipPrivate | Release
+    what: str
+    score: str | None
+    score_clean: float | None
+    score_released: float | None
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def eta(self) -> float:
+        """The η that was asked for."""
+        return self.calibration.eta
+
+    @property
+    def noise_scale(self) -> float:
+        """Root-mean-square length of the added noise vector."""
+        return self.calibration.noise_scale
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        certificate = self.calibration.certificate
+        result = common_fields(
+            "protect", certificate.game, certificate.theorems, certificate.assumptions
+        )
+        return (
+            result
+            | {
+                "what": self.what,
+                "eta": self.eta,
+                "record": self.calibration.record,
+                "method": self.calibration.method,
+                "noise_scale": self.noise_scale,
+                "noise": _plain_law(self.calibration),
+                "score": self.score,
+                "score_clean": self.score_clean,
+                "score_released": self.score_released,
+                "certificate": certificate.to_dict(),
+                "fits": self.calibration.fits,
+                "out": self.out,
+                "warnings": list(self.warnings),
+            }
+            | self.details
+        )
+
+    @property
+    def sentence(self) -> str:
+        """A sentence to pass on with the release."""
+        bound = self.calibration.certificate
+        whom = "any record's" if self.calibration.record == "every" else "the average record's"
+        sure = "" if bound.confidence == 1 else f" (confidence {percent(bound.confidence)})"
+        game = bound.game
+        blind = max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+        return (
+            f"Nobody who sees the released {self.what} is right about {whom} membership more than "
+            f"{percent_up(min(1.0, blind + bound.value))} of the time{sure}; guessing blindly is "
+            f"right {percent(blind)}."
+        )
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+        rows = [
+            ("released", self.what),
+            ("protects", f"{self.calibration.record} record"),
+            ("η certified", f"≤ {six_up(self.calibration.certificate.value)}"),
+            ("method", self.calibration.method),
+            ("noise, rms length", f"{self.noise_scale:.6g}"),
+            ("fits for calibration", f"{self.calibration.fits}"),
+        ]
+        if self.score_clean is not None and self.score_released is not None:
+            rows += [
+                (f"{self.score} without noise", f"≈ {self.score_clean:.4f}"),
+                (f"{self.score} released", f"≈ {self.score_released:.4f}"),
+            ]
+        if isinstance(self.released, Release):
+            names = self.released.names or tuple(
+                f"value {i}" for i in range(self.released.values.size)
+            )
+            shown = list(zip(names, self.released.values.tolist(), strict=True))
+            rows += [(name, f"{value:.6g}") for name, value in shown[:20]]
+            if len(shown) > 20:
+                rows.append(("…", f"{len(shown) - 20} more"))
+        if self.out is not None:
+            rows.append(("written", self.out))
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        return f"{self.sentence}\n\n{table}{notes}"
+
+
+def _plain_law(calibration: Calibration) -> dict[str, Any]:
+    """The noise law without its matrices: they are in the saved certificate."""
+    return {
+        name: value
+        for name, value in calibration.noise.describe().items()
+        if not isinstance(value, (list, tuple, np.ndarray))
+    }

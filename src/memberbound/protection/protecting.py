@@ -1,0 +1,346 @@
+"""The verb ``protect``: release a model or a statistic with a certified η."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.files import check_output
+from memberbound.games import SubsetGame
+from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.encoding import is_number
+from memberbound.learners.examples import read_frame
+from memberbound.protection.answer import Protection
+from memberbound.protection.calibration import FreshSubsets, Progress, checked_eta
+from memberbound.protection.centre import calibrate_izzo, calibrate_moment
+from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.releasing import (
+    Release,
+    calibration_seed_from,
+    released_vector,
+    secret_subset,
+    source_from_seed,
+)
+from memberbound.protection.retraining import calibrate_neighbour
+from memberbound.protection.statistics import (
+    computed,
+    covariance,
+    histogram,
+    mean,
+    quantiles,
+    total,
+)
+from memberbound.protection.sums import SumStatistic, release_sum
+from memberbound.tables.matrix import NumericTable, numeric_table
+from memberbound.tables.recipe import labels_of
+
+__all__ = ["STATISTICS", "Protection", "predict_table", "protect"]
+
+STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
+_FEWEST = 4
+#: A column with more values than this is not counted value by value.
+_CATEGORIES = 50
+
+
+def protect(
+    source: Any,
+    *,
+    target: str | None = None,
+    learner: str | Any = "logistic",
+    statistic: str | Callable[[Any], ArrayLike] | None = None,
+    eta: float = 0.05,
+    record: str = "average",
+    method: str = "auto",
+    confidence: float = 0.95,
+    tune: bool = True,
+    clip: float | None = None,
+    pairs: int | None = None,
+    query: Any = None,
+    bins: ArrayLike | None = None,
+    levels: ArrayLike = (0.25, 0.5, 0.75),
+    size: int | None = None,
+    columns: list[str] | None = None,
+    database_table: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    workers: int | None = None,
+    insecure_seed: int | None = None,
+    calibration_seed: int | None = None,
+    progress: Progress = None,
+) -> Protection:
+    """Release a model or a statistic of a secret half so that membership stays hidden.
+
+    The rows of ``source`` are the population.  A uniformly random half of them becomes the training
+    set, after the noise has been calibrated on other, fresh halves.
+
+    Guarantee: nobody who knows the population and sees the release is right about the average (or
+    about every) record's membership more than ½ + ``eta`` of the time, at ``confidence``.
+    Theorem: X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected (izzo).
+    Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
+    Edge cases: a statistic that is proved constant is released without noise; scores are estimates
+    from fresh halves, never from the secret one.
+
+    Args:
+        source: a file or a table, one record per row.
+        target: column to predict; with ``learner``.
+        learner: a short name, ``package.module:factory`` or an estimator.
+        statistic: instead of a learner: mean, sum, histogram, covariance, quantiles, or a function
+            of the drawn rows.
+        eta: largest gain over blind guessing, in (0, ½).
+        record: ``average`` or ``every``.
+        method: ``auto``, ``neighbour``, ``convex``, ``moment`` or ``izzo``.
+        confidence: of the calibration.
+        tune: choose clip radius and regularisation together with the noise.
+        clip: scale longer rows onto this norm.
+        pairs: pairs (or subsets) to refit.
+        query: public rows whose predictions are released, for learners without parameters.
+        bins: edges of a histogram.
+        levels: of the quantiles.
+        size: records drawn; half of them unless given (statistics only).
+        columns: use these columns only.
+        database_table: the table inside a DuckDB or SQLite file.
+        out: file for the release; its certificate is written beside it.
+        force: overwrite it.
+        workers: processes; all cores unless given.
+        insecure_seed: for tests: training set and noise from a seed, which protects nobody.
+        calibration_seed: seed of the calibration's halves, which are public.
+        progress: called with (done, total).
+
+    Example:
+    >>> import pandas
+    >>> ages = pandas.DataFrame({"age": range(20, 80)})
+    >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+    >>> result.calibration.certificate.value <= 0.05
+    True
+    """
+    checked_eta(eta)
+    one_of("record", record, ("average", "every"))
+    one_of("method", method, ("auto", "neighbour", "convex", "moment", "izzo"))
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    if (target is None) == (statistic is None):
+        raise InputError("protect needs a target for the learner, or a statistic (one of them).")
+    if out is not None:
+        ending = ".skops" if statistic is None else ".safetensors"
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        check_output(Path(out), formats=(ending,), source=own, force=force)
+    if statistic is not None:
+        if query is not None:
+            raise InputError("query belongs to a learner, not to a statistic.")
+        if statistic == "histogram":
+            made = _counted(source, columns, database_table, size=size, bins=bins)
+        else:
+            if bins is not None:
+                raise InputError("bins belong to a histogram.")
+            table = numeric_table(source, columns, database_table)
+            made = _statistic(table, statistic, size=size, clip=clip, levels=levels)
+        result = _release_statistic(
+            *made,
+            eta=eta,
+            record=record,
+            method=method,
+            confidence=confidence,
+            pairs=pairs,
+            workers=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+            progress=progress,
+        )
+    else:
+        if size is not None or bins is not None:
+            raise InputError("size and bins belong to a statistic, not to a learner.")
+        examples = read_examples(
+            source, str(target), columns=columns, database_table=database_table
+        )
+        estimator = (
+            learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
+        )
+        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)
+        model = MembershipPrivate(
+            estimator,
+            eta=eta,
+            record=record,
+            method=method,
+            tune=tune and rows is None,
+            confidence=confidence,
+            clip=clip,
+            release="parameters" if rows is None else "predictions",
+            query=rows,
+            pairs=pairs,
+            n_jobs=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+        )
+        result = _release_model(model, examples)
+    if insecure_seed is not None:
+        note = "training set and noise come from a seed: whoever knows it knows the members"
+        result = replace(result, warnings=(*result.warnings, note))
+    if out is None:
+        return result
+    from memberbound.protection.saving import save
+
+    save(result.released, Path(out), force=force)
+    return replace(result, out=str(out))
+
+
+def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
+    if records < _FEWEST:
+        raise InputError(f"{name} must hold at least {_FEWEST} records, got {records}.")
+    return SubsetGame(records, records // 2 if size is None else whole_number("size", size))
+
+
+def _statistic(
+    table: NumericTable,
+    statistic: str | Callable[[Any], ArrayLike],
+    *,
+    size: int | None,
+    clip: float | None,
+    levels: ArrayLike,
+) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
+    """Return the statistic, its game, its name and what has to be said about it."""
+    game = _drawn(table.values.shape[0], table.name, size)
+    notes = []
+    if table.left_out:
+        notes.append("columns without numbers are left out: " + ", ".join(table.left_out))
+    if clip is not None and statistic not in ("mean", "sum"):
+        raise InputError("clip belongs to a learner, a mean or a sum.")
+    if not isinstance(statistic, str):
+        return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
+    name = one_of("statistic", statistic, STATISTICS)
+    made: Any
+    if name == "mean":
+        made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)
+    elif name == "sum":
+        made = replace(total(table.values, clip=clip), names=table.columns)
+    elif name == "covariance":
+        made = covariance(table.values, size=game.size)
+        notes.append("the covariance is taken about the population's mean, which is public here")
+    else:
+        made = quantiles(table.values, levels)
+    return made, game, name, tuple(notes)
+
+
+def _counted(
+    source: Any,
+    columns: list[str] | None,
+    database_table: str | None,
+    *,
+    size: int | None,
+    bins: ArrayLike | None,
+) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
+    """Return the histogram of one column: of numbers by bins, of everything else by value.
+
+    Edges and categories come from the whole population, which is public in this game.
+    """
+    frame, name = read_frame(source, database_table)
+    names = [str(c) for c in frame.columns] if columns is None else list(columns)
+    if len(names) != 1 or names[0] not in frame.columns:
+        raise InputError(
+            f"a histogram needs one column of {name}, got {', '.join(names) or 'none'}. "
+            "Name it with columns."
+        )
+    column = frame[names[0]]
+    game = _drawn(len(column), name, size)
+    if bins is not None or (is_number(column) and column.nunique() > _CATEGORIES):
+        values = numeric_table(column.to_numpy(dtype=np.float64)).values[:, 0]
+        edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
+        return histogram(values, bins=edges), game, "histogram", ()
+    codes, labels = labels_of(column)
+    seen = np.unique(codes)
+    if seen.size > _CATEGORIES:
+        raise InputError(
+            f"a histogram needs at most {_CATEGORIES} categories, got {seen.size} in "
+            f"{names[0]!r}. Merge some."
+        )
+    counted = histogram(codes, categories=seen.tolist())
+    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", ()
+
+
+def _release_statistic(
+    statistic: Any,
+    game: SubsetGame,
+    name: str,
+    notes: tuple[str, ...],
+    *,
+    eta: float,
+    record: str,
+    method: str,
+    confidence: float,
+    pairs: int | None,
+    workers: int | None,
+    insecure_seed: int | None,
+    calibration_seed: int | None,
+    progress: Progress,
+) -> Protection:
+    whom: Any = record
+    if isinstance(statistic, SumStatistic) and method in ("auto", "neighbour"):
+        release = release_sum(statistic, game, eta=eta, record=whom, insecure_seed=insecure_seed)
+    elif method == "convex":
+        raise InputError("method 'convex' belongs to linear models; a statistic has no loss.")
+    else:
+        source = source_from_seed(insecure_seed)
+        played = replace(game, record=whom)
+        fresh = FreshSubsets(played, calibration_seed_from(source, calibration_seed))
+        options: dict[str, Any] = {
+            "eta": eta,
+            "record": whom,
+            "confidence": confidence,
+            "workers": workers,
+            "progress": progress,
+        }
+        if method == "izzo":
+            calibration = calibrate_izzo(statistic, fresh, subsets=pairs, **options)
+        elif method == "moment" or (method == "auto" and record == "every"):
+            calibration = calibrate_moment(statistic, fresh, subsets=pairs, **options)
+        else:
+            calibration = calibrate_neighbour(statistic, fresh, pairs=pairs, **options)
+        secret = secret_subset(played, source)
+        values = released_vector(statistic, calibration, secret, source)
+        release = Release(values, calibration, statistic_names(statistic), source.secure)
+    details = {"values": release.values.tolist(), "names": list(release.names)}
+    return Protection(release.calibration, release, name, None, None, None, None, notes, details)
+
+
+def statistic_names(statistic: Any) -> tuple[str, ...]:
+    """Return the names of a statistic's coordinates, where it has any."""
+    return tuple(getattr(statistic, "names", ()))
+
+
+def _release_model(model: MembershipPrivate, examples: Examples) -> Protection:
+    model.fit(examples.features, examples.target)
+    # What is needed to apply the model to rows as they are; all of it is public in this game.
+    model.encoder_ = examples.encoder
+    model.columns_ = examples.columns
+    model.labels_ = examples.classes
+    scores = model.scores_
+    details = {"configuration": model.configuration_.to_dict(), "release": model.release}
+    return Protection(
+        model.calibration_,
+        model,
+        f"{type(model.estimator).__name__} ({model.release})",
+        None if scores is None else ("accuracy" if examples.classes else "R²"),
+        None if scores is None else scores.clean_estimate,
+        None if scores is None else scores.released_estimate,
+        None,
+        (),
+        details,
+    )
+
+
+def predict_table(model: MembershipPrivate, source: Any) -> np.ndarray[Any, Any]:
+    """Predict for the rows of a table with a model that ``protect`` released (or that was loaded).
+
+    Classes come back by their names in the table that the model was fitted on.
+    """
+    if not hasattr(model, "encoder_"):
+        raise InputError("model must come from protect, which knows the columns of its table.")
+    found = model.predict(encoded_rows(model.encoder_, tuple(model.columns_), source))
+    if not model.labels_:
+        return np.asarray(found)
+    return np.array(model.labels_, dtype=object)[np.asarray(found, dtype=np.int64)]

@@ -1,0 +1,240 @@
+"""Released models and vectors on disk, each with its certificate beside it; no pickle.
+
+``model.skops`` (an estimator) or ``release.safetensors`` (a vector, a network's tensors) comes with
+``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash says that the two belong
+together; it is no signature, and whoever can write both can forge both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound._version import __version__
+from memberbound.errors import InputError
+from memberbound.files import check_output, write_text, written_whole
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.protection.calibration import Calibration
+from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.releasing import Release
+from memberbound.results import json_number
+
+__all__ = ["SavedRelease", "certificate_path", "load", "save", "verified"]
+
+_VECTOR = "values"
+#: Types of ours that a saved estimator holds; skops refuses every other it does not know.
+_TRUSTED = tuple(
+    f"memberbound.{name}"
+    for name in (
+        "games.SubsetGame",
+        "protection.calibration.Calibration",
+        "protection.estimator.MembershipPrivate",
+        "protection.exponential_noise.LaplaceNoise",
+        "protection.exponential_noise.NormExponentialNoise",
+        "protection.gaussian_noise.GaussianNoise",
+        "protection.gaussian_noise.ShapedGaussianNoise",
+        "protection.noise.NoNoise",
+        "protection.norms.ScaledNorm",
+        "protection.parameters.PairAdapter",
+        "protection.predictions.PredictionTable",
+        "protection.tuning.Configuration",
+        "protection.tuning.Scores",
+        "protection.tuning.Trial",
+        "results.Certificate",
+    )
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRelease:
+    """A loaded vector (or a network's tensors by name) with what its certificate file says."""
+
+    values: FloatArray
+    tensors: dict[str, Any]
+    certificate: dict[str, Any]
+
+
+def certificate_path(path: str | Path) -> Path:
+    """Return where the certificate of a file lies."""
+    return Path(f"{path}.certificate.json")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return json_number(float(value))
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dict[str, Any]:
+    game = calibration.certificate.game
+    sizes = (
+        {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
+    )
+    return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
+
+
+def save(
+    released: MembershipPrivate | Release | Any,
+    path: str | Path,
+    *,
+    calibration: Calibration | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a release and its certificate; return the path of the certificate.
+
+    A fitted :class:`MembershipPrivate` goes to ``*.skops`` (extra ``skops``), a :class:`Release` or
+    a PyTorch module (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or
+    not at all; a file whose certificate could not be written is removed.
+    """
+    ending = ".skops" if isinstance(released, MembershipPrivate) else ".safetensors"
+    target = check_output(path, formats=(ending,), force=force)
+    beside = certificate_path(target)
+    if beside.exists() and not force:
+        raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
+    if isinstance(released, MembershipPrivate):
+        about = _saved_estimator(released, target, force)
+    elif isinstance(released, Release):
+        tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
+        more = {"names": list(released.names), "secure_source": released.secure}
+        about = _described("vector", released.calibration, more | dict(released.about))
+        _saved_tensors(tensors, target, force)
+    elif hasattr(released, "state_dict"):
+        if calibration is None:
+            raise InputError("calibration must be given to save a network, got None.")
+        state = {k: v.detach().cpu().numpy() for k, v in released.state_dict().items()}
+        about = _described("network", calibration, {})
+        _saved_tensors({k: np.ascontiguousarray(v) for k, v in state.items()}, target, force)
+    else:
+        raise InputError(
+            "released must be a fitted MembershipPrivate, a Release or a PyTorch module, "
+            f"got {type(released).__name__}."
+        )
+    text = {"file": target.name, "sha256": _digest(target)} | about
+    try:
+        body = json.dumps(_plain(text), indent=2, ensure_ascii=False, allow_nan=False)
+        write_text(body + "\n", beside, force=force)
+    except BaseException:
+        # A release without its certificate must not lie around.
+        target.unlink(missing_ok=True)
+        raise
+    return beside
+
+
+def _imported(name: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise InputError(f"{package} must be installed for this file: {remedy}.") from None
+
+
+def _skops() -> Any:
+    return _imported("skops.io", "pip install memberbound[skops]")
+
+
+def _safetensors() -> Any:
+    return _imported("safetensors.numpy", "pip install safetensors")
+
+
+def _saved_estimator(model: MembershipPrivate, target: Path, force: bool) -> dict[str, Any]:
+    from sklearn.base import clone
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model, "released_")
+    writer = _skops()
+    # Without the user's functions and seeds: the file holds what is released, no code.
+    slim = clone(model).set_params(adapter=None, insecure_seed=None, calibration_seed=None)
+    slim.set_params(query=None)
+    slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
+    written_whole(target, lambda draft: writer.dump(slim, draft), force)
+    scores = {} if model.scores_ is None else model.scores_.to_dict()
+    more = {
+        "estimator": type(model.estimator).__name__,
+        "release": model.release,
+        "configuration": model.configuration_.to_dict(),
+        "secure_source": model.secure_,
+    }
+    return _described("estimator", model.calibration_, more | scores)
+
+
+def _saved_tensors(tensors: dict[str, Any], target: Path, force: bool) -> None:
+    writer = _safetensors()
+    written_whole(target, lambda draft: draft.write_bytes(writer.save(tensors)), force)
+
+
+def verified(path: str | Path) -> dict[str, Any]:
+    """Return the certificate of a file after checking that it belongs to it.
+
+    Edge cases: a missing, unreadable or foreign certificate is refused.
+    """
+    target, beside = Path(path), certificate_path(path)
+    if not target.is_file():
+        raise InputError(f"path must be a saved release, got {str(path)!r}, which is no file.")
+    if not beside.is_file():
+        raise InputError(
+            f"path must come with its certificate {beside.name!r}, which is missing. "
+            "Without it nothing is known about the release."
+        )
+    try:
+        said = json.loads(beside.read_text(encoding="utf-8"))
+        wanted = said["sha256"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{beside.name} must be a certificate of memberbound, got another text."
+        ) from (None)
+    if _digest(target) != wanted:
+        raise InputError(
+            f"{target.name} must be the file that its certificate was written for: the SHA-256 "
+            "differs. One of the two was changed or exchanged."
+        )
+    return dict(said)
+
+
+def load(path: str | Path, *, trusted: Sequence[str] = ()) -> MembershipPrivate | SavedRelease:
+    """Verify and read a release: the estimator, or the vector or tensors.
+
+    ``trusted`` names further types that a saved estimator may hold (of a third-party base
+    estimator); skops makes no object of any other type.
+    """
+    said = verified(path)
+    target = Path(path)
+    if said.get("kind") == "estimator":
+        reader = _skops()
+        allowed = set(_TRUSTED) | set(trusted)
+        foreign = sorted(set(reader.get_untrusted_types(file=target)) - allowed)
+        if foreign:
+            raise InputError(
+                f"path must hold known types only, got {', '.join(foreign)}. "
+                "Look at them, then pass them as trusted=."
+            )
+        found = reader.load(target, trusted=sorted(allowed))
+        if not isinstance(found, MembershipPrivate):
+            raise InputError(f"path must hold a MembershipPrivate, got {type(found).__name__}.")
+        return found
+    tensors = _safetensors().load(target.read_bytes())
+    values = tensors.get(_VECTOR) if said.get("kind") == "vector" else None
+    return SavedRelease(np.zeros(0) if values is None else values, tensors, said)
