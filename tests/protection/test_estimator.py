@@ -172,7 +172,7 @@ def set_spy_parameters(model, vector):
 def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     events = []
     kept = estimator_module.secret_subset
-    calibrate = estimator_module.calibrated
+    calibrate, tune = estimator_module.calibrated, estimator_module.tuned
 
     def drawn(game, source):
         events.append("secret")
@@ -182,14 +182,20 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
         events.append("calibrate")
         return calibrate(*args, **kwargs)
 
+    def choose(*args, **kwargs):
+        events.append("tune")
+        return tune(*args, **kwargs)
+
+    monkeypatch.setattr(estimator_module, "tuned", choose)
     monkeypatch.setattr(estimator_module, "secret_subset", drawn)
     monkeypatch.setattr(estimator_module, "calibrated", certify)
     numbered = np.column_stack([np.arange(160.0), XR])
     Spy.log.clear()
-    model = MembershipPrivate(Spy(), adapter=(spy_parameters, set_spy_parameters), **QUICK).fit(
-        numbered, YR
-    )
-    assert events == ["calibrate", "secret"]
+    # Whole row numbers must survive, so rows are not clipped; Spy has no other setting to tune.
+    settings = QUICK | {"tune": True, "clip": 1e9}
+    pair = (spy_parameters, set_spy_parameters)
+    model = MembershipPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
+    assert events == ["tune", "calibrate", "secret"]
     halves = [rows for rows in Spy.log if len(rows) == 80]
     # 2·30 fits of pairs, 2·30 for the shape, 8 for scores, and the secret last but for the shell.
     assert len(halves) == 2 * 30 + 2 * 30 + 8 + 1
@@ -200,10 +206,10 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
 
 def test_neither_tuning_nor_calibration_depends_on_the_secret():
     """The same calibration seed and different secrets: everything but the release is the same."""
-    settings = QUICK | {"calibration_seed": 9}
+    settings = QUICK | {"calibration_seed": 9, "tune": True}
     found = []
     for half in (np.arange(80), np.arange(80, 160)):
-        model = MembershipPrivate(LogisticRegression(), **settings).fit(X, Y, train=half)
+        model = MembershipPrivate(Ridge(), **settings).fit(XR, YR, train=half)
         found.append((model.calibration_.to_dict(), model.scores_, model.configuration_))
     assert json.dumps(found[0][0]) == json.dumps(found[1][0])
     assert found[0][1:] == found[1][1:]
@@ -248,14 +254,14 @@ def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
 
 def test_tuning_picks_the_configuration_with_the_best_released_score():
     settings = QUICK | {"tune": True, "eta": 0.1, "pairs": 100}
-    model = MembershipPrivate(LogisticRegression(C=100.0), **settings).fit(X, Y)
+    model = MembershipPrivate(RidgeClassifier(alpha=0.01), **settings).fit(X, Y)
     assert len(model.trials_) == 12
     best = max(t.scores.released_estimate for t in model.trials_ if t.scores)
     chosen = next(t for t in model.trials_ if t.configuration == model.configuration_)
     assert chosen.scores.released_estimate == best
     assert model.certificate_.value <= 0.1
     # What the user gave is not overwritten.
-    assert model.estimator.C == 100.0
+    assert model.estimator.alpha == 0.01
 
 
 def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
@@ -267,7 +273,7 @@ def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
         return tried(option, *args, **kwargs)
 
     monkeypatch.setattr(tuning, "_tried", fragile)
-    model = MembershipPrivate(LogisticRegression(), **QUICK | {"tune": True}).fit(X, Y)
+    model = MembershipPrivate(Ridge(), **QUICK | {"tune": True}).fit(XR, YR)
     assert model.configuration_.value != 1.0
 
 
@@ -284,9 +290,9 @@ def test_same_seed_same_release_and_no_seed_another():
 
 
 def test_clone_pipeline_and_grid_search():
-    model = MembershipPrivate(LogisticRegression(), **QUICK)
-    assert clone(model).get_params()["estimator__C"] == 1.0
-    assert clone(model).set_params(estimator__C=0.5).estimator.C == 0.5
+    model = MembershipPrivate(RidgeClassifier(), **QUICK)
+    assert clone(model).get_params()["estimator__alpha"] == 1.0
+    assert clone(model).set_params(estimator__alpha=0.5).estimator.alpha == 0.5
     chain = make_pipeline(StandardScaler(), model).fit(X, Y)
     assert chain.score(X, Y) > 0.6
     search = GridSearchCV(model, {"eta": [0.2, 0.3]}, cv=2).fit(X, Y)
@@ -344,23 +350,15 @@ def test_bad_train(train):
         MembershipPrivate(Ridge(), **QUICK).fit(XR, YR, train=train)
 
 
-#: Why a check of scikit-learn's cannot hold for a release with noise.
-EXPECTED = {
-    "check_classifiers_train": "expects an accuracy above 0.83 on a release with much noise",
-    "check_classifiers_classes": "expects predictions as good as without noise",
-    "check_classifiers_one_label": "one class is refused: nothing could be learnt or hidden",
-    "check_regressors_train": "expects a score above 0.5 on a release with much noise",
-    "check_methods_subset_invariance": "holds; listed if a base is not",
-    "check_sample_weights": "fit takes no sample_weight",
-}
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("base", [LogisticRegression(), Ridge()], ids=lambda b: type(b).__name__)
 def test_scikit_learns_own_checks(base):
+    """All of them, at an eta so large that the noise leaves predictions intact.
+
+    At a small eta the checks that expect a good score (check_classifiers_train,
+    check_classifiers_classes, check_regressors_train) fail: that is the price of noise on 30 rows.
+    """
     model = MembershipPrivate(
-        base, eta=0.45, pairs=40, tune=False, insecure_seed=1, calibration_seed=1, n_jobs=1
+        base, eta=0.45, pairs=20, tune=False, insecure_seed=1, calibration_seed=1, n_jobs=1
     )
-    results = check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
-    failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
-    assert failed == {}
+    check_estimator(model)

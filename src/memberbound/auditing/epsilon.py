@@ -106,7 +106,7 @@ def epsilon_from_scores(
             f"can be chosen apart from its evaluation, got {len(choose.members)} and "
             f"{len(choose.non_members)} for choosing."
         )
-    threshold = _chosen_threshold(choose, evaluate, slack, (1 - sure) / 2)
+    threshold = _chosen_threshold(choose, slack, (1 - sure) / 2)
     hits, alarms = evaluate.hits(threshold)
     return epsilon_lower(
         hits,
@@ -206,19 +206,23 @@ def _log_ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
     return np.asarray(np.where(top > 0, value, -np.inf))
 
 
-def _chosen_threshold(choose: Scores, evaluate: Scores, delta: float, error: float) -> float:
-    """Return the threshold whose bound would be largest if the other scores were like these."""
+def _chosen_threshold(choose: Scores, delta: float, error: float) -> float:
+    """Return the threshold whose bound is largest when all candidates share the error.
+
+    Without sharing, an empty tail of a small part would win, which need not be empty in the rest.
+    """
     x, y = choose
     pooled = np.sort(np.concatenate((x, y)))
     # Ranks from both ends, geometrically spaced: the best threshold often lies far in a tail.
     ends = np.unique(np.geomspace(1, pooled.size, _CANDIDATES // 2).astype(np.int64)) - 1
     thresholds = np.unique(np.concatenate((pooled[ends], pooled[::-1][ends])))
-    n1, n0 = evaluate.members.size, evaluate.non_members.size
-    hits = np.floor((x.size - np.searchsorted(x, thresholds, "left")) / x.size * n1)
-    # Rounded against the attack: the other part need not be as clean as this one.
-    alarms = np.ceil((y.size - np.searchsorted(y, thresholds, "left")) / y.size * n0)
-    value = _epsilon(hits, np.minimum(alarms, n0), n1, n0, delta=delta, error=error)
-    return float(thresholds[int(np.argmax(value))])
+    hits = x.size - np.searchsorted(x, thresholds, "left")
+    alarms = y.size - np.searchsorted(y, thresholds, "left")
+    level = error / thresholds.size
+    value = _epsilon(hits, alarms, x.size, y.size, delta=delta, error=level)
+    if value.max() > 0:
+        return float(thresholds[int(np.argmax(value))])
+    return choose.best_threshold((1.0, 1.0))[0]
 
 
 def _counts(tp: int, fp: int, n1: int, n0: int) -> tuple[int, int, int, int]:

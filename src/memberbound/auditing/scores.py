@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +94,17 @@ class Scores(NamedTuple):
         return cls(np.sort(inside), np.sort(outside))
 
     def split(self, seed: int) -> tuple[Scores, Scores]:
-        """Return a random third for choosing a threshold, and the rest for evaluating it."""
-        source = np.random.default_rng(seed)
+        """Return a random third for choosing a threshold, and the rest for evaluating it.
+
+        The split is drawn from a hash of the scores and the seed, so it does not depend on the
+        order of the rows.  A seed alone would not do: it would pick the same ranks from any
+        sorted scores, and then the rest is no fresh sample (proofs/audit-intervals.md claim 4).
+        """
+        digest = sha256(str(seed).encode())
+        for sample in self:
+            digest.update(sample.size.to_bytes(8, "big"))
+            digest.update(np.ascontiguousarray(sample).data)
+        source = np.random.default_rng(int.from_bytes(digest.digest(), "big"))
         parts = []
         for sample in self:
             chosen = np.zeros(sample.size, dtype=bool)
@@ -135,6 +145,7 @@ class ScoreAudit:
     advantage: AuditBound
     accuracy: AuditBound
     prior: float
+    accuracy_sample_prior: AuditBound
     tpr_at_fpr: dict[str, AuditBound | None]
     auc_standard_error: Estimate
     members: int
@@ -149,6 +160,7 @@ class ScoreAudit:
             "advantage": _interval(self.advantage),
             "accuracy": _interval(self.accuracy),
             "prior": self.prior,
+            "accuracy_sample_prior": _interval(self.accuracy_sample_prior),
             "tpr_at_fpr": {key: _interval(bound) for key, bound in self.tpr_at_fpr.items()},
             "auc_standard_error_estimate": json_number(self.auc_standard_error.value),
             "members": self.members,
@@ -179,11 +191,13 @@ def audit_scores(
 
     Quantities, for the attack "score at least t": AUC = P(X > Y) + ½P(X = Y) for a member's score X
     and a non-member's Y; advantage = max over t of TPR - FPR; accuracy = max over t of
-    prior·TPR + (1 - prior)·(1 - FPR), balanced unless ``prior`` says otherwise; TPR at FPR α = the
-    largest TPR of a threshold whose true FPR is at most α.
+    prior·TPR + (1 - prior)·(1 - FPR), balanced unless ``prior`` says otherwise, and once more at
+    the share of members among the scores; TPR at FPR α = the largest TPR of a threshold whose true
+    FPR is at most α.
 
     Guarantee: each ``[lower, upper]`` contains its quantity with probability at least
-    ``confidence``, and each end fails with at most half the remaining probability.
+    ``confidence``, over the scores and the random split, and each end fails with at most half the
+    remaining probability.
     Theorem: proofs/audit-intervals.md claims 1 to 4.
     Assumes: independent scores within and between the classes, given the attacked models.
     Numerics: thresholds and counts are exact, bounds are rounded outwards.
@@ -270,13 +284,13 @@ def _audit(
     area, error = _mann_whitney(pair)
     low, gap, high = _gap(pair, split, (1.0, 1.0), side)
     advantage = bound("advantage", low, gap, high)
-    if odds != 0.5:
-        low, gap, high = _gap(pair, split, (2 * odds, 2 * (1 - odds)), side)
-    # Right with probability 1 - π + max(π·TPR - (1-π)·FPR); the gap was doubled.
-    accuracy = bound(
-        f"accuracy at prior {odds:g}",
-        *((1 - odds) + value / 2 for value in (low, gap, high)),
-    )
+
+    def accuracy(share: float) -> AuditBound:
+        # Right with probability 1 - π + max(π·TPR - (1-π)·FPR); the gap is doubled.
+        ends = _gap(pair, split, (2 * share, 2 * (1 - share)), side)
+        values = ((1 - share) + value / 2 for value in ends)
+        return bound(f"accuracy at prior {share:.4g}", *values)
+
     curve: dict[str, AuditBound | None] = {}
     notes = []
     for rate in rates:
@@ -293,8 +307,9 @@ def _audit(
     return ScoreAudit(
         auc=bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
         advantage=advantage,
-        accuracy=accuracy,
+        accuracy=accuracy(odds),
         prior=odds,
+        accuracy_sample_prior=accuracy(n1 / (n1 + n0)),
         tpr_at_fpr=curve,
         auc_standard_error=Estimate("standard error of the AUC", error, "DeLong"),
         members=n1,

@@ -12,7 +12,7 @@ from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
-from memberbound.numerics.rounding import FloatArray, down
+from memberbound.numerics.rounding import FloatArray, down, shared_confidence
 from memberbound.populations.answer import PopulationAnswer
 from memberbound.populations.question import Question
 from memberbound.populations.setting import Comparison, Progress, Quantity
@@ -156,9 +156,10 @@ def answer_exponential(
         raise InputError("sigma belongs to the Gaussian mechanism; give epsilon instead.")
     mechanism, moved = _mechanism(question, candidates, losses)
     setting = ExponentialSetting(mechanism, question.delta, sampling, progress)
-    if amount.target is not None:
-        setting = setting.at(setting.epsilon_for(*amount.target))
-    bounds = setting.best()
+    if amount.target is None:
+        bounds = setting.best()
+    else:
+        setting, bounds = _searched(setting, *amount.target)
     chosen = setting.mechanism.epsilon
     mean, largest = _loss_distances(mechanism.losses)
     return PopulationAnswer(
@@ -178,6 +179,32 @@ def answer_exponential(
         question.notes,
         setting=replace(setting, progress=None),
     )
+
+
+def _searched(
+    setting: ExponentialSetting, quantity: Quantity, target: float
+) -> tuple[ExponentialSetting, RecordBounds]:
+    """Return the setting at the ε found, and bounds there that hold although ε was chosen.
+
+    Sampled subsets that chose ε say no more than "the target is met"; half of the error probability
+    goes to that claim and half to bounds from fresh subsets, so both hold together.
+    """
+    if setting.enumerable:
+        found = setting.at(setting.epsilon_for(quantity, target))
+        return found, found.best()
+    given = setting.sampling
+    half = replace(given, confidence=shared_confidence(given.confidence, 2))
+    epsilon = replace(setting, sampling=half).epsilon_for(quantity, target)
+    found = replace(setting.at(epsilon), sampling=replace(half, seed=given.seed + 1))
+    fresh = found.best()
+    pmp = quantity == "pmp"
+    bounds = replace(
+        fresh,
+        pmp_epsilon=np.minimum(fresh.pmp_epsilon, target) if pmp else fresh.pmp_epsilon,
+        success=fresh.success if pmp else np.minimum(fresh.success, target),
+        confidence=given.confidence,
+    )
+    return found, bounds
 
 
 def _mechanism(

@@ -21,7 +21,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from memberbound.errors import InputError, fraction, one_of, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.protection.calibration import Calibration, FreshSubsets, Rows, checked_eta
+from memberbound.protection.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    Rows,
+    checked_eta,
+)
 from memberbound.protection.fitted_parameters import clipped_rows
 from memberbound.protection.learning import METHODS, calibrated, chosen_method, learnable
 from memberbound.protection.parameters import Population, adapter_for
@@ -170,7 +176,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             wanted = get_tags(self.estimator).target_tags.required
             if wanted:
                 raise InputError(
-                    "y must be given: the estimator requires y to be passed, but the target y is None."
+                    "y must be given: the base requires y to be passed, but the target y is None."
                 )
             features = validate_data(self, X, dtype=np.float64)
             target = classes = None
@@ -196,7 +202,14 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             target = np.asarray(target, dtype=np.float64)
         return Population(features, target, classes)
 
-    def fit(self, X: Any, y: Any = None, train: ArrayLike | None = None) -> MembershipPrivate:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        train: ArrayLike | None = None,
+        *,
+        progress: Progress = None,
+    ) -> MembershipPrivate:
         """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
 
         Args:
@@ -204,6 +217,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             y: its target.
             train: a mask or row numbers of a training set that was drawn uniformly from the
                 population; left out, half of the records are drawn here.
+            progress: called with (done, total) while the certificate is computed.
         """
         self._checked()
         population = self._population(X, y)
@@ -219,7 +233,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         seed = calibration_seed_from(source, self.calibration_seed)
         game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
         fresh = FreshSubsets(game, seed)
-        statistic, calibration = self._calibrated(population, fresh)
+        statistic, calibration = self._calibrated(population, fresh, progress)
         calibration = self._with_assumptions(calibration, source, given is not None)
         secret = secret_subset(game, source) if given is None else given
         vector = released_vector(statistic, calibration, secret, source)
@@ -231,7 +245,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             self.classes_ = population.classes
         return self
 
-    def _calibrated(self, population: Population, fresh: FreshSubsets) -> tuple[Any, Calibration]:
+    def _calibrated(
+        self, population: Population, fresh: FreshSubsets, progress: Progress
+    ) -> tuple[Any, Calibration]:
         """Choose and certify without the secret, which does not exist yet."""
         parameters = self.release == "parameters"
         adapter = None
@@ -282,6 +298,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             pairs=self.pairs,
             shape=factor,
             workers=self.n_jobs,
+            progress=progress,
         )
         self.configuration_ = option
         self.trials_ = trials

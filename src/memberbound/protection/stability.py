@@ -236,6 +236,9 @@ class SwapLengths:
         weights = risk.rule.curvatures(scores, risk.coded)
         blocks = inverse.reshape(d, m, p)
         off = 2 * (solve + sum_slack(p)) * float(np.linalg.norm(inverse))
+        # Curvatures feel the rounding of scores, relatively.
+        size = float(np.linalg.norm(self.fit.theta)) * float(risk.norms.max())
+        blur = 4 * sum_slack(p) * size
         kappa, widest = np.empty(risk.records), 0.0
         step = max(1, 2**22 // (d * m))
         for start in range(0, risk.records, step):
@@ -252,7 +255,7 @@ class SwapLengths:
             else:
                 here = np.einsum("nij,nij->n", weights[part], gram)
                 here = here + np.abs(weights[part]).sum(axis=(1, 2)) * (slack + 1e-12 * own.max())
-            kappa[part] = here / len(self.rows) * (1 + 1e-9)
+            kappa[part] = here / len(self.rows) * (1 + 1e-9 + blur)
             if m == 1:
                 wide = own[:, 0] + slack
             else:

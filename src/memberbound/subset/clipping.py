@@ -15,7 +15,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, sum_slack, up
 
 __all__ = [
     "ClippedRecords",
@@ -43,7 +43,8 @@ def worst_case_sensitivity(query: Query, radius: float, size: int) -> float:
     one_of("query", query, _QUERIES)
     records = whole_number("size", size)
     reach = finite_number("twice the radius", 2 * positive("radius", radius))
-    return reach if query == "sum" or records == 1 else up(reach / records, 1)
+    # A quotient that underflows is still positive.
+    return reach if query == "sum" or records == 1 else up(max(reach / records, SMALLEST), 1)
 
 
 def noise_on_sum(query: Query, sigma: float, size: int) -> float:
@@ -57,7 +58,9 @@ def noise_on_query(query: Query, sigma: float, size: int) -> float:
     """Return a σ on the query worth at least ``sigma`` on the sum: :func:`noise_on_sum` undone."""
     one_of("query", query, _QUERIES)
     records, scale = whole_number("size", size), nonnegative("sigma", sigma)
-    return scale if query == "sum" or records == 1 else up(scale / records, 8)
+    if query == "sum" or records == 1 or scale == 0.0:
+        return scale
+    return up(max(scale / records, SMALLEST), 8)
 
 
 class ClippedRecords(NamedTuple):

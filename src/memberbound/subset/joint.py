@@ -112,7 +112,10 @@ def joint_release(
 
 
 def _table(vectors: ArrayLike) -> FloatArray:
-    table = np.array(vectors, dtype=np.float64)
+    try:
+        table = np.array(vectors, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("vectors must be numbers, one row of equal length per record.") from None
     if table.ndim == 1:
         table = table[:, None]
     if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
