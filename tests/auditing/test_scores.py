@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memberbound.auditing.intervals import clopper_pearson_lower
-from memberbound.auditing.scores import Scores, audit_samples, audit_scores
+from memberbound.auditing.samples import Scores
+from memberbound.auditing.scores import audit_samples, audit_scores
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.results import AuditBound

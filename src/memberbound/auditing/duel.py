@@ -66,9 +66,7 @@ class Duel:
             )
         least = 3 if self.own else 2
         if self.shadow.models < least:
-            raise InputError(
-                f"shadow models must be at least {least}, got {self.shadow.models!r}."
-            )
+            raise InputError(f"shadow models must be at least {least}, got {self.shadow.models!r}.")
 
     @classmethod
     def leave_one_out(cls, signals: Signals, membership: BoolArray, examples: Examples) -> Duel:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
-from memberbound.auditing.scores import Scores
+from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray
@@ -25,7 +25,7 @@ __all__ = ["CredibleEpsilon", "bayesian_epsilon", "epsilon_from_scores", "epsilo
 #: Thresholds tried when one is chosen: the best is hardly better among more.
 _CANDIDATES = 1024
 #: Points of the posterior at which the false-positive rate is held while the other is integrated.
-_POINTS = 4096
+_POINTS = 1024
 
 
 def epsilon_lower(
@@ -139,7 +139,7 @@ def bayesian_epsilon(
     lies above the truth more or less often than the credibility says, as the prior has it.  The
     posterior speaks of *this attack's* ε, the least that its two rates allow.
 
-    Numerics: midpoint rule over 4096 posterior quantiles of the FPR; quantiles to 1e-9.
+    Numerics: midpoint rule over 1024 posterior quantiles of the FPR; quantiles to 1e-9.
     Edge cases: where enough of the mass is at ε = 0 a quantile is 0.
 
     Example:

@@ -208,9 +208,7 @@ def _block(
         trust[attack.name] = float(((practice >= threshold) == known).mean())
         scores = _checked(attack, outer)
         guesses[attack.name] = scores >= threshold
-        parts[attack.name].append(
-            release_statistics(scores, run.membership[now], threshold, rates)
-        )
+        parts[attack.name].append(release_statistics(scores, run.membership[now], threshold, rates))
     return Block(first, last, guesses, trust)
 
 
@@ -231,7 +229,11 @@ def _cross_thresholds(scores: FloatArray, member: BoolArray) -> FloatArray:
 
 
 def _audit_of(
-    attack: Attack, estimate: ReleaseStatistics, strict: ReleaseStatistics, sure: float, run: ShadowRun
+    attack: Attack,
+    estimate: ReleaseStatistics,
+    strict: ReleaseStatistics,
+    sure: float,
+    run: ShadowRun,
 ) -> AttackAudit:
     rates: dict[str, AuditBound | None] = {}
     for rate in estimate.tpr:
@@ -263,9 +265,7 @@ def _bound(
 ) -> AuditBound:
     lower, upper = mean_interval(held, sure, low)
     value = float(seen.mean())
-    return AuditBound(
-        quantity, value, min(lower, value), max(upper, value), sure, run.game, attack
-    )
+    return AuditBound(quantity, value, min(lower, value), max(upper, value), sure, run.game, attack)
 
 
 def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from memberbound.auditing.scores import Scores
+from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray

@@ -98,9 +98,7 @@ def release_statistics(
     return ReleaseStatistics(auc, accuracy, advantage, tpr)
 
 
-def mean_interval(
-    values: FloatArray, confidence: float, low: float = 0.0
-) -> tuple[float, float]:
+def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tuple[float, float]:
     """Bound the mean over releases from both sides; each fails with half the error.
 
     Guarantee: values in [``low``, 1], one per release in order, each with a conditional mean given

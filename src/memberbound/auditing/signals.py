@@ -154,11 +154,11 @@ def logits_of(
     place = np.where(seen, place, 0)
     own = scores[rows, place]
     others = scores.copy()
-    others[rows, place] = 0.0 if kind == "probabilities" else -np.inf
+    others[rows[seen], place[seen]] = 0.0 if kind == "probabilities" else -np.inf
     if kind == "probabilities":
         own = np.where(seen, own, 0.0)
         logit = np.log(np.clip(own, _SMALLEST, 1)) - np.log(np.clip(others.sum(1), _SMALLEST, 1))
-        correct = own > np.where(seen, others.max(axis=1), 0.0)
+        correct = seen & (own > others.max(axis=1))
     else:
         top = others.max(axis=1)
         rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))

@@ -39,7 +39,7 @@ def sphere_ceiling(dimension: int, n: int, nu: float = 0.5, lam: float = 1.0) ->
     has no pairs and gives 0.
 
     Example:
-    >>> sphere_ceiling(1000, 5).value < 0.05 < sphere_ceiling(1000, 7).value
+    >>> sphere_ceiling(1000, 3).value < 0.05 < sphere_ceiling(1000, 5).value
     True
     """
     s, count = whole_number("dimension", dimension, at_least=2), whole_number("n", n)

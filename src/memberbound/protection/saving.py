@@ -35,6 +35,7 @@ _TRUSTED = tuple(
     f"memberbound.{name}"
     for name in (
         "games.SubsetGame",
+        "learners.encoding.as_texts",
         "protection.calibration.Calibration",
         "protection.estimator.MembershipPrivate",
         "protection.exponential_noise.LaplaceNoise",
@@ -50,7 +51,7 @@ _TRUSTED = tuple(
         "protection.tuning.Trial",
         "results.Certificate",
     )
-)
+) + ("numpy.dtype",)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from memberbound.auditing.overfitting import ceiling_from_overfitting
+from memberbound.auditing.overfitting import ceiling_from_overfitting, stopping_loss
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.report.figure import BLUE, GREY, ORANGE
-from memberbound.reproduction.checks import Check, above, below
+from memberbound.reproduction.checks import Check, above, below, near
 from memberbound.reproduction.experiment import Experiment, Findings
 from memberbound.reproduction.relu_network import Adam, Network, Single
 from memberbound.reproduction.sweep import Average, Progress, Sweep, swept
@@ -98,6 +99,7 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
     for epsilon in THRESHOLDS:
         shares[f"train_{epsilon:g}"] = float(np.mean(train <= epsilon))
         shares[f"fresh_{epsilon:g}"] = float(np.mean(fresh <= epsilon))
+    shares["train_loss"], shares["fresh_loss"] = float(train.mean()), float(fresh.mean())
     alpha = float(np.mean(train > SMALLEST))
     shares["ceiling_estimate"] = ceiling_from_overfitting(
         alpha, shares[f"fresh_{SMALLEST:g}"], GAME.gamma
@@ -108,17 +110,33 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
 # ---- figure 1: training ----------------------------------------------------------------------
 
 
-def _first_reached(sweep: Sweep, share: float) -> Average:
-    """Return the iteration from which the training share at the smallest ε is first reached."""
-    table = sweep.quantities[f"train_{SMALLEST:g}"] >= share
+def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
+    """Return the first look of every trial at which something is so; nan if never."""
     values = np.array(sweep.values)
-    return Average.of(np.where(table.any(axis=0), values[table.argmax(axis=0)], np.nan))
+    return np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan)
 
 
 def training_checks(sweep: Sweep) -> tuple[Check, ...]:
     """Return the claims of the text about figure 1."""
     end = sweep.values[-1]
+    share, loss = sweep.quantities[f"train_{SMALLEST:g}"], sweep.quantities["train_loss"]
+    most = share >= 0.99
+    # From which look on it is so to the end: the end itself counts where it is not so at all.
+    stays = np.flip(np.logical_and.accumulate(np.flip(most, 0)), 0)
+    settled = np.where(most[-1], np.nan_to_num(_first(sweep, stays), nan=end), end)
+    # A25-P10 with α = 1 %: stop at the first mean loss of at most ε·α.
+    level = stopping_loss(SMALLEST, 0.01)
+    stop = (loss <= level).argmax(axis=0)
+    ever = (loss <= level).any(axis=0)
+    ceilings = sweep.quantities["ceiling_estimate"][stop, np.arange(len(stop))]
     return (
+        above(
+            "ε = 1e-6: all training records are below it at some look; share of runs in which "
+            "99 % are",
+            1.0,
+            Average.of(most.any(axis=0).astype(np.float64)),
+            limit=0.99,
+        ),
         above(
             "ε = 1e-6: all training records are below it after the last iteration; their share",
             1.0,
@@ -135,13 +153,20 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
             "the attack with ε = 1e-6 is nearly perfect only after at least 2000 iterations; first "
             "look at which 99 % of training records are below it",
             2000.0,
-            _first_reached(sweep, 0.99),
+            Average.of(_first(sweep, most)),
             limit=2000.0,
         ),
+        near(
+            "the same; look from which on 99 % stay below it (the last one if none)",
+            2000.0,
+            Average.of(settled),
+            share=0.25,
+        ),
         below(
-            "A25-T11 caps the security at the end; the ceiling at ε = 1e-6",
+            "stopped as soon as the mean loss is at most 1e-8 (A25-P10 with α = 1 %), A25-T11 caps "
+            "the security; the ceiling at ε = 1e-6",
             None,
-            sweep.at("ceiling_estimate", end),
+            Average.of(np.where(ever, ceilings, 1.0)),
             limit=0.02,
         ),
     )
@@ -178,10 +203,10 @@ def trained(
 FIGURE_1 = Experiment(
     "A25-F1",
     "overfitting during training: shares of training and fresh losses below ε",
-    1,
+    5,
     GAME,
     lambda trials, seed, progress: trained(Training(), trials, seed, progress),
-    ("A25-T11", "A25-E1", "A25-D9"),
+    ("A25-T11", "A25-P10", "A25-E1", "A25-D9"),
     (
         "Training and fresh records are independent draws from one law.",
         "The shares are those of single training runs: estimates of the probabilities in A25-T11.",
@@ -190,6 +215,10 @@ FIGURE_1 = Experiment(
         "N(0, 0.01) is read as a variance of 0.01; fresh labels are drawn with the same noise.",
         "Losses are looked at every 25 iterations, not at each one.",
         "The start of the network is not printed; PyTorch's default is used.",
+        "At a rate of 0.1 Adam now and then throws the network off for some dozen iterations, by "
+        "orders of magnitude in the loss. Whether all training records are below 1e-6 after "
+        "exactly 2500 iterations is therefore a matter of luck, as is when that first happens; "
+        "the paper shows a single run. Stopping by A25-P10 removes the luck.",
     ),
 )
 

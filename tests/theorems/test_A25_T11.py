@@ -1,0 +1,132 @@
+"""A25-T11, D9, E2 and A24-T4.2, C4.2.1, E4.3: overfitting caps security.
+
+Oracle: worlds of a few records in which MIS is enumerated in rationals.
+"""
+
+from fractions import Fraction
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from memberbound.auditing.overfitting import ceiling_from_overfitting, overfitting_ceiling
+
+
+class World:
+    """Three records, two of them drawn, a learner by a table, losses by a table: all rational."""
+
+    def __init__(self, seed):
+        rng = Random(seed)
+        weights = [rng.randint(1, 6) for _ in range(3)]
+        self.p = [Fraction(w, sum(weights)) for w in weights]
+        self.releases = rng.choice([1, 2, 3, 9])
+        table = {d: rng.randrange(self.releases) for d in product(range(3), repeat=2)}
+        if self.releases == 9:
+            table = {d: 3 * d[0] + d[1] for d in table}
+        self.table = table
+        # A tendency to low losses on members makes the ceiling bite.
+        self.loss = {
+            (t, z): rng.choice([0, 0, 1, 2] if any(table[d] == t and z in d for d in table) else
+                               [0, 1, 2, 2])
+            for t in range(self.releases) for z in range(3)
+        }  # fmt: skip
+
+    def laws(self):
+        """Laws of (θ, fresh record) and (θ, uniform member)."""
+        out, member = {}, {}
+        for data, t in self.table.items():
+            mass = self.p[data[0]] * self.p[data[1]]
+            for z in range(3):
+                out[t, z] = out.get((t, z), 0) + mass * self.p[z]
+            for z in data:
+                member[t, z] = member.get((t, z), 0) + mass / 2
+        return out, member
+
+    def security(self, gamma):
+        out, member = self.laws()
+        gap = sum(max(0, member.get(key, 0) - gamma * mass) for key, mass in out.items())
+        best = max(gap, Fraction(0), 1 - gamma)
+        delta = max(1, gamma) * (best / gamma + 1 - 1 / gamma - max(0, 1 - 1 / gamma))
+        return 1 - delta
+
+    def level(self, epsilon):
+        """α and q of (ε, 1-α)-overfitting, exactly."""
+        out, member = self.laws()
+        alpha = sum(m for key, m in member.items() if self.loss[key] > epsilon)
+        return alpha, sum(m for key, m in out.items() if self.loss[key] <= epsilon)
+
+
+def violations(ceiling):
+    bad, close = 0, 0
+    for seed in range(150):
+        world = World(seed)
+        for gamma in (Fraction(1, 3), Fraction(1), Fraction(5, 2)):
+            truth = world.security(gamma)
+            for epsilon in (0, 1, 2):
+                alpha, q = world.level(epsilon)
+                value = Fraction(ceiling(float(alpha), float(q), float(gamma)))
+                bad += value < truth
+                close += 0 < value - truth < Fraction(1, 50) and value < 1
+    return bad, close
+
+
+def test_ceiling_is_never_below_the_security():
+    bad, close = violations(ceiling_from_overfitting)
+    assert bad == 0
+    assert close > 0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda a, q, g: min(1.0, a + g * q),  # without max(1, 1/γ)
+        lambda a, q, g: min(1.0, max(1.0, 1 / g) * (a + q / 2)),
+        lambda a, q, g: min(1.0, max(1.0, 1 / g) * (g * q)),  # without α
+    ],
+)
+def test_broken_ceilings_are_caught(broken):
+    assert violations(broken)[0] > 0
+
+
+@pytest.mark.parametrize("cells", [2, 10, 1000])
+def test_tight_for_the_release_of_one_record(cells):
+    """θ = z₁ with n = 1, zero loss exactly at z₁: MIS = 1/K, which is the ceiling at ε = 0."""
+    assert ceiling_from_overfitting(0.0, 1 / cells) == pytest.approx(1 / cells, rel=1e-14)
+    assert ceiling_from_overfitting(0.0, 1 / cells) >= 1 / cells
+
+
+def test_limits():
+    assert ceiling_from_overfitting(0.0, 0.0) == 0.0
+    assert ceiling_from_overfitting(1.0, 0.0) == 1.0
+    assert ceiling_from_overfitting(0.3, 1.0) == 1.0
+
+
+def test_A24_T4_2_is_the_case_of_zero_loss():
+    """Δ ≥ 1 - α - P(fresh loss = 0) at γ = 1."""
+    for alpha, q in ((0.0, 0.25), (0.125, 0.5), (0.25, 0.0)):
+        assert 1 - ceiling_from_overfitting(alpha, q) == pytest.approx(1 - alpha - q, abs=1e-14)
+
+
+def test_A25_E2_interpolating_linear_regression_has_no_security():
+    """d > n, independent inputs, noise with a density: loss 0 on members, never on others.
+
+    A24-C4.2.1 and A24-E4.3 say the same.  The negative control is d < n, where nothing follows.
+    """
+
+    def runs(dimension, n=20, count=60):
+        rng = np.random.default_rng(dimension)
+        train, fresh = [], []
+        for _ in range(count):
+            x = rng.standard_normal((n, dimension))
+            y = x[:, 0] + rng.standard_normal(n)
+            beta = np.linalg.lstsq(x, y, rcond=None)[0]
+            x0 = rng.standard_normal((200, dimension))
+            train.append((x @ beta - y) ** 2)
+            fresh.append((x0 @ beta - x0[:, 0] - rng.standard_normal(200)) ** 2)
+        return overfitting_ceiling(train, fresh, thresholds=[1e-20])
+
+    wide, narrow = runs(40), runs(5)
+    assert wide.security.estimate == 0.0
+    assert wide.security.upper < 0.2
+    assert narrow.security.upper == 1.0
