@@ -172,15 +172,15 @@ def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
         chosen_attacks(["lyra"], overfit.signals)
     with pytest.raises(InputError, match="no gradient"):
         audit_shadows(overfit, attacks=["gradient"])
+    few = ShadowRun(
+        overfit.membership[:7],
+        overfit.signals[:7],
+        tuple(range(7)),
+        (),
+        np.ones(7),
+        overfit.examples,
+    )
     with pytest.raises(InputError, match="models must be at least 8"):
-        few = ShadowRun(
-            overfit.membership[:7],
-            overfit.signals[:7],
-            tuple(range(7)),
-            (),
-            np.ones(7),
-            overfit.examples,
-        )
         audit_shadows(few)
 
 

@@ -260,7 +260,8 @@ from slow_learner import Slow
 
 folder, log = sys.argv[1:]
 rng = np.random.default_rng(0)
-data = Examples(rng.normal(size=(40, 2)), np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
+x = rng.normal(size=(40, 2))
+data = Examples(x, np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
 run = train_shadows(data, Slow(log, 0.1), models=12, n_jobs=1, cache=folder)
 print(run.reused, run.signals.models, float(run.signals.logit.sum()))
 """

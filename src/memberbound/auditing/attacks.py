@@ -1,6 +1,6 @@
 """Attacks by name.  Every score is oriented: higher means "member".
 
-An attack turns a :class:`~memberbound.auditing.duel.Duel` into a (targets, records) table of scores.
+An attack turns a :class:`~memberbound.auditing.duel.Duel` into a (targets, records) score table.
 It sees the target's answers, the shadows' answers and the shadows' halves; never the target's half.
 """
 
@@ -53,9 +53,10 @@ def _gradient(duel: Duel) -> FloatArray:
 
 
 def _label_only(duel: Duel) -> FloatArray:
-    own, known = duel.target.agreement, duel.shadow.agreement
-    if own is None or known is None:
-        own, known = duel.target.correct * 1.0, duel.shadow.correct * 1.0
+    own, known = (
+        s.correct.astype(np.float64) if s.agreement is None else s.agreement
+        for s in (duel.target, duel.shadow)
+    )
     _, outs = duel.moments(known)
     return np.asarray(own - outs.mean)
 

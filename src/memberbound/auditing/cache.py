@@ -1,7 +1,7 @@
 """Finished fits on disk, so that a killed audit goes on where it stopped.
 
-The folder of a run is named by a SHA-256 over everything a fit depends on: the bytes of features and
-target, the learner with its parameters and source files, the seed, and the code that turns a model
+The folder of a run is named by a SHA-256 over everything a fit depends on: the bytes of features
+and target, the learner with its parameters and source files, the seed, and the code that turns a model
 into signals.  A changed row, parameter or line of code is a new folder, never a stale answer.
 """
 
@@ -128,7 +128,7 @@ class FitCache:
             with np.load(self.path(model), allow_pickle=False) as stored:
                 if not np.array_equal(stored["member"], member):
                     return None
-                parts = {k: stored[k] if k in stored else None for k in ("gradient", "agreement")}
+                parts = {k: stored[k] for k in ("gradient", "agreement") if k in stored}
                 signals = Signals(stored["logit"], stored["correct"], str(stored["kind"]), **parts)  # type: ignore[arg-type]
                 if signals.logit.shape != (1, len(member)):
                     return None

@@ -1,7 +1,7 @@
 """A combination of attacks: a logistic regression on their scores, trained on other targets.
 
-The attacker owns the shadows, knows their halves, and can attack each with the others.  So the weight
-of every attack is learned without looking at the target.
+The attacker owns the shadows, knows their halves, and can attack each with the others.  So the
+weight of every attack is learned without looking at the target.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Moments:
             return np.asarray((self.squares + prior * pooled) / (freedom + prior))
         # One model has no spread: the pooled one stands in.
         own = self.squares / np.maximum(freedom, 1.0)
-        return np.where(freedom > 0, np.maximum(own, 1e-6 * pooled), pooled)
+        return np.asarray(np.where(freedom > 0, np.maximum(own, 1e-6 * pooled), pooled))
 
 
 @dataclass(frozen=True, eq=False)

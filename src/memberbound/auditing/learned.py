@@ -165,8 +165,7 @@ def learned_attack(
     Guarantee: with probability 1 - (1 - ``confidence``)/2 the best attack's advantage for the
     average record (Δ at γ = 1 in the i.i.d. game) is at least ``advantage.lower``.  ``upper``
     bounds what these attackers reach on average, not Δ: a better attacker may exist.
-    Theorem: proofs/bounded-means.md claim 4, whose capital is a supermartingale as soon as each
-    conditional mean is at most the candidate; Azuma and Hoeffding for ``upper``.
+    Theorem: proofs/learned-attacker.md claims 2 and 3.
     Assumes: targets are independent and alike, given the records in the subset game.
     Numerics: lower end rounded down.
     Edge cases: few targets give a lower end of 0, whatever was reached: each target counts as one

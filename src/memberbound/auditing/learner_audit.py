@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +35,7 @@ __all__ = ["AttackAudit", "Block", "LearnerAudit", "audit_shadows", "blocks_of"]
 #: The fewest models that leave shadows and targets apart.
 FEWEST_MODELS = 8
 _ASSUMPTIONS = (
-    "Every model was trained on its own uniform half of the population, independently of the others.",
+    "Every model was trained on its own uniform half of the population, independently of others.",
     "The attacker knows the population, the learner and its own shadow models' halves.",
     "Each interval holds with the stated confidence on its own, not all of them at once.",
 )
@@ -125,7 +127,7 @@ def blocks_of(models: int) -> list[tuple[int, int]]:
     """
     start = max(4, models // 4)
     edges = np.unique(np.linspace(start, models, 4).astype(int)).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def audit_shadows(
@@ -163,7 +165,7 @@ def audit_shadows(
     blocks = []
     steps = len(blocks_of(total)) + 1
     for done, (first, last) in enumerate(blocks_of(total)):
-        blocks.append(_block(run, chosen, first, last, rates, parts))
+        blocks.append(_block(run, chosen, (first, last), rates, parts))
         if progress is not None:
             progress(done + 1, steps)
     everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
@@ -174,14 +176,14 @@ def audit_shadows(
         )
     if progress is not None:
         progress(steps, steps)
+    held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
     audits = {
-        a.name: _audit_of(a, estimates[a.name], ReleaseStatistics.joined(parts[a.name]), sure, run)
+        a.name: _audit_of(a, estimates[a.name], held[a.name], _Scene(a.name, run.game, sure))
         for a in chosen
     }
     best = max(audits, key=lambda name: audits[name].advantage.estimate)
-    shared = 1 - (1 - sure) / len(chosen)
-    joined = ReleaseStatistics.joined(parts[best])
-    paid = _bound("advantage", estimates[best].advantage, joined.advantage, shared, run, best, -1.0)
+    shared = _Scene(best, run.game, 1 - (1 - sure) / len(chosen))
+    paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
     warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
     spent = time.perf_counter() - start
     return LearnerAudit(audits, best, paid, tuple(blocks), run, sure, spent, warnings)
@@ -190,12 +192,12 @@ def audit_shadows(
 def _block(
     run: ShadowRun,
     chosen: list[Attack],
-    first: int,
-    last: int,
+    targets: tuple[int, int],
     rates: tuple[float, ...],
     parts: dict[str, list[ReleaseStatistics]],
 ) -> Block:
     """Attack the models of one block with those before it; the statistics go into ``parts``."""
+    first, last = targets
     past, now = slice(0, first), slice(first, last)
     shadow, known = run.signals[past], run.membership[past]
     inner = Duel.leave_one_out(shadow, known, run.examples)
@@ -228,44 +230,48 @@ def _cross_thresholds(scores: FloatArray, member: BoolArray) -> FloatArray:
     return thresholds
 
 
+class _Scene(NamedTuple):
+    """What all bounds of one attack have in common."""
+
+    attack: str
+    game: SubsetGame
+    confidence: float
+
+
 def _audit_of(
-    attack: Attack,
-    estimate: ReleaseStatistics,
-    strict: ReleaseStatistics,
-    sure: float,
-    run: ShadowRun,
+    attack: Attack, estimate: ReleaseStatistics, strict: ReleaseStatistics, scene: _Scene
 ) -> AttackAudit:
     rates: dict[str, AuditBound | None] = {}
-    for rate in estimate.tpr:
-        seen, held = estimate.tpr[rate], strict.tpr[rate]
+    for rate, seen in estimate.tpr.items():
+        held = strict.tpr[rate]
         quantity = f"TPR at FPR {rate:g} of a release"
         rates[f"{rate:g}"] = (
-            None
-            if seen is None or held is None
-            else _bound(quantity, seen, held, sure, run, attack.name)
+            None if seen is None or held is None else _bound(quantity, seen, held, scene)
         )
     return AttackAudit(
         attack.name,
         attack.settings,
-        _bound("AUC", estimate.auc, strict.auc, sure, run, attack.name),
-        _bound("advantage", estimate.advantage, strict.advantage, sure, run, attack.name, -1.0),
-        _bound("accuracy", estimate.accuracy, strict.accuracy, sure, run, attack.name),
+        _bound("AUC", estimate.auc, strict.auc, scene),
+        _bound("advantage", estimate.advantage, strict.advantage, scene, -1.0),
+        _bound("accuracy", estimate.accuracy, strict.accuracy, scene),
         rates,
     )
 
 
 def _bound(
-    quantity: str,
-    seen: FloatArray,
-    held: FloatArray,
-    sure: float,
-    run: ShadowRun,
-    attack: str,
-    low: float = 0.0,
+    quantity: str, seen: FloatArray, held: FloatArray, scene: _Scene, low: float = 0.0
 ) -> AuditBound:
-    lower, upper = mean_interval(held, sure, low)
+    lower, upper = mean_interval(held, scene.confidence, low)
     value = float(seen.mean())
-    return AuditBound(quantity, value, min(lower, value), max(upper, value), sure, run.game, attack)
+    return AuditBound(
+        quantity,
+        value,
+        min(lower, value),
+        max(upper, value),
+        scene.confidence,
+        scene.game,
+        scene.attack,
+    )
 
 
 def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:

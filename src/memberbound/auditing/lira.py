@@ -51,8 +51,8 @@ def statistic(signals: Signals, clip: float) -> FloatArray:
 def lira(duel: Duel, *, variance: str = "record", clip: float | None = None) -> FloatArray:
     """Return the log-likelihood ratio of in against out, per target and record.
 
-    ``variance`` is ``record`` (each record's own), ``pooled`` (one for all) or ``shrunk``; ``clip`` is
-    taken from the shadows (:func:`clip_of`) unless given.
+    ``variance`` is ``record`` (each record's own), ``pooled`` (one for all) or ``shrunk``; ``clip``
+    is taken from the shadows (:func:`clip_of`) unless given.
     """
     clip = clip_of(duel.shadow) if clip is None else clip
     ins, outs = duel.moments(statistic(duel.shadow, clip))

@@ -51,7 +51,7 @@ class OverfittingMonitor:
 
     Guarantee: with probability ``confidence`` every ceiling of the history holds for the model of
     its look (``OverfittingCeiling.model``), also that of a look at which training was stopped.
-    Theorem: A25-T11 with a union bound over looks; A25-P10 for ``overfit_at``.
+    Theorem: A25-T11 with proofs/overfitting-ceiling.md claim 3; A25-P10 for ``overfit_at``.
     Assumes: the fresh records are i.i.d. from the law of the training records and influence
     nothing but when training stops.
     Numerics: as :func:`~memberbound.auditing.overfitting_ceiling`.

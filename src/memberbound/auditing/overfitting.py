@@ -190,9 +190,7 @@ def overfitting_ceiling(
     the training share a and the fresh probability q of this model, and ``model.lower`` at most
     that.  From several runs ``security.upper`` is at least that minimum over the thresholds with
     means over training sets for a and q, hence at least MIS.  Either holds with ``confidence``.
-    Theorem: A25-T11; Clopper–Pearson at up to 128 thresholds that do not depend on the fresh
-    losses, beside Massart's inequality at all of them (one run), betting bounds for the mean over
-    runs, shared among the thresholds (several).
+    Theorem: A25-T11 with proofs/overfitting-ceiling.md claims 1 and 2.
     Assumes: fresh records independent of the model and i.i.d. from P; several runs independent,
     each with its own training and fresh records.
     Numerics: upper ends rounded up, lower ends down.
@@ -348,10 +346,9 @@ def _shares(train: FloatArray, fresh: FloatArray, at: FloatArray) -> tuple[Float
 def _band(
     fresh: FloatArray, at: FloatArray, few: FloatArray, error: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Bound P(fresh loss ≤ ε) at all of ``at`` at once, each side with ``error``.
+    """Bound P(fresh loss ≤ ε) at all of ``at`` at once, each side with ``error`` (claim 1).
 
-    Half of the error goes to Massart's inequality, good in the middle, half to Clopper–Pearson at
-    ``few`` thresholds, good near 0 and 1, and monotone in between.
+    Massart's inequality is good in the middle, Clopper–Pearson at ``few`` thresholds near 0 and 1.
     """
     m = len(fresh)
     ordered = np.sort(fresh)

@@ -2,12 +2,13 @@
 
 Bertran et al., *Scalable membership inference attacks via quantile regression* (2023): a regression
 on the record's features and label predicts a high quantile of the logit that records get while they
-are *out*; a record above its own quantile is called a member.  Here the "out" logits come from a few
-shadow models, since a target's own non-members are what the attacker wants to know.
+are *out*; a record above its own quantile is called a member.  Here the "out" logits come from a
+few shadow models, since a target's own non-members are what the attacker wants to know.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,6 @@ def _regressed(
 ) -> FloatArray:
     """Fit the quantile on shadows' non-members and predict it for every record."""
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
 
     features = _with_target(examples)
     logits = _statistic(shadow, clip_of(shadow))
@@ -65,7 +65,7 @@ def _regressed(
         loss="quantile", quantile=quantile, max_iter=50, max_leaf_nodes=15, random_state=0
     )
     # Threads that wait for each other on a busy machine cost more than they save.
-    with threadpool_limits(1):
+    with import_module("threadpoolctl").threadpool_limits(1):
         learner.fit(np.vstack(rows), np.concatenate(answers))
         level = learner.predict(features)
     return np.asarray(level, dtype=np.float64)[None, :]

@@ -1,8 +1,8 @@
 """The robust membership inference attack (RMIA): is the record likelier than other records are?
 
 Zarifzadeh, Liu and Shokri, *Low-cost high-power membership inference attacks* (2024).  The score is
-the share of population records z with LR(x, z) = [P(x|θ)/P(x)] / [P(z|θ)/P(z)] ≥ γ.  That is a rank:
-P(z|θ)/P(z) ≤ (P(x|θ)/P(x))/γ, so one sort per target replaces all pairs.
+the share of population records z with LR(x, z) = [P(x|θ)/P(x)] / [P(z|θ)/P(z)] ≥ γ.  That is a
+rank: P(z|θ)/P(z) ≤ (P(x|θ)/P(x))/γ, so one sort per target replaces all pairs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Models on random halves of the population: the raw material of an audit in the subset game.
 
 Model i is trained on its own uniform half, drawn independently of all others from (seed, i) alone.
-So any model can play the target and the others the attacker's shadows, adding models keeps the first
-ones, and a run that was killed goes on with the fits that are missing.
+So any model can play the target and the others the attacker's shadows, adding models keeps the
+first ones, and a run that was killed goes on with the fits that are missing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,8 @@ def train_shadows(
         copies: noisy copies of each record for the label-only attack; 0 leaves it out.
         progress: called with (done, total).
 
-    Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more than
-    half fail the run is refused.  A population of fewer than 20 records is refused.
+    Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
+    than half fail the run is refused.  A population of fewer than 20 records is refused.
 
     Example:
     >>> import numpy as np
@@ -157,17 +158,18 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    return _collected(examples, seed, total, fits, failures, reused)
+    return _collected(examples, seed, fits, failures, reused=reused)
 
 
 def _collected(
     examples: Examples,
     seed: int,
-    total: int,
     fits: dict[int, tuple[Signals, float]],
     failures: list[FailedFit],
+    *,
     reused: int,
 ) -> ShadowRun:
+    total = len(fits) + len(failures)
     failures.sort(key=lambda f: f.model)
     if 2 * len(failures) > total or len(fits) < 2:
         raise InputError(
@@ -259,7 +261,7 @@ def _on_dask(
     work: _Work, models: list[int], client: Any
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
     try:
-        from distributed import Client, as_completed
+        distributed = import_module("distributed")
     except ImportError:
         raise InputError(
             "backend must be 'processes' or 'sequential' here, got 'dask'. "
@@ -267,12 +269,12 @@ def _on_dask(
         ) from None
     own = client is None
     # A default client is a cluster on this machine.
-    cluster = Client() if own else client
+    cluster = distributed.Client() if own else client
     try:
         # The population travels to each worker once, not with every fit.
         sent = cluster.scatter(work, broadcast=True)
         futures = [cluster.submit(_called, sent, m, pure=False) for m in models]
-        for future in as_completed(futures):
+        for future in distributed.as_completed(futures):
             yield future.result()
     finally:
         if own:

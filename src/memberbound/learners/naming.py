@@ -78,13 +78,13 @@ def _forest_regressor(seed: int) -> Any:
 def _mlp(seed: int) -> Any:
     from sklearn.neural_network import MLPClassifier
 
-    return MLPClassifier((64,), max_iter=500, random_state=seed)
+    return MLPClassifier(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
 
 
 def _mlp_regressor(seed: int) -> Any:
     from sklearn.neural_network import MLPRegressor
 
-    return MLPRegressor((64,), max_iter=500, random_state=seed)
+    return MLPRegressor(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
 
 
 def _knn(seed: int) -> Any:

@@ -177,7 +177,7 @@ def protect(
             insecure_seed=insecure_seed,
             calibration_seed=calibration_seed,
         )
-        result = _release_model(model, examples)
+        result = _release_model(model, examples, progress)
     if insecure_seed is not None:
         note = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, note))
@@ -312,8 +312,8 @@ def statistic_names(statistic: Any) -> tuple[str, ...]:
     return tuple(getattr(statistic, "names", ()))
 
 
-def _release_model(model: MembershipPrivate, examples: Examples) -> Protection:
-    model.fit(examples.features, examples.target)
+def _release_model(model: MembershipPrivate, examples: Examples, progress: Progress) -> Protection:
+    model.fit(examples.features, examples.target, progress=progress)
     # What is needed to apply the model to rows as they are; all of it is public in this game.
     model.encoder_ = examples.encoder
     model.columns_ = examples.columns

@@ -51,7 +51,9 @@ _TRUSTED = tuple(
         "protection.tuning.Trial",
         "results.Certificate",
     )
-) + ("numpy.dtype",)
+)
+#: … and a type of numpy's that encoders of columns hold.
+_TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,7 @@ def load(path: str | Path, *, trusted: Sequence[str] = ()) -> MembershipPrivate 
     target = Path(path)
     if said.get("kind") == "estimator":
         reader = _skops()
-        allowed = set(_TRUSTED) | set(trusted)
+        allowed = {*_TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
         foreign = sorted(set(reader.get_untrusted_types(file=target)) - allowed)
         if foreign:
             raise InputError(

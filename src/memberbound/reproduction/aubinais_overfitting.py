@@ -113,7 +113,7 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
 def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
     """Return the first look of every trial at which something is so; nan if never."""
     values = np.array(sweep.values)
-    return np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan)
+    return np.asarray(np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan))
 
 
 def training_checks(sweep: Sweep) -> tuple[Check, ...]:
@@ -123,7 +123,7 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
     most = share >= 0.99
     # From which look on it is so to the end: the end itself counts where it is not so at all.
     stays = np.flip(np.logical_and.accumulate(np.flip(most, 0)), 0)
-    settled = np.where(most[-1], np.nan_to_num(_first(sweep, stays), nan=end), end)
+    settled = np.asarray(np.where(most[-1], _first(sweep, stays), end))
     # A25-P10 with α = 1 %: stop at the first mean loss of at most ε·α.
     level = stopping_loss(SMALLEST, 0.01)
     stop = (loss <= level).argmax(axis=0)
@@ -134,7 +134,7 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
             "ε = 1e-6: all training records are below it at some look; share of runs in which "
             "99 % are",
             1.0,
-            Average.of(most.any(axis=0).astype(np.float64)),
+            Average.of(np.asarray(most.any(axis=0), dtype=np.float64)),
             limit=0.99,
         ),
         above(
@@ -166,7 +166,7 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
             "stopped as soon as the mean loss is at most 1e-8 (A25-P10 with α = 1 %), A25-T11 caps "
             "the security; the ceiling at ε = 1e-6",
             None,
-            Average.of(np.where(ever, ceilings, 1.0)),
+            Average.of(np.asarray(np.where(ever, ceilings, 1.0))),
             limit=0.02,
         ),
     )
