@@ -93,14 +93,14 @@ def shown(one: dict[str, Any]) -> str:
         return f"{values.estimate:.4f} [{values.lower:.4f}, {values.upper:.4f}]{mark}"
 
     return (
-        f"{one['setting']:<26}{one['method']:<10}{one['record']:<8}{one['eta']:<6g}"
+        f"{one['setting']:<31}{one['method']:<10}{one['record']:<8}{one['eta']:<6g}"
         f"{one['certified']:<10.4f}{cell('average'):<26}{cell('worst'):<26}"
         f"{one['gap']:<9.4f}{one['attack']:<8}{'PASS' if one['holds'] else 'FAIL'}"
     )
 
 
 HEAD = (
-    f"{'setting':<26}{'method':<10}{'record':<8}{'eta':<6}{'certified':<10}"
+    f"{'setting':<31}{'method':<10}{'record':<8}{'eta':<6}{'certified':<10}"
     f"{'average record':<26}{'most exposed record':<26}{'gap':<9}{'attack':<8}holds"
 )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from memberbound._version import __version__
 
 if TYPE_CHECKING:
+    from memberbound.auditing import Audit, audit
     from memberbound.certification import Certification, certify
     from memberbound.curve import (
         GaussianCurve,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 #: Public name → module that defines it.
 _PUBLIC = {
+    "Audit": "auditing",
     "AuditBound": "results",
     "Certificate": "results",
     "Certification": "certification",
@@ -71,6 +73,7 @@ _PUBLIC = {
     "SearchError": "errors",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
+    "audit": "auditing",
     "certify": "certification",
     "explain": "explanation",
     "finite_bounds": "subset.finite",
@@ -87,6 +90,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Audit",
     "AuditBound",
     "Certificate",
     "Certification",
@@ -115,6 +119,7 @@ __all__ = [
     "SubsetGame",
     "TradeoffCurve",
     "__version__",
+    "audit",
     "certify",
     "explain",
     "finite_bounds",

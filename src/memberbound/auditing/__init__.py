@@ -5,3 +5,8 @@ turns hits and false alarms into lower bounds on ε, and ``one_run`` does so fro
 The proofs are in proofs/audit-intervals.md.
 An audit says what one attack reached: it is never a guarantee against another.
 """
+
+from memberbound.auditing.answer import Audit
+from memberbound.auditing.auditor import audit
+
+__all__ = ["Audit", "audit"]

@@ -1,8 +1,8 @@
 """Finished fits on disk, so that a killed audit goes on where it stopped.
 
 The folder of a run is named by a SHA-256 over everything a fit depends on: the bytes of features
-and target, the learner with its parameters and source files, the seed, and the code that turns a model
-into signals.  A changed row, parameter or line of code is a new folder, never a stale answer.
+and target, the learner with its parameters and source files, the seed, and the code that turns a
+model into signals.  A changed row, parameter or line of code is a new folder, never a stale answer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from memberbound.auditing.duel import Duel
-from memberbound.auditing.lira import clip_of, lira, statistic
+from memberbound.auditing.lira import clip_of, lira, logit_moments
 from memberbound.auditing.rmia import rmia, rmia_offline
 from memberbound.auditing.signals import BoolArray
 from memberbound.numerics.rounding import FloatArray
@@ -27,8 +27,7 @@ def combined(duel: Duel) -> FloatArray:
     """
     features = _features(duel)
     if not duel.own:
-        inner = Duel.leave_one_out(duel.shadow, duel.membership, duel.examples)
-        return _fitted_scores(_features(inner), duel.membership, features)
+        return _fitted_scores(_features(duel.learning()), duel.membership, features)
     score = np.empty(duel.target.logit.shape)
     fold = np.arange(duel.shadow.models) % 2 == 1
     for mine in (fold, ~fold):
@@ -38,13 +37,17 @@ def combined(duel: Duel) -> FloatArray:
 
 
 def _features(duel: Duel) -> FloatArray:
+    known: FloatArray = duel.remembered("combined", lambda: _computed_features(duel))
+    return known
+
+
+def _computed_features(duel: Duel) -> FloatArray:
     """Return (T, N, F) features: the attacks' scores, bounded, and what they depend on."""
     clip = clip_of(duel.shadow)
     ratio = np.arcsinh(lira(duel, variance="shrunk", clip=clip))
     pooled = np.arcsinh(lira(duel, variance="pooled", clip=clip))
     online, offline = _logit_of_rank(rmia(duel)), _logit_of_rank(rmia_offline(duel))
-    known, value = statistic(duel.shadow, clip), statistic(duel.target, clip)
-    ins, outs = duel.moments(known)
+    ins, outs, value = logit_moments(duel, clip)
     gap = np.broadcast_to(ins.mean - outs.mean, value.shape)
     spread = np.sqrt(outs.variance("pooled"))
     from_out = (value - outs.mean) / spread
@@ -81,7 +84,7 @@ def _fitted_scores(train: FloatArray, member: BoolArray, test: FloatArray) -> Fl
     step += step % 2 == 0
     rows, answers = rows[::step], answers[::step]
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
-    model = LogisticRegression(C=1.0, max_iter=200)
+    model = LogisticRegression(solver="newton-cholesky")
     model.fit((rows - centre) / spread, answers)
     weights = model.coef_[0] / spread
     return np.asarray(test @ weights + (model.intercept_[0] - centre @ weights))

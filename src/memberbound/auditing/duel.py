@@ -7,7 +7,9 @@ all S models with the other S-1 costs O(S·N), not O(S²·N).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +59,23 @@ class Duel:
     membership: BoolArray
     examples: Examples
     own: bool
+    #: The shadows against each other, where the attacker can learn; made when left out.
+    practice: Duel | None = None
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def remembered(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return a table that several attacks share, computed once."""
+        if name not in self._known:
+            self._known[name] = compute()
+        return self._known[name]
+
+    def learning(self) -> Duel:
+        """Return the duel of every shadow with the others, in which all halves are known."""
+        if self.own:
+            return self
+        if self.practice is not None:
+            return self.practice
+        return Duel.leave_one_out(self.shadow, self.membership, self.examples)
 
     def __post_init__(self) -> None:
         if self.membership.shape != self.shadow.logit.shape:

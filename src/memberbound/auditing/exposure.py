@@ -114,8 +114,8 @@ def record_exposure(
     """Measure how often the attack is right about each record, and list the exposed ones.
 
     ``attack`` names one of the audited attacks; left out, each block of targets is attacked with
-    the one that was best on the shadows before it.  A record is listed if its accuracy provably exceeds
-    ``above``, which is blind guessing unless told otherwise.
+    the one that was best on the shadows before it.  A record is listed if its accuracy provably
+    exceeds ``above``, which is blind guessing unless told otherwise.
 
     Guarantee: with probability at least ``confidence``, for *every* listed record some attack is
     right about it with probability above ``above``; so no certificate for every record may promise

@@ -25,7 +25,7 @@ from memberbound.auditing.releases import (
 )
 from memberbound.auditing.shadows import ShadowRun
 from memberbound.auditing.signals import BoolArray
-from memberbound.errors import InputError, fraction
+from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.results import AuditBound, json_number
@@ -118,15 +118,15 @@ class LearnerAudit:
         }
 
 
-def blocks_of(models: int) -> list[tuple[int, int]]:
-    """Return (first, last) of the targets of each block: a quarter warms up, three are attacked.
+def blocks_of(models: int, blocks: int = 3) -> list[tuple[int, int]]:
+    """Return (first, last) of the targets of each block; as many models as in a block warm up.
 
     Example:
     >>> blocks_of(64)
     [(16, 32), (32, 48), (48, 64)]
     """
-    start = max(4, models // 4)
-    edges = np.unique(np.linspace(start, models, 4).astype(int)).tolist()
+    start = max(4, models // (blocks + 1))
+    edges = np.unique(np.linspace(start, models, blocks + 1).astype(int)).tolist()
     return list(pairwise(edges))
 
 
@@ -136,6 +136,7 @@ def audit_shadows(
     attacks: Iterable[str] = DEFAULT_ATTACKS,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    blocks: int = 3,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnerAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
@@ -143,9 +144,10 @@ def audit_shadows(
     Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
     was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
 
-    Guarantee: with probability at least ``confidence`` each interval contains the average, over its
-    target models, of what the attack built from the models before reaches; so some attack reaches
-    at least ``lower``.  An estimate from all shadows that falls outside widens the interval.
+    Guarantee: an attack is carried out once per block, with the models before the block.  With
+    probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
+    weakest at most ``upper``; with ``blocks=1`` there is only one.  An estimate from all shadows
+    that falls outside widens the interval.
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
     Assumes: independent uniform halves; the models are attacked in the order of their numbers.
     Numerics: means are bounded with outward rounding; scores are plain floating point, which is
@@ -162,10 +164,11 @@ def audit_shadows(
     chosen, skipped = chosen_attacks(attacks, run.signals)
     estimates: dict[str, ReleaseStatistics] = {}
     parts: dict[str, list[ReleaseStatistics]] = {a.name: [] for a in chosen}
-    blocks = []
-    steps = len(blocks_of(total)) + 1
-    for done, (first, last) in enumerate(blocks_of(total)):
-        blocks.append(_block(run, chosen, (first, last), rates, parts))
+    plan = blocks_of(total, whole_number("blocks", blocks))
+    fought = []
+    steps = len(plan) + 1
+    for done, targets in enumerate(plan):
+        fought.append(_block(run, chosen, targets, rates, parts))
         if progress is not None:
             progress(done + 1, steps)
     everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
@@ -186,7 +189,7 @@ def audit_shadows(
     paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
     warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
     spent = time.perf_counter() - start
-    return LearnerAudit(audits, best, paid, tuple(blocks), run, sure, spent, warnings)
+    return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings)
 
 
 def _block(
@@ -201,7 +204,7 @@ def _block(
     past, now = slice(0, first), slice(first, last)
     shadow, known = run.signals[past], run.membership[past]
     inner = Duel.leave_one_out(shadow, known, run.examples)
-    outer = Duel(run.signals[now], shadow, known, run.examples, False)
+    outer = Duel(run.signals[now], shadow, known, run.examples, False, practice=inner)
     guesses, trust = {}, {}
     for attack in chosen:
         # The threshold is that of the same attack among the shadows, where all halves are known.

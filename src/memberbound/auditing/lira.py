@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from memberbound.auditing.duel import Duel
+from memberbound.auditing.duel import Duel, Moments
 from memberbound.auditing.signals import EXACT, Signals
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["clip_of", "lira", "lira_offline", "statistic"]
+__all__ = ["clip_of", "lira", "lira_offline", "logit_moments", "statistic"]
 
 #: Smallest distance of a probability from 0 and 1 that any learner is trusted with.
 _FINEST = 1e-6
@@ -48,6 +48,17 @@ def statistic(signals: Signals, clip: float) -> FloatArray:
     return np.asarray(np.clip(signals.logit, -edge, edge))
 
 
+def logit_moments(duel: Duel, clip: float) -> tuple[Moments, Moments, FloatArray]:
+    """Return the statistic's moments with the record in and out, and the targets' own values."""
+
+    def compute() -> tuple[Moments, Moments, FloatArray]:
+        ins, outs = duel.moments(statistic(duel.shadow, clip))
+        return ins, outs, statistic(duel.target, clip)
+
+    known: tuple[Moments, Moments, FloatArray] = duel.remembered(f"logits at {clip!r}", compute)
+    return known
+
+
 def lira(duel: Duel, *, variance: str = "record", clip: float | None = None) -> FloatArray:
     """Return the log-likelihood ratio of in against out, per target and record.
 
@@ -55,8 +66,7 @@ def lira(duel: Duel, *, variance: str = "record", clip: float | None = None) -> 
     is taken from the shadows (:func:`clip_of`) unless given.
     """
     clip = clip_of(duel.shadow) if clip is None else clip
-    ins, outs = duel.moments(statistic(duel.shadow, clip))
-    value = statistic(duel.target, clip)
+    ins, outs, value = logit_moments(duel, clip)
     spread_in, spread_out = ins.variance(variance), outs.variance(variance)
     return np.asarray(
         (np.square(value - outs.mean) / spread_out - np.square(value - ins.mean) / spread_in) / 2
@@ -73,9 +83,9 @@ def lira_offline(duel: Duel, *, variance: str = "record", clip: float | None = N
     if duel.target.regression:
         # A member's residual is nearer to 0; the logarithm makes the losses comparable.
         value, known = -_log_loss(duel.target), -_log_loss(duel.shadow)
+        _, outs = duel.moments(known)
     else:
-        value, known = statistic(duel.target, clip), statistic(duel.shadow, clip)
-    _, outs = duel.moments(known)
+        _, outs, value = logit_moments(duel, clip)
     return np.asarray((value - outs.mean) / np.sqrt(outs.variance(variance)))
 
 

@@ -101,10 +101,13 @@ def release_statistics(
 def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tuple[float, float]:
     """Bound the mean over releases from both sides; each fails with half the error.
 
-    Guarantee: values in [``low``, 1], one per release in order, each with a conditional mean given
-    the earlier ones: the average of these means lies in the interval with probability at least
-    ``confidence``.
+    Guarantee: values in [``low``, 1], one per release, are taken in order, each with a mean given
+    the earlier ones.  With probability at least ``confidence`` the lower end is at most the largest
+    and the upper end at least the smallest of these means.
     Theorem: proofs/audit-subset-game.md claim 2.
+    Assumes: a release's mean is determined before it is seen; all means equal give the usual case.
+    Numerics: rounded outwards.
+    Edge cases: constant values v give about [v·(error/2)^{1/T}, …], never a point.
     """
     side = 1 - (1 - confidence) / 2
     lower = mean_lower(values, confidence=side, low=low, high=1.0)

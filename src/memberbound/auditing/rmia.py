@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memberbound.auditing.duel import Duel
+from memberbound.auditing.duel import Duel, Moments
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = ["rmia", "rmia_offline"]
@@ -23,14 +23,22 @@ OFFLINE_A = 0.3
 
 def rmia(duel: Duel, *, gamma: float = GAMMA) -> FloatArray:
     """Return RMIA's score with P(x) the mean over models with and without x, in equal parts."""
-    ins, outs = duel.moments(duel.shadow.confidence)
-    return _share_below(duel.target.confidence, (ins.mean + outs.mean) / 2, gamma)
+    ins, outs, own = _confidences(duel)
+    return _share_below(own, (ins.mean + outs.mean) / 2, gamma)
 
 
 def rmia_offline(duel: Duel, *, gamma: float = GAMMA, a: float = OFFLINE_A) -> FloatArray:
     """Return RMIA's score from models without x alone: P(x) = ½((1+a)P_out(x) + (1-a))."""
-    _, outs = duel.moments(duel.shadow.confidence)
-    return _share_below(duel.target.confidence, ((1 + a) * outs.mean + (1 - a)) / 2, gamma)
+    _, outs, own = _confidences(duel)
+    return _share_below(own, ((1 + a) * outs.mean + (1 - a)) / 2, gamma)
+
+
+def _confidences(duel: Duel) -> tuple[Moments, Moments, FloatArray]:
+    def compute() -> tuple[Moments, Moments, FloatArray]:
+        return *duel.moments(duel.shadow.confidence), duel.target.confidence
+
+    known: tuple[Moments, Moments, FloatArray] = duel.remembered("confidences", compute)
+    return known
 
 
 def _share_below(confidence: FloatArray, prior: FloatArray, gamma: float) -> FloatArray:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from memberbound._version import __version__
+from memberbound.cli.auditing import audit
 from memberbound.cli.face import app
 from memberbound.cli.papers import reproduce
 from memberbound.cli.populations import population
@@ -23,6 +24,7 @@ from memberbound.errors import InputError, MemberboundError
 
 __all__ = [
     "app",
+    "audit",
     "certify",
     "explain",
     "harden",

@@ -121,6 +121,15 @@ def protect(
     True
     """
     checked_eta(eta)
+    pairs, workers, insecure_seed, calibration_seed = (
+        None if value is None else whole_number(name, value, at_least=least)
+        for name, value, least in (
+            ("pairs", pairs, 2),
+            ("workers", workers, 1),
+            ("insecure_seed", insecure_seed, 0),
+            ("calibration_seed", calibration_seed, 0),
+        )
+    )
     one_of("record", record, ("average", "every"))
     one_of("method", method, ("auto", "neighbour", "convex", "moment", "izzo"))
     fraction("confidence", confidence, open_left=True, open_right=True)

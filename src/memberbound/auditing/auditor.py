@@ -1,0 +1,198 @@
+"""The verb ``audit``: what do real attacks reach?"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.auditing.answer import Audit
+from memberbound.auditing.attacks import DEFAULT_ATTACKS
+from memberbound.auditing.exposure import Exposure, record_exposure
+from memberbound.auditing.learner_audit import audit_shadows
+from memberbound.auditing.sandwich import read_ceiling, sandwiched
+from memberbound.auditing.scores import audit_scores
+from memberbound.auditing.shadows import train_shadows
+from memberbound.errors import InputError, whole_number
+from memberbound.files import check_output, written_whole
+from memberbound.games import IidGame
+from memberbound.learners import learner_from_name, read_examples
+from memberbound.learners.examples import read_frame
+from memberbound.results import Certificate
+
+__all__ = ["audit"]
+
+_SCORE_ASSUMPTIONS = (
+    "The scores are independent within and between members and non-members.",
+    "The attack that made the scores did not see which of these records were members.",
+    "Each interval holds with the stated confidence on its own, not all of them at once.",
+)
+
+
+def audit(
+    source: Any,
+    *,
+    target: str | None = None,
+    learner: str | Any = "logistic",
+    shadows: int = 64,
+    attacks: Iterable[str] | None = None,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    columns: list[str] | None = None,
+    database_table: str | None = None,
+    certificate: Certificate | str | os.PathLike[str] | dict[str, Any] | None = None,
+    records_out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    cache: str | os.PathLike[str] | None = None,
+    backend: str = "processes",
+    workers: int = -1,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Measure what membership attacks reach, with intervals that hold.
+
+    Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
+    rather a member) and ``member`` (1 or 0).  With ``target`` it is a population: ``shadows``
+    models are trained on random halves of it and attacked with one another.
+
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
+    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
+    Theorem: proofs/audit-intervals.md (scores), proofs/audit-subset-game.md (learners).
+    Assumes: the answer's ``assumptions``.
+    Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
+
+    Args:
+        source: a file or a table.
+        target: the column that the learner predicts.
+        learner: a short name, ``package.module:factory`` or an estimator.
+        shadows: models to train.
+        attacks: names of attacks; the default ones unless given.
+        confidence: of each interval.
+        fpr: false-positive rates for the TPR.
+        columns: use these columns only.
+        database_table: the table inside a DuckDB or SQLite file.
+        certificate: a certificate of η in the subset game to hold the audit against: an audit above
+            it raises :class:`memberbound.auditing.sandwich.ContradictionError`.
+        records_out: CSV file with the exposure of every record.
+        force: overwrite it.
+        cache: folder for finished fits; a run that was stopped goes on from there.
+        backend: ``processes``, ``sequential`` or ``dask``.
+        workers: processes.
+        seed: of the halves and the learners.
+        progress: called with (done, total).
+
+    Example:
+    >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
+    >>> import pandas
+    >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
+    True
+    """
+    models = whole_number("shadows", shadows, at_least=2)
+    start = whole_number("seed", seed, at_least=0)
+    out = None
+    if records_out is not None:
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        out = check_output(
+            Path(records_out), name="records", formats=(".csv",), source=own, force=force
+        )
+    if target is None:
+        if records_out is not None or certificate is not None:
+            raise InputError("records and certificate belong to the audit of a learner.")
+        return _of_scores(source, database_table, confidence, tuple(fpr), start)
+    ceiling = None if certificate is None else read_ceiling(certificate)
+    examples = read_examples(source, target, columns=columns, database_table=database_table)
+    estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
+    run = train_shadows(
+        examples,
+        estimator,
+        models=models,
+        seed=start,
+        n_jobs=workers,
+        backend=backend,
+        cache=cache,
+        progress=progress,
+    )
+    names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
+    found = audit_shadows(run, attacks=names, confidence=confidence, fpr=fpr)
+    exposure = record_exposure(found)
+    answer = Audit(
+        found.game,
+        {name: a.to_dict() for name, a in found.attacks.items()},
+        found.best,
+        found.confidence,
+        found.assumptions,
+        found,
+        exposure,
+        None if ceiling is None else sandwiched(ceiling, found.best_advantage),
+        found.warnings,
+    )
+    if out is None:
+        return answer
+    _write_records(exposure, out, force=force)
+    return replace(answer, records_out=str(out))
+
+
+def _of_scores(
+    source: Any,
+    database_table: str | None,
+    confidence: float,
+    fpr: tuple[float, ...],
+    seed: int,
+) -> Audit:
+    frame, name = read_frame(source, database_table)
+    for column in ("score", "member"):
+        if column not in frame.columns:
+            raise InputError(
+                f"{name} must have the columns score and member, {column!r} is missing. To audit a "
+                "learner on this table, name its target."
+            )
+    found = audit_scores(
+        _numbers(frame["score"], f"column 'score' of {name}"),
+        _numbers(frame["member"], f"column 'member' of {name}"),
+        confidence=confidence,
+        fpr=fpr,
+        seed=seed,
+    )
+    fields = found.to_dict()
+    return Audit(
+        IidGame(),
+        {"scores": fields},
+        "scores",
+        confidence,
+        _SCORE_ASSUMPTIONS,
+        found,
+        warnings=found.notes,
+    )
+
+
+def _numbers(column: Any, name: str) -> Any:
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must hold numbers.") from None
+
+
+def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
+    """Write the exposure of every record, in the order of the rows."""
+    proved = np.isin(np.arange(exposure.estimate.size), exposure.exposed)
+    columns = {
+        "record": np.arange(exposure.estimate.size),
+        "accuracy_estimate": exposure.estimate,
+        "accuracy_lower": exposure.lower,
+        "accuracy_upper": exposure.upper,
+        "accuracy_lower_all_at_once": exposure.family_lower,
+        "exposed": proved.astype(int),
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(columns)
+            lines.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+    written_whole(path, write, force)

@@ -1,0 +1,126 @@
+"""A certificate and an audit of the same quantity in the same game, side by side.
+
+The certificate is a ceiling for every attack and the audit a floor reached by one.  If the floor is
+above the ceiling, one of the two is wrong, and that is said loudly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memberbound.errors import InputError, MemberboundError
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import up
+from memberbound.results import AuditBound, Certificate, json_number
+
+__all__ = ["Ceiling", "ContradictionError", "Sandwich", "read_ceiling", "sandwiched"]
+
+
+class ContradictionError(MemberboundError):
+    """An audit above a certificate: one of them is a bug, or an assumption does not hold."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A certified advantage in the subset game at k = N/2, average or every record."""
+
+    advantage: float
+    confidence: float
+    record: str
+    population: int | None = None
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
+
+    ceiling: Ceiling
+    floor: float
+
+    @property
+    def gap(self) -> float | None:
+        """Certified over audited, where the audit shows anything at all."""
+        return self.ceiling.advantage / self.floor if self.floor > 0 else None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "certified_advantage_upper": self.ceiling.advantage,
+            "certificate_confidence": self.ceiling.confidence,
+            "certificate_protects": f"{self.ceiling.record} record",
+            "audited_advantage_lower": self.floor,
+            "sandwich_gap": json_number(self.gap),
+        }
+
+
+def read_ceiling(given: Certificate | str | os.PathLike[str] | dict[str, Any]) -> Ceiling:
+    """Return the ceiling that a certificate of η in the subset game puts on the advantage.
+
+    Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.
+    At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
+    """
+    if isinstance(given, Certificate):
+        game = given.game
+        if not isinstance(game, SubsetGame) or given.quantity != "eta":
+            raise InputError(
+                "certificate must bound eta in the subset game, which is what this audit plays, "
+                f"got {given.quantity} in the {game.name} game."
+            )
+        return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        if not path.is_file():
+            raise InputError(f"certificate {path} does not exist.")
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, UnicodeDecodeError):
+            raise InputError(f"certificate {path} must be JSON.") from None
+    else:
+        said = given
+    inner = said.get("certificate", said) if isinstance(said, dict) else {}
+    try:
+        if inner["game"] != "subset" or inner["quantity"] != "eta":
+            raise InputError("certificate must bound eta in the subset game.")
+        return _ceiling(
+            float(inner["upper"]),
+            float(inner["confidence"]),
+            "every" if inner["protects"] == "every record" else "average",
+            said.get("population"),
+            said.get("size"),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError("certificate must be one that protect has written.") from None
+
+
+def _ceiling(
+    eta: float, confidence: float, record: str, population: int | None, size: int | None
+) -> Ceiling:
+    if population is not None and size is not None and population - 2 * size not in (0, 1):
+        raise InputError(
+            f"certificate must be about halves, as this audit is, got {size} of {population}."
+        )
+    return Ceiling(min(1.0, up(2 * eta)), confidence, record, population)
+
+
+def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
+    """Put an audited advantage below a certified one; raise when they contradict each other."""
+    game = floor.game
+    if isinstance(game, SubsetGame) and ceiling.population not in (None, game.population):
+        raise InputError(
+            f"certificate must be about the audited population of {game.population} records, got "
+            f"{ceiling.population}."
+        )
+    if floor.lower > ceiling.advantage:
+        raise ContradictionError(
+            f"the audit reached an advantage of at least {floor.lower:.4g} (confidence "
+            f"{floor.confidence:g}), above the certified {ceiling.advantage:.4g} (confidence "
+            f"{ceiling.confidence:g}). One of the two is wrong, or the audited learner is not the "
+            "certified one: please report it."
+        )
+    return Sandwich(ceiling, max(0.0, floor.lower))
