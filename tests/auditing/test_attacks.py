@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -192,6 +193,30 @@ def test_labels_alone_are_enough():
     audit = audit_shadows(told, attacks=(*DEFAULT_ATTACKS, "label-only"))
     assert "combined" not in audit.attacks
     assert audit.attacks["label-only"].auc.estimate > 0.7
+
+
+def test_a_learner_that_says_the_same_about_all_leaks_nothing():
+    run = train_shadows(population(60), DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
+    audit = audit_shadows(run, attacks=[n for n in ATTACKS if n != "gradient"])
+    for result in audit.attacks.values():
+        assert 0.4 < result.auc.estimate < 0.6
+        assert result.advantage.lower <= 0
+
+
+def test_a_record_that_no_shadow_has_in_gets_a_score():
+    run = synthetic(8, 40, 1.0, 0)
+    run.membership[:, 0] = False
+    run.membership[:, 1] = True
+    run.membership[0, 2:] = False
+    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    for name in ("calibrated-loss", "lira", "lira-record", "lira-pooled", "rmia", "combined"):
+        assert np.isfinite(ATTACKS[name].score(duel)).all()
+
+
+def test_one_block_is_a_split_in_two(overfit):
+    audit = audit_shadows(overfit, attacks=["lira"], blocks=1)
+    assert [(b.first, b.last) for b in audit.blocks] == [(8, 16)]
+    assert audit.to_dict()["targets_of_intervals"] == 8
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -37,6 +37,7 @@ NOT_MATCHED = {
     ],
     "L24-F5": ["C = 100: ε = 5 becomes ε̃(X) = 1", "ε̃(X)/ε(X) falls as C grows"],
     "L24-F6": [],
+    "I24-F1": ["I24-Alg1 as printed (Laplace radius)"],
 }
 
 

@@ -66,6 +66,7 @@ def _computed_features(duel: Duel) -> FloatArray:
             online * scaled,
         ],
         axis=-1,
+        dtype=np.float32,  # a table of targets × records × features is the largest of the audit
     )
 
 
@@ -82,9 +83,10 @@ def _fitted_scores(train: FloatArray, member: BoolArray, test: FloatArray) -> Fl
     # A fixed stride visits every target and record alike.
     step = max(1, len(rows) // _PAIRS)
     step += step % 2 == 0
-    rows, answers = rows[::step], answers[::step]
+    rows, answers = rows[::step].astype(np.float64), answers[::step]
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     model = LogisticRegression(solver="newton-cholesky")
     model.fit((rows - centre) / spread, answers)
     weights = model.coef_[0] / spread
-    return np.asarray(test @ weights + (model.intercept_[0] - centre @ weights))
+    score = test @ weights.astype(np.float32) + (model.intercept_[0] - centre @ weights)
+    return np.asarray(score, dtype=np.float64)

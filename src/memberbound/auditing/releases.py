@@ -108,6 +108,10 @@ def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tu
     Assumes: a release's mean is determined before it is seen; all means equal give the usual case.
     Numerics: rounded outwards.
     Edge cases: constant values v give about [v·(error/2)^{1/T}, …], never a point.
+
+    Example:
+    >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
+    [0.8, 0.91]
     """
     side = 1 - (1 - confidence) / 2
     lower = mean_lower(values, confidence=side, low=low, high=1.0)

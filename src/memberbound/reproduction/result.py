@@ -153,4 +153,4 @@ def _line(check: Check) -> str:
     ours = f"{check.measured:.4g}"
     if check.standard_error == check.standard_error:  # a number
         ours += f" ± {check.standard_error:.2g}"
-    return f"{'yes' if check.holds else 'NO':<7}{paper:<9}{ours:<20}{check.claim}"
+    return f"{'yes' if check.holds else 'NO':<7}{paper:<9} {ours:<20} {check.claim}"
