@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import rivals
+from datasets import READERS, counts, mean_rows, population
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.errors import MemberboundError
@@ -34,16 +35,18 @@ from memberbound.protection.centre import calibrate_izzo
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.fitted_parameters import clipped_rows
 from memberbound.protection.learning import calibrated, chosen_method, learnable
-from memberbound.protection.noise import NoiseLaw
+from memberbound.protection.noise import LaplaceNoise, NoiseLaw, ShapedGaussianNoise
 from memberbound.protection.parameters import Population
 from memberbound.protection.randomness import InsecureSource
-from memberbound.protection.statistics import histogram, mean
+from memberbound.protection.statistics import mean
 from memberbound.protection.sums import SumStatistic, calibrate_sum
 from memberbound.protection.tuning import noise_shape
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)
 RECORDS = ("average", "every")
+#: ``auto`` takes the neighbour form for the average record; the convex form is tried for it too.
+OURS = (("neighbour", "average"), ("convex", "average"), ("convex", "every"))
 CALIBRATE, OUTPUTS, EVALUATE = 1, 2, 3
 ITERATIONS = 2000
 
@@ -61,6 +64,7 @@ SETTINGS: dict[str, tuple[tuple[float, float | None], ...]] = {
 METHODS = {
     "ours": "memberbound",
     "ours-tuned": "memberbound, tuned",
+    "ours-shaped": "memberbound, shaped",
     "izzo": "I24 corrected",
     "pac": "PAC",
     "pac-shared": "PAC, shared",
@@ -69,104 +73,6 @@ METHODS = {
     "dp-pure": "DP output, δ=0",
     "dp-objective": "DP objective",
 }
-
-
-# ---- data ---------------------------------------------------------------------------------------
-
-
-def _standard(table: np.ndarray) -> np.ndarray:
-    spread = table.std(axis=0)
-    return (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-
-
-def _one_hot(column: Any) -> np.ndarray:
-    values = np.asarray(column, dtype=str)
-    coded = (values[:, None] == np.unique(values)[None, :]).astype(float)
-    return np.asarray(coded - coded.mean(axis=0))
-
-
-def _pixels(images: np.ndarray) -> np.ndarray:
-    """Centred, with one scale for all pixels: rows are about √d long."""
-    moved = images - images.mean(axis=0)
-    return np.asarray(moved / moved.std())
-
-
-def _breast_cancer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.datasets import load_breast_cancer
-
-    table, target = load_breast_cancer(return_X_y=True)
-    return _standard(table), target
-
-
-def _digits(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.datasets import load_digits
-
-    images, target = load_digits(return_X_y=True)
-    return _pixels(images), target
-
-
-def _mnist(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(folder / "mnist.npz") as stored:
-        images, target = stored["x_train"][:20000], stored["y_train"][:20000]
-    pooled = images.reshape(-1, 7, 4, 7, 4).mean(axis=(2, 4)).reshape(len(images), 49)
-    return _pixels(pooled), target
-
-
-def _heart(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    import pandas as pd
-
-    table = pd.read_csv(folder / "heart_disease.csv.gz")
-    numeric = ["age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak", "ca"]
-    filled = table[numeric].astype(float)
-    filled = filled.fillna(filled.median())
-    kinds = [_one_hot(table[name]) for name in ("cp", "restecg", "slope", "thal")]
-    return np.hstack([_standard(filled.to_numpy()), *kinds]), (table["num"] > 0).to_numpy(int)
-
-
-def _adult_table(folder: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_csv(folder / "adult_train.csv.gz", keep_default_na=False)
-
-
-def _adult(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    table = _adult_table(folder)
-    numeric = table[["age", "education_num", "hours_per_week"]].to_numpy(float)
-    money = np.log1p(table[["capital_gain", "capital_loss"]].to_numpy(float))
-    names = ("workclass", "marital_status", "occupation", "relationship", "race", "sex")
-    kinds = [_one_hot(table[name]) for name in names]
-    target = table["income"].str.contains(">50K").to_numpy(int)
-    return np.hstack([_standard(np.hstack([numeric, money])), *kinds]), target
-
-
-def _acs_table(folder: Path) -> Any:
-    import pandas as pd
-
-    table = pd.read_csv(folder / "nist_acs_ma2019.csv.gz", keep_default_na=False, dtype=str)
-    return table[(table["AGEP"].astype(float) >= 18) & (table["PINCP"] != "N")]
-
-
-def _acs(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    table = _acs_table(folder)
-    numeric = table[["AGEP", "EDU"]].to_numpy(float)
-    names = ("SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP_CAT", "DPHY")
-    target = (table["PINCP"].astype(float) > 50_000).to_numpy(int)
-    return np.hstack([_standard(numeric), *(_one_hot(table[name]) for name in names)]), target
-
-
-READERS: dict[str, tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], int]] = {
-    "breast-cancer": (_breast_cancer, 568),
-    "heart": (_heart, 920),
-    "adult": (_adult, 4000),
-    "acs": (_acs, 4000),
-    "digits": (_digits, 1796),
-    "mnist": (_mnist, 3000),
-}
-
-
-def chosen_rows(records: int, most: int) -> np.ndarray:
-    """The same even number of rows for everybody."""
-    return np.sort(np.random.default_rng(0).permutation(records)[: min(records // 2 * 2, most)])
 
 
 # ---- logistic regression ------------------------------------------------------------------------
@@ -221,13 +127,18 @@ class Contest:
     def kept(self, name: str, statistic: Any) -> Remembered:
         return self.remembered.setdefault(name, Remembered(statistic))
 
-    def accuracy(self, parameters: Callable[[np.ndarray, int], np.ndarray], statistic: Any) -> Row:
+    def accuracy(
+        self,
+        parameters: Callable[[np.ndarray, int], np.ndarray],
+        statistic: Any,
+        draws: int | None = None,
+    ) -> Row:
         """Mean accuracy outside the halves with its standard error."""
         found = []
         for rows in self.halves:
             outside = np.setdiff1d(np.arange(self.people.records), rows)
             scores = []
-            for draw in range(self.effort.draws):
+            for draw in range(draws or self.effort.draws):
                 model = statistic.model(parameters(rows, draw))
                 scores.append(model.score(self.features[outside], self.people.target[outside]))
             found.append(np.mean(scores))
@@ -236,24 +147,16 @@ class Contest:
 
     def with_noise(self, law: NoiseLaw, statistic: Any, kept: Remembered) -> Row:
         source = InsecureSource(7)
-        scored = self.accuracy(lambda rows, draw: kept(rows) + law.draw(source), statistic)
-        return scored | {"noise_scale": law.rms}
+        scored = self.accuracy(lambda rows, _: kept(rows) + law.draw(source), statistic)
+        return scored | {"noise_scale": law.rms, "clean": self.clean(statistic, kept)}
 
-    def clean(self) -> float:
-        kept, one = self.kept("convex", self.convex), self.convex
-        outside = [np.setdiff1d(np.arange(self.people.records), rows) for rows in self.halves]
-        return float(
-            np.mean(
-                [
-                    one.model(kept(rows)).score(self.features[rest], self.people.target[rest])
-                    for rows, rest in zip(self.halves, outside, strict=True)
-                ]
-            )
-        )
+    def clean(self, statistic: Any, kept: Remembered) -> float:
+        """Mean accuracy outside the halves without noise."""
+        found = self.accuracy(lambda rows, _: kept(rows), statistic, draws=1)
+        return float(found["released"])
 
-    def ours(self, record: Any, eta: float) -> Row:
+    def ours(self, method: str, record: Any, eta: float) -> Row:
         """What MembershipPrivate does without tuning; its fits are shared between the etas."""
-        method = chosen_method("auto", record, self.learner, self.people, parameters=True)
         statistic = self.statistic(method)
         kept = self.kept("convex" if method == "convex" else "refitted", statistic)
         found = calibrated(
@@ -283,7 +186,8 @@ class Contest:
     def pac(self, budget: float) -> Row | None:
         kept = self.kept("convex", self.convex)
         halves = self.fresh.spawned(OUTPUTS).subsets(self.effort.subsets)
-        law = rivals.pac_noise(np.array([kept(rows) for rows in halves]), budget)
+        spread = rivals.covariance_of(np.array([kept(rows) for rows in halves]))
+        law = rivals.pac_noise(spread, budget)
         return None if law is None else self.with_noise(law, self.convex, kept)
 
     @property
@@ -299,7 +203,7 @@ class Contest:
             return self.with_noise(law, self.convex, self.kept("convex", self.convex))
         rng = np.random.default_rng(11)
 
-        def perturbed(rows: np.ndarray, draw: int) -> np.ndarray:
+        def perturbed(rows: np.ndarray, _: int) -> np.ndarray:
             found = rivals.objective_perturbation(
                 self.convex.risk.design[rows],
                 self.codes[rows],
@@ -311,7 +215,8 @@ class Contest:
             )
             return found.ravel()
 
-        return self.accuracy(perturbed, self.convex)
+        clean = self.clean(self.convex, self.kept("convex", self.convex))
+        return self.accuracy(perturbed, self.convex) | {"clean": clean}
 
     def lines(self) -> Iterator[Row]:
         """Yield one row for every method, record and eta."""
@@ -321,7 +226,8 @@ class Contest:
                 "pac-shared": rivals.shared_budget(eta, self.people.records),
             }
             jobs: list[tuple[str, tuple[str, ...], Callable[[], Row | None]]] = [
-                ("ours", (who,), lambda who=who: self.ours(who, eta)) for who in RECORDS
+                ("ours", (who,), lambda way=way, who=who: self.ours(way, who, eta))
+                for way, who in OURS
             ]
             jobs.append(("izzo", RECORDS, lambda: self.izzo(eta)))
             jobs.append(("pac", RECORDS, lambda: self.pac(budgets["pac"])))
@@ -353,7 +259,6 @@ def logistic(name: str, folder: Path, effort: Effort, quick: bool) -> Iterator[R
             "chance": chance,
             "C": c,
             "clip": clip,
-            "clean": contest.clean(),
         }
         for line in contest.lines():
             yield about | line
@@ -384,8 +289,7 @@ def tuned(name: str, folder: Path, effort: Effort, quick: bool) -> Iterator[Row]
                 "chance": chance,
                 "C": contest.c,
                 "clip": option.clip,
-                "clean": contest.clean(),
-                "method": "ours-tuned",
+                    "method": "ours-tuned",
                 "record": record,
                 "eta": eta,
                 "seconds": seconds,
@@ -394,8 +298,244 @@ def tuned(name: str, folder: Path, effort: Effort, quick: bool) -> Iterator[Row]
             } | contest.with_noise(law, statistic, Remembered(statistic))
 
 
-def population(name: str, folder: Path, most: int | None) -> Population:
-    reader, size = READERS[name]
-    features, target = reader(folder)
-    rows = chosen_rows(len(features), min(size, most or size))
-    return Population(features[rows], target[rows], np.unique(target[rows]))
+# ---- sums ---------------------------------------------------------------------------------------
+
+
+def sampling_covariance(vectors: np.ndarray) -> np.ndarray:
+    """The exact covariance of the sum over a uniform half."""
+    half = len(vectors) // 2
+    spread = np.atleast_2d(np.cov(vectors, rowvar=False))
+    return np.asarray(half * (1 - half / len(vectors)) * spread)
+
+
+def sum_laws(
+    statistic: SumStatistic, eta: float, moved: float, added: float | None, effort: Effort
+) -> Iterator[tuple[str, tuple[str, ...], NoiseLaw | None]]:
+    """Yield method, records it protects, law; ``moved`` and ``added``: ℓ₂- and ℓ₁-sensitivity."""
+    size, dimension = statistic.vectors.shape
+    game = SubsetGame(size, size // 2)
+    for who in RECORDS:
+        yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
+        yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
+    fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
+    tried = [
+        calibrate_izzo(plain, fresh, eta=eta, moment=m, subsets=effort.subsets, workers=1).noise
+        for m in (2.0, 8.0)
+    ]
+    yield "izzo", RECORDS, min(tried, key=lambda law: law.rms)
+    spread = sampling_covariance(statistic.vectors)
+    yield "pac", RECORDS, rivals.pac_noise(spread, rivals.information_of(eta))
+    yield "pac-shared", ("average",), rivals.pac_noise(spread, rivals.shared_budget(eta, size))
+    for kind in ("tv", "gaussian", "pure"):
+        law = rivals.dp_noise(kind, eta, moved, dimension)
+        if kind == "pure" and added is not None:
+            other = LaplaceNoise(np.full(dimension, added / rivals.epsilon_of(eta)))
+            law = min(law, other, key=lambda one: one.rms)
+        yield f"dp-{kind}", RECORDS, law
+
+
+def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who: Any) -> NoiseLaw:
+    """Noise A·z for the sum, from a certificate for A⁻¹·sum: multiplying by A is post-processing.
+
+    A = C^¼ for the covariance C of the vectors, which is the cheapest shape to first order.
+    """
+    spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(statistic.vectors, rowvar=False)))
+    widths = np.maximum(spread, 1e-6 * spread.max()) ** 0.25
+    found = calibrate_sum(statistic.vectors @ axes / widths, game, eta=eta, record=who).noise
+    variances = np.square(found.coordinate_rms * widths)
+    return ShapedGaussianNoise.from_covariance((axes * variances) @ axes.T)
+
+
+class Summed:
+    """The plain sum, quicker than the exactly rounded one."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors, self.dimension = vectors, vectors.shape[1]
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sum of these rows."""
+        return np.asarray(self.vectors[rows].sum(axis=0))
+
+
+def sum_settings(folder: Path) -> Iterator[tuple[str, str, Callable[[], Iterator[Row]]]]:
+    for name in ("breast-cancer", "adult"):
+        yield "mean", name, lambda name=name: mean_settings(mean_rows(name, folder))
+    for name in ("adult", "acs"):
+        yield "histogram", name, lambda name=name: count_settings(counts(name, folder))
+
+
+def mean_settings(rows: np.ndarray) -> Iterator[Row]:
+    lengths, half = np.linalg.norm(rows, axis=1), len(rows) // 2
+    error = np.sqrt(np.trace(sampling_covariance(rows / half)))
+    draws = np.random.default_rng(3)
+    halves = [draws.permutation(len(rows))[:half] for _ in range(50)]
+    for share in (0.25, 0.5, 0.75, 0.9, 1.0):
+        clip = float(np.quantile(lengths, share))
+        short = clipped_rows(rows, clip)
+        lost = [np.square((short - rows)[one].mean(axis=0)).sum() for one in halves]
+        yield {
+            "statistic": mean(short),
+            "clip": None if share == 1.0 else clip,
+            "moved": 2 * clip / half,
+            "added": None,
+            "lost": float(np.mean(lost)),
+            "error": float(error),
+        }
+
+
+def count_settings(statistic: SumStatistic) -> Iterator[Row]:
+    error = float(np.sqrt(np.trace(sampling_covariance(statistic.vectors))))
+    yield {
+        "statistic": statistic,
+        "clip": None,
+        "moved": float(np.sqrt(2)),
+        "added": 2.0,
+        "lost": 0.0,
+        "error": error,
+    }
+
+
+def sums(folder: Path, effort: Effort, names: list[str]) -> Iterator[Row]:
+    for what, name, settings in sum_settings(folder):
+        for one in settings() if name in names else ():
+            size, dimension = one["statistic"].vectors.shape
+            about = {
+                "section": "sums",
+                "dataset": f"{what}, {name}",
+                "records": size,
+                "dimension": dimension,
+                "clip": one["clip"],
+            }
+            for eta in ETAS:
+                given = (one["statistic"], eta, one["moved"], one["added"], effort)
+                for method, records, law in sum_laws(*given):
+                    if law is None:
+                        continue
+                    total = float(np.sqrt(one["lost"] + law.rms**2) / one["error"])
+                    for record in records:
+                        yield about | {
+                            "method": method,
+                            "record": record,
+                            "eta": eta,
+                            "error": total,
+                            "noise_scale": law.rms,
+                        }
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def _setting(row: Row) -> str:
+    parts = [f"C={row['C']:g}"] if "C" in row else []
+    parts += [] if row["clip"] is None else [f"clip {row['clip']:.3g}"]
+    return ", ".join(parts)
+
+
+def best_of(rows: list[Row], key: str, sign: int) -> dict[tuple[Any, ...], Row]:
+    """The best setting of every method for every data set, record and eta."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        if row.get(key) is None:
+            continue
+        where = (row["dataset"], row["record"], row["eta"], row["method"])
+        if where not in best or sign * row[key] > sign * best[where][key]:
+            best[where] = row
+    return best
+
+
+def table(rows: list[Row], section: str) -> str:
+    """One line for every data set, record and eta."""
+    mine = [row for row in rows if row["section"] == section]
+    key, sign = ("released", 1) if section == "logistic" else ("error", -1)
+    best = best_of(mine, key, sign)
+    used = [m for m in METHODS if any(row["method"] == m for row in mine)]
+    heads = ["data", "record", "η"] + (["chance", "clean"] if sign > 0 else [])
+    lines = [
+        "| " + " | ".join(heads + [METHODS[m] for m in used]) + " |",
+        "|" + "---|" * (len(heads) + len(used)),
+    ]
+    for where in dict.fromkeys(one[:3] for one in best):
+        here = [row for row in mine if row["dataset"] == where[0]]
+        first = here[0]
+        cells = [f"{where[0]} (N={first['records']}, d={first['dimension']})"]
+        cells += [where[1], f"{where[2]:g}"]
+        if sign > 0:
+            clean = max(row.get("clean", 0.0) for row in here)
+            cells += [f"{first['chance']:.3f}", f"{clean:.3f}"]
+        for method in used:
+            found = best.get((*where, method))
+            if found is None:
+                cells.append("n/a")
+            elif sign > 0:
+                cells.append(f"{found['released']:.3f} ± {found['released_se']:.3f}")
+            else:
+                cells.append(f"{found['error']:.3g}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def details(rows: list[Row]) -> str:
+    """Noise and setting behind the accuracies."""
+    best = best_of([row for row in rows if row["section"] == "logistic"], "released", 1)
+    lines = ["| data | record | η | method | setting | clean | released | noise |"]
+    lines.append("|" + "---|" * 8)
+    for (name, record, eta, method), row in best.items():
+        noise = f"{row['noise_scale']:.3g}" if "noise_scale" in row else "in the objective"
+        lines.append(
+            f"| {name} | {record} | {eta:g} | {METHODS[method]} | {_setting(row)} "
+            f"| {row['clean']:.3f} | {row['released']:.3f} | {noise} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--section", nargs="+", default=["sums", "logistic", "tuned"])
+    parser.add_argument("--dataset", nargs="+", default=list(READERS), choices=list(READERS))
+    parser.add_argument("--quick", action="store_true", help="400 records, two settings")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path, nargs="+", help="print tables of JSON files")
+    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=shared, help="folder of the data files")
+    given = parser.parse_args()
+    if given.markdown:
+        rows = [row for file in given.markdown for row in json.loads(file.read_text("utf-8"))]
+        print("\n\n".join([table(rows, "logistic"), table(rows, "sums"), details(rows)]))
+        return
+    warnings.simplefilter("ignore")
+    print("diffprivlib:", rivals.diffprivlib_problem() or "works", flush=True)
+    effort = Effort(150, 150, 4, 2) if given.quick else Effort(300, 300, 10, 3)
+    parts: list[tuple[str, Callable[[], Iterator[Row]]]] = []
+    if "sums" in given.section:
+        parts.append(("sums", lambda: sums(given.data, effort, given.dataset)))
+    for section, run in (("logistic", logistic), ("tuned", tuned)):
+        for name in given.dataset if section in given.section else ():
+            parts.append(
+                (name, lambda run=run, name=name: run(name, given.data, effort, given.quick))
+            )
+    found: list[Row] = []
+    for name, part in parts:
+        try:
+            for row in part():
+                print(shown(row), flush=True)
+                found.append(row)
+                if given.json is not None:
+                    given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        except FileNotFoundError as error:
+            print(f"{name}: skipped, {error}", file=sys.stderr)
+
+
+def shown(row: Row) -> str:
+    head = f"{row['dataset']:<20}{_setting(row):<18}{row['record']:<8}{row['eta']:<5g}"
+    head += f"{row['method']:<13}"
+    if "problem" in row:
+        return head + row["problem"]
+    noise = f"  noise {row['noise_scale']:.3g}" if "noise_scale" in row else ""
+    if row["section"] == "sums":
+        return f"{head}error {row['error']:.3g}{noise}"
+    scores = f"clean {row['clean']:.3f}  released {row['released']:.3f} ± {row['released_se']:.3f}"
+    return f"{head}{scores}{noise}  {row['seconds']:.0f} s"
+
+
+if __name__ == "__main__":
+    main()

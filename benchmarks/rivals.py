@@ -71,21 +71,28 @@ def least_variances(spread: np.ndarray, budget: float) -> np.ndarray:
     return variances(brentq(over, scale - 60, scale + 60))
 
 
-def pac_noise(outputs: np.ndarray, budget: float) -> NoiseLaw | None:
-    """PAC-style noise from outputs on random halves; None if the budget is not positive.
+def covariance_of(outputs: np.ndarray) -> np.ndarray:
+    """Estimate the statistic's covariance over random halves.
 
-    The directions are those of the estimated covariance when there are enough outputs; else the
-    coordinates, for which the bound holds too (Hadamard: det ≤ the product of the diagonal).
+    With too few outputs for all directions only the diagonal is kept, for which the bound on the
+    information holds too (Hadamard: a determinant is at most the product of its diagonal).
+    """
+    count, dimension = outputs.shape
+    if count >= PER_COORDINATE * dimension and dimension > 1:
+        return np.cov(outputs, rowvar=False)
+    return np.diag(outputs.var(axis=0, ddof=1))
+
+
+def pac_noise(covariance: np.ndarray, budget: float) -> NoiseLaw | None:
+    """PAC-style noise of least variance for the budget; None if that is not positive.
+
+    Directions without spread are given a millionth of the widest one's.
     """
     if budget <= 0:
         return None
-    count, dimension = outputs.shape
-    if count >= PER_COORDINATE * dimension and dimension > 1:
-        spread, axes = np.linalg.eigh(np.cov(outputs, rowvar=False))
-    else:
-        spread, axes = outputs.var(axis=0, ddof=1), np.eye(dimension)
+    spread, axes = np.linalg.eigh(covariance)
     spread = np.maximum(spread, 1e-6 * spread.max())
-    return ShapedGaussianNoise(axes * np.sqrt(least_variances(spread, budget)), 1.0)
+    return ShapedGaussianNoise.from_covariance((axes * least_variances(spread, budget)) @ axes.T)
 
 
 def epsilon_of(eta: float, delta: float = 0.0) -> float:

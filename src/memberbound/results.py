@@ -127,7 +127,7 @@ class AuditBound:
         """Return one readable line."""
         return (
             f"measured: {self.attack} reached {self.quantity} {self.estimate:.4g} "
-            f"[{self.lower:.4g}, {self.upper:.4g}] at {self.confidence:.0%} ({self.game.name} game)"
+            f"[{self.lower:.4g}, {self.upper:.4g}] at confidence {self.confidence:g} ({self.game.name} game)"
         )
 
 

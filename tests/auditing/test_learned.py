@@ -160,3 +160,5 @@ def test_more_refusals():
         Targets(uneven, parameters=np.zeros((8, 1)))
     with pytest.raises(InputError, match="folds"):
         learned_attack(Targets(MEMBER, parameters=np.zeros((8, 1))), folds=5)
+    with pytest.raises(InputError, match="predict_proba"):
+        learned_attack(Targets(MEMBER, parameters=np.zeros((8, 1))), classifier=object(), folds=2)

@@ -133,7 +133,7 @@ def test_refusals():
         partial_fit_watched(object(), ([0], [0]), ([0], [0]), OverfittingMonitor(), epochs=1)
     with pytest.raises(InputError, match="security"):
         OverfittingMonitor(security=1.5)
-    with pytest.raises(InputError, match="alpha"):
+    with pytest.raises(InputError, match="share_above"):
         OverfittingMonitor(overfit_at=(0.1, 2.0))
     with pytest.raises(InputError, match="one number per record"):
         OverfittingMonitor().update(np.zeros((30, 2)), np.zeros(30))

@@ -187,6 +187,8 @@ def learned_attack(
     rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
     parts = np.array_split(rng.permutation(targets.count), blocks)
     model = _default(seed) if classifier is None else classifier
+    if not hasattr(model, "predict_proba"):
+        raise InputError(f"classifier must have predict_proba, got {type(model).__name__}.")
     scores = np.full(targets.membership.shape, np.nan)
     earlier: list[FloatArray] = []
     total = 2 * blocks - 1

@@ -21,6 +21,7 @@ from memberbound.auditing.releases import (
     ReleaseStatistics,
     best_threshold,
     mean_interval,
+    no_leak_p_value,
     release_statistics,
 )
 from memberbound.auditing.shadows import ShadowRun
@@ -65,6 +66,8 @@ class AttackAudit:
     advantage: AuditBound
     accuracy: AuditBound
     tpr_at_fpr: dict[str, AuditBound | None]
+    #: Of "the model does not depend on its half"; sees weaker leaks than the intervals do.
+    no_leak_p_value: float
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
@@ -73,6 +76,7 @@ class AttackAudit:
             "advantage": _fields(self.advantage),
             "accuracy": _fields(self.accuracy),
             "tpr_at_fpr": {rate: _fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "no_leak_p_value": json_number(self.no_leak_p_value),
             "settings": dict(self.settings),
         }
 
@@ -191,10 +195,13 @@ def audit_shadows(
     if progress is not None:
         progress(steps, steps)
     held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
-    audits = {
-        a.name: _audit_of(a, estimates[a.name], held[a.name], _Scene(a.name, run.game, sure))
-        for a in chosen
-    }
+    truth = run.membership[plan[0][0] :]
+    audits = {}
+    for attack in chosen:
+        name = attack.name
+        chance = no_leak_p_value(np.vstack([b.guesses[name] for b in fought]), truth)
+        scene = _Scene(name, run.game, sure, chance)
+        audits[name] = _audit_of(attack, estimates[name], held[name], scene)
     best = max(audits, key=lambda name: audits[name].advantage.estimate)
     shared = _Scene(best, run.game, 1 - (1 - sure) / len(chosen))
     paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
@@ -250,6 +257,7 @@ class _Scene(NamedTuple):
     attack: str
     game: SubsetGame
     confidence: float
+    p_value: float = 1.0
 
 
 def _audit_of(
@@ -269,6 +277,7 @@ def _audit_of(
         _bound("advantage", estimate.advantage, strict.advantage, scene, -1.0),
         _bound("accuracy", estimate.accuracy, strict.accuracy, scene),
         rates,
+        scene.p_value,
     )
 
 

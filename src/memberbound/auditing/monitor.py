@@ -28,7 +28,7 @@ __all__ = ["OverfittingMonitor", "TorchWatch", "partial_fit_watched", "record_lo
 #: Losses of one record, from labels and what the estimator says.
 RecordLoss = Callable[[Any, Any, Any], ArrayLike]
 _COLUMNS = (
-    *("step", "train_loss_mean", "fresh_loss_mean", "threshold", "alpha", "fresh_share"),
+    *("step", "train_loss_mean", "fresh_loss_mean", "threshold", "share_above", "fresh_share"),
     *("ceiling_estimate", "ceiling_lower", "ceiling_upper"),
 )
 
@@ -113,7 +113,7 @@ class OverfittingMonitor:
         row = (
             float(len(self._rows) if step is None else step),
             *(float(train.mean()), float(fresh.mean())),
-            *(found.threshold, found.alpha, found.fresh_share),
+            *(found.threshold, found.share_above, found.fresh_share),
             *(bound.estimate, bound.lower, bound.upper),
         )
         self._rows.append(row)

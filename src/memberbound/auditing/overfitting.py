@@ -47,11 +47,11 @@ _FEWEST = 20
 ATTACK = "loss threshold"
 
 
-def ceiling_from_overfitting(alpha: float, fresh_share: float, gamma: float = 1.0) -> float:
+def ceiling_from_overfitting(share_above: float, fresh_share: float, gamma: float = 1.0) -> float:
     """Return max(1, 1/γ)·(α + γ·q), which MIS cannot exceed, or 1 where that is more.
 
     Guarantee: MIS is at most the result if a training record has loss above ε with probability at
-    most ``alpha`` and a fresh one at most ε with probability at most ``fresh_share``.
+    most ``share_above`` and a fresh one at most ε with probability at most ``fresh_share``.
     Theorem: A25-T11, first part; at γ = 1 and ε = 0 it is A24-T4.2.
     Assumes: both probabilities hold over training set, learner and record, for one ε.
     Numerics: rounded up.
@@ -62,14 +62,14 @@ def ceiling_from_overfitting(alpha: float, fresh_share: float, gamma: float = 1.
     0.03
     """
     a, q, g = (
-        fraction("alpha", alpha),
+        fraction("share_above", share_above),
         fraction("fresh_share", fresh_share),
         positive("gamma", gamma),
     )
     return min(1.0, up(max(1.0, 1 / g) * (a + g * q), 8))
 
 
-def stopping_loss(epsilon: float, alpha: float) -> float:
+def stopping_loss(epsilon: float, share_above: float) -> float:
     """Return ε·α: a learner that stops only at a mean loss of at most that is (ε, 1-α)-overfitting.
 
     Guarantee: in *every* run the share of training losses above ε is at most α, so no sampling
@@ -82,7 +82,7 @@ def stopping_loss(epsilon: float, alpha: float) -> float:
     >>> round(stopping_loss(1e-6, 0.05), 12)
     5e-08
     """
-    return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("alpha", alpha)))
+    return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("share_above", share_above)))
 
 
 def share_above_from_mean_loss(mean_loss: float, epsilon: float) -> float:
@@ -110,14 +110,14 @@ class OverfittingCeiling:
             caps MIS at its confidence; an Estimate from one run.
         model: from one run, the same for this model against its own training set; else ``None``.
         threshold: the ε at which the upper bound is least.
-        alpha: share of training losses above it (mean over runs).
+        share_above: share of training losses above it (mean over runs).
         fresh_share: share of fresh losses at most it (mean over runs).
     """
 
     security: AuditBound | Estimate
     model: AuditBound | None
     threshold: float
-    alpha: float
+    share_above: float
     fresh_share: float
     runs: int
     records: int
@@ -145,7 +145,7 @@ class OverfittingCeiling:
             "security": self.security.to_dict(),
             "model": None if self.model is None else self.model.to_dict(),
             "threshold": json_number(self.threshold),
-            "alpha_estimate": self.alpha,
+            "share_above_estimate": self.share_above,
             "fresh_share_estimate": self.fresh_share,
             "runs": self.runs,
             "records": self.records,
@@ -159,7 +159,7 @@ class OverfittingCeiling:
         if self.model is not None:
             lines.append(self.model.summary())
         lines.append(
-            f"at loss ≤ {self.threshold:.3g}: {1 - self.alpha:.1%} of training records, "
+            f"at loss ≤ {self.threshold:.3g}: {1 - self.share_above:.1%} of training records, "
             f"{self.fresh_share:.2%} of fresh ones"
         )
         return "\n".join(lines)

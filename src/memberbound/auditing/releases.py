@@ -5,6 +5,7 @@ One number in [0, 1] per target model: records of one release depend on each oth
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,13 @@ from memberbound.auditing.signals import BoolArray
 from memberbound.numerics.betting import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["ReleaseStatistics", "best_threshold", "mean_interval", "release_statistics"]
+__all__ = [
+    "ReleaseStatistics",
+    "best_threshold",
+    "mean_interval",
+    "no_leak_p_value",
+    "release_statistics",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +118,38 @@ def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tu
 
     Example:
     >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
-    [0.8, 0.91]
+    [0.81, 0.91]
     """
     side = 1 - (1 - confidence) / 2
     lower = mean_lower(values, confidence=side, low=low, high=1.0)
     upper = mean_upper(values, confidence=side, low=low, high=1.0)
     return float(lower[0]), float(upper[0])
+
+
+def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
+    """Return a p-value of "the model does not depend on its half", from verdicts (T, N).
+
+    Guarantee: if every model is independent of its half, P(result ≤ β) ≤ β for every β.
+    Theorem: proofs/audit-subset-game.md claim 5, Hoeffding's inequality for draws without
+    replacement.  It uses all records of a release, so it sees leaks far weaker than an interval for
+    the mean over releases can.
+    Assumes: uniform halves of one size; the verdicts on a release use nothing of its half.
+    Numerics: raised by more than the rounding errors of a count and an exponential.
+    Edge cases: no more hits than expected give 1.
+
+    Example:
+    >>> member = np.arange(1000)[None, :] % 2 == 0
+    >>> no_leak_p_value(member, member) < 1e-100
+    True
+    >>> no_leak_p_value(~member, member)
+    1.0
+    """
+    releases, rows = member.shape
+    size = int(member[0].sum())
+    # Whole numbers until the last step: hits·N - guesses·k.
+    surplus = int((guesses & member).sum()) * rows - int(guesses.sum()) * size
+    if surplus <= 0:
+        return 1.0
+    variance = releases * min(size, rows - size)
+    exponent = 2 * (surplus / rows) ** 2 / variance
+    return min(1.0, math.exp(-exponent * (1 - 1e-12)) * (1 + 1e-12))

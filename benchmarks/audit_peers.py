@@ -1,0 +1,157 @@
+"""How each other tool is asked to attack one target model; run by benchmarks/audit.py.
+
+    PEER_PYTHON benchmarks/audit_peers.py TOOL JOB.npz ANSWER.npz
+
+It runs in the other tool's own environment, so it imports nothing of memberbound.  The job holds
+the population, the target's half and the learner; the answer one score per record and method
+(higher: member), and the seconds spent on training and on the attack.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+#: Tool, and what it is called in the registry.
+PACKAGES = {
+    "art": "adversarial-robustness-toolbox",
+    "sacroml": "sacroml",
+    "privacy-meter": "privacy-meter",
+}
+#: Rows of shadow predictions that ART's attack models are trained on.
+ART_ROWS = 40_000
+Answer = dict[str, Any]
+
+
+def make_learner(name: str, seed: int) -> Any:
+    """Return the target's learner; the same for every tool."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    if name == "forest":
+        return RandomForestClassifier(n_estimators=100, random_state=seed)
+    if name == "mlp":
+        return MLPClassifier((128,), alpha=0.0, max_iter=200, tol=0.0, random_state=seed)
+    if name == "tree":
+        return DecisionTreeClassifier(random_state=seed)
+    return LogisticRegression(max_iter=1000, random_state=seed)
+
+
+class Clock:
+    """Seconds of the calls that went through it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args, **named)
+            finally:
+                self.seconds += time.perf_counter() - start
+
+        return call
+
+
+def with_sacroml(job: Any, target: Any) -> Answer:
+    """SACRO-ML's LiRA in its three modes; they share one set of shadow models."""
+    from sacroml.attacks import likelihood_attack, utils
+    from sacroml.attacks.target import Target
+
+    x, y, member = job["x"], job["y"], job["member"]
+    order = np.concatenate([np.flatnonzero(member), np.flatnonzero(~member)])
+    clock = Clock()
+    utils.train_shadow_models = clock.timed(utils.train_shadow_models)
+    answer: Answer = {}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for mode in ("offline", "offline-carlini", "online-carlini"):
+            attack = likelihood_attack.LIRAAttack(
+                output_dir=folder,
+                write_report=False,
+                n_shadow_models=int(job["shadows"]),
+                mode=mode,
+                report_individual=True,
+            )
+            attack.attack(
+                Target(
+                    model=target,
+                    dataset_name="benchmark",
+                    X_train=x[member],
+                    y_train=y[member],
+                    X_test=x[~member],
+                    y_test=y[~member],
+                )
+            )
+            found = np.asarray(attack.result["member_prob"], dtype=float)
+            if len(found) != len(order):
+                raise ValueError("records of classes that the target has not seen were dropped")
+            answer[f"LiRA {mode}"] = np.empty(len(order))
+            answer[f"LiRA {mode}"][order] = found
+    answer["training_seconds"] = clock.seconds
+    answer["attack_seconds"] = time.perf_counter() - start - clock.seconds
+    return answer
+
+
+def with_art(job: Any, target: Any) -> Answer:
+    """ART's black-box attack models on the predictions of its own shadow models."""
+    from art.attacks.inference.membership_inference import MembershipInferenceBlackBox, ShadowModels
+    from art.estimators.classification.scikitlearn import SklearnClassifier
+
+    x, y = job["x"].astype(np.float32), job["y"]
+    start = time.perf_counter()
+    # Its clone_for_refitting wants a fitted template.
+    template = SklearnClassifier(target)
+    shadows = ShadowModels(template, num_shadow_models=int(job["shadows"]), random_state=0)
+    hot = np.eye(int(y.max()) + 1)[y]
+    members, others = shadows.generate_shadow_dataset(x, hot)
+    trained = time.perf_counter()
+    rng = np.random.default_rng(0)
+    picked = []
+    for _, label, said in (members, others):
+        some = rng.permutation(len(label))[: ART_ROWS // 2]
+        picked.append((label[some], said[some]))
+    answer: Answer = {}
+    for kind in ("lr", "gb", "rf"):
+        attack = MembershipInferenceBlackBox(template, attack_model_type=kind)
+        attack.fit(y=picked[0][0], pred=picked[0][1], test_y=picked[1][0], test_pred=picked[1][1])
+        answer[f"black box, {kind}"] = np.ravel(attack.infer(x, hot, probabilities=True))
+    answer["training_seconds"] = trained - start
+    answer["attack_seconds"] = time.perf_counter() - trained
+    return answer
+
+
+def with_privacy_meter(job: Any, target: Any) -> Answer:
+    """Not asked: see docs/audit-benchmark.md."""
+    import privacy_meter.metric  # noqa: F401 - to learn whether it imports
+
+    raise NotImplementedError("its reference attack gives no score per record in this game")
+
+
+TOOLS: dict[str, Callable[[Any, Any], Answer]] = {
+    "art": with_art,
+    "sacroml": with_sacroml,
+    "privacy-meter": with_privacy_meter,
+}
+
+
+def main() -> None:
+    tool, job_path, answer_path = sys.argv[1:4]
+    job = np.load(job_path, allow_pickle=False)
+    target = make_learner(str(job["learner"]), int(job["seed"]))
+    target.fit(job["x"][job["member"]], job["y"][job["member"]])
+    answer = TOOLS[tool](job, target)
+    np.savez(answer_path, version=version(PACKAGES[tool]), **answer)
+
+
+if __name__ == "__main__":
+    main()
