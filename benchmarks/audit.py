@@ -9,18 +9,15 @@ Every model is trained on a random half of the population.  memberbound and the 
 share the models: each is attacked with all others.  A peer gets the first targets (the same fits)
 and trains its own shadow models, as many; memberbound's figures on these targets are beside it.
 A peer runs in its own environment: ``--peer-python`` names interpreters, each tool is asked in the
-first one that has it, and its row says "not installed" if none has.
+first one that has it, and its row says "not installed" if none has.  Times are processor seconds of
+one core, which a busy machine does not stretch as it does wall time.
 """
 
 from __future__ import annotations
 
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # One core for everybody, or times do not compare.
-
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,6 +30,7 @@ from typing import Any
 import numpy as np
 from audit_peers import PACKAGES, make_learner
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from memberbound.auditing.attacks import ATTACKS
 from memberbound.auditing.duel import Duel
@@ -47,6 +45,8 @@ LEARNERS = ("forest", "tree", "mlp", "logistic")
 RATES = (0.01, 0.001)
 ROWS = 4000
 PEER_MINUTES = 10.0
+#: One core for everybody, or times do not compare.
+ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 # ---- populations
@@ -113,51 +113,49 @@ POPULATIONS: dict[str, Callable[[int, Path], tuple[Array, NDArray[np.int64]]]] =
 # ---- the plain reference: nothing of the package, one target at a time
 
 
-def plain_lira(p: Array, member: NDArray[np.bool_], target: int, *, pooled: bool) -> Array:
+def plain_lira(
+    p: Array, member: NDArray[np.bool_], target: int, *, clip: float, pooled: bool
+) -> Array:
     """LiRA online: two Gaussians per record fitted to the other models' logits."""
-    p = np.clip(p, 1e-6, 1 - 1e-6)
+    p = np.clip(p, clip, 1 - clip)
     logit = np.log(p) - np.log(1 - p)
-    others = np.arange(len(p)) != target
-    score = np.empty(p.shape[1])
-    spreads = []
-    if pooled:
-        for inside in (True, False):
-            rests = []
-            for x in range(p.shape[1]):
-                values = logit[others & (member[:, x] == inside), x]
-                rests.append(values - values.mean() if len(values) else values)
-            spreads.append(float(np.concatenate(rests).std()) + 1e-6)
-    for x in range(p.shape[1]):
-        density = []
-        for side, inside in enumerate((True, False)):
-            values = logit[others & (member[:, x] == inside), x]
-            centre = values.mean() if len(values) else logit[others, x].mean()
-            spread = spreads[side] if pooled else (values.std() if len(values) > 1 else 1.0) + 1e-6
-            density.append(-((logit[target, x] - centre) ** 2) / (2 * spread**2) - np.log(spread))
-        score[x] = density[0] - density[1]
-    return score
+    others = np.delete(np.arange(len(p)), target)
+    density = []
+    for inside in (True, False):
+        values = np.where(member[others] == inside, logit[others], np.nan)
+        centre = np.nanmean(values, axis=0)
+        spread = np.nanstd(values - centre, axis=None if pooled else 0) + 1e-6
+        density.append(-((logit[target] - centre) ** 2) / (2 * spread**2) - np.log(spread))
+    # A record that no other model has in, or all have, cannot be told apart.
+    return np.nan_to_num(density[0] - density[1])
 
 
 def plain_rmia(p: Array, member: NDArray[np.bool_], target: int, *, gamma: float) -> Array:
     """RMIA online: the share of records z with (p(x)/P(x)) / (p(z)/P(z)) ≥ γ, pair by pair."""
     p = np.maximum(p, 1e-6)
-    others = np.arange(len(p)) != target
-    prior = np.empty(p.shape[1])
-    for x in range(p.shape[1]):
-        sides = [p[others & (member[:, x] == side), x] for side in (True, False)]
-        prior[x] = np.mean([side.mean() for side in sides if len(side)])
-    ratio = p[target] / prior
-    score = np.empty(p.shape[1])
+    others = np.delete(np.arange(len(p)), target)
+    sides = [
+        np.nanmean(np.where(member[others] == inside, p[others], np.nan), axis=0)
+        for inside in (True, False)
+    ]
+    ratio = p[target] / np.nanmean(sides, axis=0)
+    score = np.empty(len(ratio))
     for x, own in enumerate(ratio):
         score[x] = (own >= gamma * ratio).mean()
     return score
 
 
-PLAIN: dict[str, Callable[[Array, NDArray[np.bool_], int], Array]] = {
-    "plain lira, own variance": lambda p, m, t: plain_lira(p, m, t, pooled=False),
-    "plain lira, pooled variance": lambda p, m, t: plain_lira(p, m, t, pooled=True),
-    "plain rmia, γ = 1": lambda p, m, t: plain_rmia(p, m, t, gamma=1.0),
-    "plain rmia, γ = 2": lambda p, m, t: plain_rmia(p, m, t, gamma=2.0),
+def _plain(kind: Callable[..., Array], **settings: Any) -> Callable[..., Array]:
+    return lambda p, member, target: kind(p, member, target, **settings)
+
+
+PLAIN: dict[str, Callable[..., Array]] = {
+    "plain lira, own variance": _plain(plain_lira, clip=1e-6, pooled=False),
+    "plain lira, pooled variance": _plain(plain_lira, clip=1e-6, pooled=True),
+    "plain lira, own variance, clip 0.01": _plain(plain_lira, clip=0.01, pooled=False),
+    "plain lira, pooled variance, clip 0.01": _plain(plain_lira, clip=0.01, pooled=True),
+    "plain rmia, γ = 1": _plain(plain_rmia, gamma=1.0),
+    "plain rmia, γ = 2": _plain(plain_rmia, gamma=2.0),
 }
 
 # ---- measuring
@@ -179,19 +177,18 @@ def averaged(rows: Iterable[Row]) -> Row:
     return {key: float(np.mean([row[key] for row in kept])) for key in kept[0]}
 
 
-def measured(run: ShadowRun, plain_targets: int) -> list[Row]:
+def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     """Rows of memberbound and the plain reference on one set of models."""
     member, count = run.membership, run.signals.models
-    training = float(run.timings.sum())
-    start = time.perf_counter()
+    start = time.process_time()
     audit_shadows(run)
-    audit_seconds = time.perf_counter() - start
+    audit_seconds = time.process_time() - start
     rows: list[Row] = []
     for name in OURS:
         duel = Duel.leave_one_out(run.signals, member, run.examples)
-        start = time.perf_counter()
+        start = time.process_time()
         score = ATTACKS[name].score(duel)
-        spent = time.perf_counter() - start
+        spent = time.process_time() - start
         single = [reached(score[t], member[t]) for t in range(count)]
         rows.append(
             {
@@ -207,9 +204,9 @@ def measured(run: ShadowRun, plain_targets: int) -> list[Row]:
     confidence = 1 / (1 + np.exp(-run.signals.logit))
     some = range(min(plain_targets, count))
     for name, attack in PLAIN.items():
-        start = time.perf_counter()
+        start = time.process_time()
         single = [reached(attack(confidence, member, t), member[t]) for t in some]
-        spent = (time.perf_counter() - start) * count / len(some)
+        spent = (time.process_time() - start) * count / len(some)
         rows.append(
             {
                 "method": name,
@@ -252,6 +249,7 @@ def peer_rows(
                         capture_output=True,
                         text=True,
                         cwd=folder,
+                        env={**os.environ, **ONE_CORE},
                         timeout=60 * PEER_MINUTES,
                         check=False,
                     )
@@ -389,6 +387,7 @@ def main() -> None:
                 names = tuple(str(i) for i in range(x.shape[1]))
                 examples = Examples(x, y, "classification", names, tuple(map(str, np.unique(y))))
                 if not arguments.peers_only:
+                    start = time.process_time()
                     run = train_shadows(
                         examples,
                         make_learner(learner, 0),
@@ -396,7 +395,8 @@ def main() -> None:
                         seed=seed,
                         backend="sequential",
                     )
-                    for row in measured(run, arguments.plain_targets):
+                    training = time.process_time() - start
+                    for row in measured(run, training, arguments.plain_targets):
                         keep(row, **case)
                 if seed == arguments.first_seed:
                     for row in peer_rows(examples, learner, seed, arguments):
@@ -404,4 +404,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1):
+        main()

@@ -8,7 +8,7 @@ Section ``logistic``: accuracy of released logistic regressions on the records o
 half.  Section ``sums``: root-mean-square error of a released mean or histogram over the sampling
 error of a half.  Every method gets every setting of C and clip radius in ``SETTINGS``, and the one
 best for it is shown.  ``--json`` is written after every setting; ``--markdown`` turns such files
-into the tables of docs/protect-benchmark.md.  Rivals: benchmarks/rivals.py.
+into the tables of docs/protect-benchmark.md.  Rivals: rivals.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 import rivals
-from datasets import READERS, counts, mean_rows, population
+from protect_data import READERS, population
+from protect_sums import ETAS, RECORDS, Row, sums
+from protect_tables import details, shown, table
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.errors import MemberboundError
@@ -35,16 +37,11 @@ from memberbound.protection.centre import calibrate_izzo
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.fitted_parameters import clipped_rows
 from memberbound.protection.learning import calibrated, chosen_method, learnable
-from memberbound.protection.noise import LaplaceNoise, NoiseLaw, ShapedGaussianNoise
+from memberbound.protection.noise import NoiseLaw
 from memberbound.protection.parameters import Population
 from memberbound.protection.randomness import InsecureSource
-from memberbound.protection.statistics import mean
-from memberbound.protection.sums import SumStatistic, calibrate_sum
 from memberbound.protection.tuning import noise_shape
 
-Row = dict[str, Any]
-ETAS = (0.05, 0.1)
-RECORDS = ("average", "every")
 #: ``auto`` takes the neighbour form for the average record; the convex form is tried for it too.
 OURS = (("neighbour", "average"), ("convex", "average"), ("convex", "every"))
 CALIBRATE, OUTPUTS, EVALUATE = 1, 2, 3
@@ -59,19 +56,6 @@ SETTINGS: dict[str, tuple[tuple[float, float | None], ...]] = {
     "acs": ((0.1, 3.0), (0.01, 3.0), (0.001, 3.0)),
     "digits": ((0.01, 8.0), (0.001, 8.0)),
     "mnist": ((0.01, 7.0), (0.001, 7.0)),
-}
-#: Column, and what it is called in the table.
-METHODS = {
-    "ours": "memberbound",
-    "ours-tuned": "memberbound, tuned",
-    "ours-shaped": "memberbound, shaped",
-    "izzo": "I24 corrected",
-    "pac": "PAC",
-    "pac-shared": "PAC, shared",
-    "dp-tv": "sensitivity",
-    "dp-gaussian": "DP output, δ=1e-5",
-    "dp-pure": "DP output, δ=0",
-    "dp-objective": "DP objective",
 }
 
 
@@ -120,11 +104,13 @@ class Contest:
         self.remembered: dict[str, Remembered] = {}
 
     def statistic(self, method: str) -> Any:
+        """Return rows ↦ parameters as this method fits them."""
         return learnable(
             self.learner, self.people, method=method, size=self.game.size, clip=self.clip
         )
 
     def kept(self, name: str, statistic: Any) -> Remembered:
+        """Return the statistic with its memory."""
         return self.remembered.setdefault(name, Remembered(statistic))
 
     def accuracy(
@@ -146,6 +132,7 @@ class Contest:
         return {"released": float(np.mean(found)), "released_se": error}
 
     def with_noise(self, law: NoiseLaw, statistic: Any, kept: Remembered) -> Row:
+        """Score releases with this noise."""
         source = InsecureSource(7)
         scored = self.accuracy(lambda rows, _: kept(rows) + law.draw(source), statistic)
         return scored | {"noise_scale": law.rms, "clean": self.clean(statistic, kept)}
@@ -174,6 +161,7 @@ class Contest:
         return self.with_noise(found.noise, statistic, kept) | certified
 
     def izzo(self, eta: float) -> Row:
+        """Score I24's noise with the Gamma radius, M = 2 or 8, whichever is less."""
         kept = self.kept("convex", self.convex)
         stream = self.fresh.spawned(OUTPUTS)
         tried = [
@@ -184,6 +172,7 @@ class Contest:
         return self.with_noise(best.noise, self.convex, kept)
 
     def pac(self, budget: float) -> Row | None:
+        """Score PAC-style noise; None when the budget allows none."""
         kept = self.kept("convex", self.convex)
         halves = self.fresh.spawned(OUTPUTS).subsets(self.effort.subsets)
         spread = rivals.covariance_of(np.array([kept(rows) for rows in halves]))
@@ -192,10 +181,12 @@ class Contest:
 
     @property
     def radius(self) -> float:
+        """Length of the longest row that the clip radius allows, the constant included."""
         longest = float(np.linalg.norm(self.people.features, axis=1).max())
         return float(np.hypot(longest if self.clip is None else min(self.clip, longest), 1.0))
 
     def dp(self, kind: str, eta: float) -> Row:
+        """Score differential privacy at the ε of η."""
         weight, classes = self.convex.risk.regularisation, len(self.people.classes)
         if kind != "objective":
             moved = rivals.risk_sensitivity(self.radius, classes, self.game.size, weight)
@@ -218,23 +209,24 @@ class Contest:
         clean = self.clean(self.convex, self.kept("convex", self.convex))
         return self.accuracy(perturbed, self.convex) | {"clean": clean}
 
+    def jobs(self, eta: float) -> list[tuple[str, tuple[str, ...], Callable[[], Row | None]]]:
+        """Return method, records that it protects, and how it is scored."""
+        budget = rivals.information_of(eta)
+        shared = rivals.shared_budget(eta, self.people.records)
+        found: list[tuple[str, tuple[str, ...], Callable[[], Row | None]]] = [
+            ("ours", (who,), lambda way=way, who=who: self.ours(way, who, eta)) for way, who in OURS
+        ]
+        found.append(("izzo", RECORDS, lambda: self.izzo(eta)))
+        found.append(("pac", RECORDS, lambda: self.pac(budget)))
+        found.append(("pac-shared", ("average",), lambda: self.pac(shared)))
+        for kind in ("tv", "gaussian", "pure", "objective"):
+            found.append((f"dp-{kind}", RECORDS, lambda kind=kind: self.dp(kind, eta)))
+        return found
+
     def lines(self) -> Iterator[Row]:
         """Yield one row for every method, record and eta."""
         for eta in ETAS:
-            budgets = {
-                "pac": rivals.information_of(eta),
-                "pac-shared": rivals.shared_budget(eta, self.people.records),
-            }
-            jobs: list[tuple[str, tuple[str, ...], Callable[[], Row | None]]] = [
-                ("ours", (who,), lambda way=way, who=who: self.ours(way, who, eta))
-                for way, who in OURS
-            ]
-            jobs.append(("izzo", RECORDS, lambda: self.izzo(eta)))
-            jobs.append(("pac", RECORDS, lambda: self.pac(budgets["pac"])))
-            jobs.append(("pac-shared", ("average",), lambda: self.pac(budgets["pac-shared"])))
-            for kind in ("tv", "gaussian", "pure", "objective"):
-                jobs.append((f"dp-{kind}", RECORDS, lambda kind=kind: self.dp(kind, eta)))
-            for method, records, job in jobs:
+            for method, records, job in self.jobs(eta):
                 began = time.perf_counter()
                 try:
                     found = job()
@@ -289,203 +281,13 @@ def tuned(name: str, folder: Path, effort: Effort, quick: bool) -> Iterator[Row]
                 "chance": chance,
                 "C": contest.c,
                 "clip": option.clip,
-                    "method": "ours-tuned",
+                "method": "ours-tuned",
                 "record": record,
                 "eta": eta,
                 "seconds": seconds,
                 "certified": model.certificate_.value,
                 "by": method,
             } | contest.with_noise(law, statistic, Remembered(statistic))
-
-
-# ---- sums ---------------------------------------------------------------------------------------
-
-
-def sampling_covariance(vectors: np.ndarray) -> np.ndarray:
-    """The exact covariance of the sum over a uniform half."""
-    half = len(vectors) // 2
-    spread = np.atleast_2d(np.cov(vectors, rowvar=False))
-    return np.asarray(half * (1 - half / len(vectors)) * spread)
-
-
-def sum_laws(
-    statistic: SumStatistic, eta: float, moved: float, added: float | None, effort: Effort
-) -> Iterator[tuple[str, tuple[str, ...], NoiseLaw | None]]:
-    """Yield method, records it protects, law; ``moved`` and ``added``: ℓ₂- and ℓ₁-sensitivity."""
-    size, dimension = statistic.vectors.shape
-    game = SubsetGame(size, size // 2)
-    for who in RECORDS:
-        yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
-        yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
-    fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
-    tried = [
-        calibrate_izzo(plain, fresh, eta=eta, moment=m, subsets=effort.subsets, workers=1).noise
-        for m in (2.0, 8.0)
-    ]
-    yield "izzo", RECORDS, min(tried, key=lambda law: law.rms)
-    spread = sampling_covariance(statistic.vectors)
-    yield "pac", RECORDS, rivals.pac_noise(spread, rivals.information_of(eta))
-    yield "pac-shared", ("average",), rivals.pac_noise(spread, rivals.shared_budget(eta, size))
-    for kind in ("tv", "gaussian", "pure"):
-        law = rivals.dp_noise(kind, eta, moved, dimension)
-        if kind == "pure" and added is not None:
-            other = LaplaceNoise(np.full(dimension, added / rivals.epsilon_of(eta)))
-            law = min(law, other, key=lambda one: one.rms)
-        yield f"dp-{kind}", RECORDS, law
-
-
-def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who: Any) -> NoiseLaw:
-    """Noise A·z for the sum, from a certificate for A⁻¹·sum: multiplying by A is post-processing.
-
-    A = C^¼ for the covariance C of the vectors, which is the cheapest shape to first order.
-    """
-    spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(statistic.vectors, rowvar=False)))
-    widths = np.maximum(spread, 1e-6 * spread.max()) ** 0.25
-    found = calibrate_sum(statistic.vectors @ axes / widths, game, eta=eta, record=who).noise
-    variances = np.square(found.coordinate_rms * widths)
-    return ShapedGaussianNoise.from_covariance((axes * variances) @ axes.T)
-
-
-class Summed:
-    """The plain sum, quicker than the exactly rounded one."""
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.vectors, self.dimension = vectors, vectors.shape[1]
-
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sum of these rows."""
-        return np.asarray(self.vectors[rows].sum(axis=0))
-
-
-def sum_settings(folder: Path) -> Iterator[tuple[str, str, Callable[[], Iterator[Row]]]]:
-    for name in ("breast-cancer", "adult"):
-        yield "mean", name, lambda name=name: mean_settings(mean_rows(name, folder))
-    for name in ("adult", "acs"):
-        yield "histogram", name, lambda name=name: count_settings(counts(name, folder))
-
-
-def mean_settings(rows: np.ndarray) -> Iterator[Row]:
-    lengths, half = np.linalg.norm(rows, axis=1), len(rows) // 2
-    error = np.sqrt(np.trace(sampling_covariance(rows / half)))
-    draws = np.random.default_rng(3)
-    halves = [draws.permutation(len(rows))[:half] for _ in range(50)]
-    for share in (0.25, 0.5, 0.75, 0.9, 1.0):
-        clip = float(np.quantile(lengths, share))
-        short = clipped_rows(rows, clip)
-        lost = [np.square((short - rows)[one].mean(axis=0)).sum() for one in halves]
-        yield {
-            "statistic": mean(short),
-            "clip": None if share == 1.0 else clip,
-            "moved": 2 * clip / half,
-            "added": None,
-            "lost": float(np.mean(lost)),
-            "error": float(error),
-        }
-
-
-def count_settings(statistic: SumStatistic) -> Iterator[Row]:
-    error = float(np.sqrt(np.trace(sampling_covariance(statistic.vectors))))
-    yield {
-        "statistic": statistic,
-        "clip": None,
-        "moved": float(np.sqrt(2)),
-        "added": 2.0,
-        "lost": 0.0,
-        "error": error,
-    }
-
-
-def sums(folder: Path, effort: Effort, names: list[str]) -> Iterator[Row]:
-    for what, name, settings in sum_settings(folder):
-        for one in settings() if name in names else ():
-            size, dimension = one["statistic"].vectors.shape
-            about = {
-                "section": "sums",
-                "dataset": f"{what}, {name}",
-                "records": size,
-                "dimension": dimension,
-                "clip": one["clip"],
-            }
-            for eta in ETAS:
-                given = (one["statistic"], eta, one["moved"], one["added"], effort)
-                for method, records, law in sum_laws(*given):
-                    if law is None:
-                        continue
-                    total = float(np.sqrt(one["lost"] + law.rms**2) / one["error"])
-                    for record in records:
-                        yield about | {
-                            "method": method,
-                            "record": record,
-                            "eta": eta,
-                            "error": total,
-                            "noise_scale": law.rms,
-                        }
-
-
-# ---- tables -------------------------------------------------------------------------------------
-
-
-def _setting(row: Row) -> str:
-    parts = [f"C={row['C']:g}"] if "C" in row else []
-    parts += [] if row["clip"] is None else [f"clip {row['clip']:.3g}"]
-    return ", ".join(parts)
-
-
-def best_of(rows: list[Row], key: str, sign: int) -> dict[tuple[Any, ...], Row]:
-    """The best setting of every method for every data set, record and eta."""
-    best: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        if row.get(key) is None:
-            continue
-        where = (row["dataset"], row["record"], row["eta"], row["method"])
-        if where not in best or sign * row[key] > sign * best[where][key]:
-            best[where] = row
-    return best
-
-
-def table(rows: list[Row], section: str) -> str:
-    """One line for every data set, record and eta."""
-    mine = [row for row in rows if row["section"] == section]
-    key, sign = ("released", 1) if section == "logistic" else ("error", -1)
-    best = best_of(mine, key, sign)
-    used = [m for m in METHODS if any(row["method"] == m for row in mine)]
-    heads = ["data", "record", "η"] + (["chance", "clean"] if sign > 0 else [])
-    lines = [
-        "| " + " | ".join(heads + [METHODS[m] for m in used]) + " |",
-        "|" + "---|" * (len(heads) + len(used)),
-    ]
-    for where in dict.fromkeys(one[:3] for one in best):
-        here = [row for row in mine if row["dataset"] == where[0]]
-        first = here[0]
-        cells = [f"{where[0]} (N={first['records']}, d={first['dimension']})"]
-        cells += [where[1], f"{where[2]:g}"]
-        if sign > 0:
-            clean = max(row.get("clean", 0.0) for row in here)
-            cells += [f"{first['chance']:.3f}", f"{clean:.3f}"]
-        for method in used:
-            found = best.get((*where, method))
-            if found is None:
-                cells.append("n/a")
-            elif sign > 0:
-                cells.append(f"{found['released']:.3f} ± {found['released_se']:.3f}")
-            else:
-                cells.append(f"{found['error']:.3g}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def details(rows: list[Row]) -> str:
-    """Noise and setting behind the accuracies."""
-    best = best_of([row for row in rows if row["section"] == "logistic"], "released", 1)
-    lines = ["| data | record | η | method | setting | clean | released | noise |"]
-    lines.append("|" + "---|" * 8)
-    for (name, record, eta, method), row in best.items():
-        noise = f"{row['noise_scale']:.3g}" if "noise_scale" in row else "in the objective"
-        lines.append(
-            f"| {name} | {record} | {eta:g} | {METHODS[method]} | {_setting(row)} "
-            f"| {row['clean']:.3f} | {row['released']:.3f} | {noise} |"
-        )
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -507,7 +309,7 @@ def main() -> None:
     effort = Effort(150, 150, 4, 2) if given.quick else Effort(300, 300, 10, 3)
     parts: list[tuple[str, Callable[[], Iterator[Row]]]] = []
     if "sums" in given.section:
-        parts.append(("sums", lambda: sums(given.data, effort, given.dataset)))
+        parts.append(("sums", lambda: sums(given.data, effort.subsets, given.dataset)))
     for section, run in (("logistic", logistic), ("tuned", tuned)):
         for name in given.dataset if section in given.section else ():
             parts.append(
@@ -523,18 +325,6 @@ def main() -> None:
                     given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         except FileNotFoundError as error:
             print(f"{name}: skipped, {error}", file=sys.stderr)
-
-
-def shown(row: Row) -> str:
-    head = f"{row['dataset']:<20}{_setting(row):<18}{row['record']:<8}{row['eta']:<5g}"
-    head += f"{row['method']:<13}"
-    if "problem" in row:
-        return head + row["problem"]
-    noise = f"  noise {row['noise_scale']:.3g}" if "noise_scale" in row else ""
-    if row["section"] == "sums":
-        return f"{head}error {row['error']:.3g}{noise}"
-    scores = f"clean {row['clean']:.3f}  released {row['released']:.3f} ± {row['released_se']:.3f}"
-    return f"{head}{scores}{noise}  {row['seconds']:.0f} s"
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.hardening import harden
 from memberbound.files import check_output, write_table, write_text
+from memberbound.hardening import harden
 from memberbound.tables.coarsening import Coarsener
 
 ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult_train.csv.gz"

@@ -247,6 +247,25 @@ def test_progress_and_reproducibility():
     assert first.to_dict()["method"] == "convex"
 
 
+def test_a_sample_of_partners_is_not_certain(monkeypatch):
+    risk, fresh = tiny(), FreshSubsets(SubsetGame(6, 3))
+    assert calibrate_convex(risk, fresh, eta=0.2, subsets=40).details["enumerated"]
+    monkeypatch.setattr(convex, "_PARTNERS", 2)
+    found = calibrate_convex(risk, fresh, eta=0.2, subsets=40)
+    assert not found.details["enumerated"]
+    assert found.certificate.confidence < 1 or found.details["route"] == "worst case"
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_a_prior_that_keeps_the_promise_alone_needs_no_noise(record):
+    found = calibrate_convex(
+        tiny(records=20), FreshSubsets(SubsetGame(20, 1)), eta=0.1, record=record
+    )
+    assert found.noise_scale == 0
+    assert found.certificate.value == 0.05
+    assert found.certificate.confidence == 1
+
+
 def test_bad_input():
     risk = logistic()
     with pytest.raises(InputError, match="fresh must draw from the risk's 8 records"):

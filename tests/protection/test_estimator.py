@@ -7,6 +7,7 @@ tests.
 import itertools
 import json
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -250,6 +251,36 @@ def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
         assert np.float64(number).tobytes() not in text
     # The search finds what it should: the released numbers are there.
     assert np.float64(model.released_.coef_[0, 0]).tobytes() in text
+
+
+class Talkative(RegressorMixin, BaseEstimator):
+    """Prints what it was fitted on."""
+
+    def fit(self, rows, target):
+        print(target.sum(), file=sys.stderr)
+        print(target.sum())
+        self.coef_ = np.zeros(rows.shape[1])
+        return self
+
+    def predict(self, rows):
+        return np.zeros(len(rows))
+
+
+def test_nothing_is_printed_about_the_secret(capfd):
+    MembershipPrivate(LinearSVC(verbose=1), **QUICK).fit(X, Y)
+    assert capfd.readouterr() == ("", "")
+    rows = np.arange(80)
+    pair = (lambda model: model.coef_, lambda model, vector: setattr(model, "coef_", vector))
+    MembershipPrivate(Talkative(), **QUICK, adapter=pair).fit(XR, YR, train=rows)
+    said = capfd.readouterr()
+    # Fresh subsets may be talked about, the secret not.
+    assert said.out
+    assert str(YR[rows].sum()) not in said.out + said.err
+
+
+def test_the_calibration_seed_is_a_whole_number():
+    with pytest.raises(InputError, match="calibration_seed must be a whole number"):
+        MembershipPrivate(Ridge(), **QUICK, calibration_seed=-1).fit(XR, YR)
 
 
 def test_tuning_picks_the_configuration_with_the_best_released_score():

@@ -212,6 +212,22 @@ def test_a_learner_with_coins_is_sampled_even_when_subsets_are_few():
         calibrate_neighbour(Random(), fresh, eta=0.1, exact=True)
 
 
+def test_coins_that_matter_for_one_record_are_found():
+    """Without noise the truth is ¼; one fit per subset would at times certify 0.2 for certain."""
+
+    class Marked:
+        dimension = 1
+        coins = np.random.default_rng(0)
+
+        def __call__(self, rows):
+            return np.array([float(7 in rows and self.coins.random() < 0.5)])
+
+    for seed in range(10):
+        fresh = FreshSubsets(SubsetGame(8, 4), seed)
+        found = calibrate_neighbour(Marked(), fresh, eta=0.2, record="every", workers=1)
+        assert found.certificate.confidence < 1
+
+
 def test_refusals():
     statistic = normal_column()
     with pytest.raises(InputError, match="eta must be in"):

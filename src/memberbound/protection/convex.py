@@ -78,7 +78,7 @@ def calibrate_convex(
     Numerics: lengths, bins, distances and means err upward; scales are about 2 % apart.
     Edge cases: few enough subsets are enumerated and the confidence is 1.  If no sampled scale
     beats the worst case over all D (record by record, without sampling), that is returned, with
-    confidence 1.
+    confidence 1.  An η that the prior alone keeps (few or nearly all records drawn) needs no noise.
 
     Args:
         risk: the learner with its population.
@@ -114,9 +114,14 @@ def calibrate_convex(
     target = distance_target(game, promise, slack)
     search = _Search(risk, game, family, metric, who == "every", local)
     worst = search.worst()
-    plain = worst.scale_for(target)
-    enumerated = math.comb(game.population, game.size) <= count
-    if enumerated:
+    # Where the prior alone keeps the promise (η ≥ min(π, 1-π)) nothing needs hiding.
+    plain = 0.0 if target >= 1 else worst.scale_for(target)
+    # Only where every record meets all its partners: a sample of them proves nothing for certain.
+    complete = max(game.size, game.population - game.size) <= _PARTNERS
+    enumerated = complete and math.comb(game.population, game.size) <= count
+    if plain == 0:
+        sampled, bound, fits = math.inf, target, 0
+    elif enumerated:
         total = math.comb(game.population, game.size)
         everything = combinations(range(game.population), game.size)
         law = search.law(

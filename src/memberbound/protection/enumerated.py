@@ -22,6 +22,8 @@ __all__ = ["NeighbourLengths", "all_subsets", "worth_enumerating"]
 
 #: Pairs of neighbouring subsets beyond which their lengths would not fit into memory.
 _LARGEST_PAIRS = 3 * 10**7
+#: Subsets that are fitted twice to find out whether the statistic tosses coins.
+_PROBES = 16
 
 
 def worth_enumerating(
@@ -29,8 +31,8 @@ def worth_enumerating(
 ) -> bool:
     """Whether to fit all subsets: ``exact`` if given, else when that is no more than ``fits``.
 
-    One fit per subset is exact only for a statistic without coins of its own: the first subset is
-    fitted twice, and a statistic that differs is sampled instead.
+    One fit per subset is exact only for a statistic without coins of its own: some subsets are
+    fitted twice, and a statistic that differs on one of them is sampled instead.
     """
     pairs = math.comb(game.population, game.size) * game.size * (game.population - game.size) // 2
     # Subsets are written as bit masks; larger games are out of reach anyway.
@@ -43,9 +45,15 @@ def worth_enumerating(
     wanted = possible and math.comb(game.population, game.size) <= fits if exact is None else exact
     if not wanted:
         return False
-    first = np.arange(game.size, dtype=np.int64)
-    twice = fitted(statistic, [[first], [first]], lambda out: out[0], seed="all subsets", workers=1)
-    repeats = np.array_equal(twice.rows[0], twice.rows[1])
+    # Several of them, from the first to the last: coins may matter for some records only.
+    everything = all_subsets(game)
+    places = np.unique(np.linspace(0, len(everything) - 1, _PROBES).round().astype(np.int64))
+    probes = [[everything[place]] for place in places]
+    once, again = (
+        fitted(statistic, probes, lambda out: out[0], seed="all subsets", workers=1).rows
+        for _ in range(2)
+    )
+    repeats = np.array_equal(once, again)
     if exact and not repeats:
         raise InputError(
             "exact must be False for a statistic that differs from fit to fit on the same subset, "

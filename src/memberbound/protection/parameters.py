@@ -92,9 +92,15 @@ class Adapter(ABC):
 
 
 def with_public_coins(estimator: Any) -> Any:
-    """Fix a seed that was left open: a public one, so that the same subset gives the same fit."""
-    if "random_state" in estimator.get_params(deep=False) and estimator.random_state is None:
+    """Fix a seed that was left open: a public one, so that the same subset gives the same fit.
+
+    Silent, too: what a learner prints while it is fitted on the secret tells about it.
+    """
+    known = estimator.get_params(deep=False)
+    if "random_state" in known and known["random_state"] is None:
         estimator.set_params(random_state=0)
+    if known.get("verbose"):
+        estimator.set_params(verbose=0)
     return estimator
 
 

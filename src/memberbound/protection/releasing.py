@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration, Rows, Statistic
@@ -64,6 +66,7 @@ def source_from_seed(insecure_seed: int | None) -> RandomSource:
 def calibration_seed_from(source: RandomSource, given: int | None) -> int:
     """Return the seed of the calibration's subsets: public, and unrelated to the secret."""
     if given is not None:
+        whole_number("calibration_seed", given, at_least=0)
         return int(given)
     return int(source.words(1)[0] >> np.uint64(1))
 
@@ -107,10 +110,14 @@ def released_vector(
 ) -> FloatArray:
     """Return the statistic of the secret subset plus noise.
 
-    Whatever a learner says while fitting the secret (warnings, the text of an error) is not passed
-    on: it would be a second release without noise.
+    Whatever a learner says while fitting the secret (warnings, the text of an error, what Python
+    code prints) is not passed on: it would be a second release without noise.
     """
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
         try:
             value = np.asarray(statistic(secret), dtype=np.float64)

@@ -33,14 +33,14 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     return np.asarray(moved / moved.std())
 
 
-def _breast_cancer(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def _breast_cancer(_: Path) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_breast_cancer
 
     table, target = load_breast_cancer(return_X_y=True)
     return _standard(table), target
 
 
-def _digits(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def _digits(_: Path) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import load_digits
 
     images, target = load_digits(return_X_y=True)

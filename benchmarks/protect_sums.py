@@ -1,0 +1,147 @@
+"""Section ``sums`` of the benchmark of ``protect``: means and histograms; imported, not run.
+
+Errors are root mean squares over the sampling error of a half; what clipping loses is part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rivals
+from protect_data import counts, mean_rows
+
+from memberbound.games import SubsetGame
+from memberbound.protection.calibration import FreshSubsets
+from memberbound.protection.centre import calibrate_izzo
+from memberbound.protection.fitted_parameters import clipped_rows
+from memberbound.protection.noise import LaplaceNoise, NoiseLaw, ShapedGaussianNoise
+from memberbound.protection.statistics import mean
+from memberbound.protection.sums import SumStatistic, calibrate_sum
+
+Row = dict[str, Any]
+ETAS = (0.05, 0.1)
+RECORDS = ("average", "every")
+
+
+def sampling_covariance(vectors: np.ndarray) -> np.ndarray:
+    """The exact covariance of the sum over a uniform half."""
+    half = len(vectors) // 2
+    spread = np.atleast_2d(np.cov(vectors, rowvar=False))
+    return np.asarray(half * (1 - half / len(vectors)) * spread)
+
+
+def sum_laws(
+    statistic: SumStatistic, eta: float, moved: float, added: float | None, subsets: int
+) -> Iterator[tuple[str, tuple[str, ...], NoiseLaw | None]]:
+    """Yield method, records it protects, law; ``moved`` and ``added``: ℓ₂- and ℓ₁-sensitivity."""
+    size, dimension = statistic.vectors.shape
+    game = SubsetGame(size, size // 2)
+    for who in RECORDS:
+        yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
+        yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
+    fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
+    tried = [
+        calibrate_izzo(plain, fresh, eta=eta, moment=m, subsets=subsets, workers=1).noise
+        for m in (2.0, 8.0)
+    ]
+    yield "izzo", RECORDS, min(tried, key=lambda law: law.rms)
+    spread = sampling_covariance(statistic.vectors)
+    yield "pac", RECORDS, rivals.pac_noise(spread, rivals.information_of(eta))
+    yield "pac-shared", ("average",), rivals.pac_noise(spread, rivals.shared_budget(eta, size))
+    for kind in ("tv", "gaussian", "pure"):
+        law = rivals.dp_noise(kind, eta, moved, dimension)
+        if kind == "pure" and added is not None:
+            other = LaplaceNoise(np.full(dimension, added / rivals.epsilon_of(eta)))
+            law = min(law, other, key=lambda one: one.rms)
+        yield f"dp-{kind}", RECORDS, law
+
+
+def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who: Any) -> NoiseLaw:
+    """Noise A·z for the sum, from a certificate for A⁻¹·sum: multiplying by A is post-processing.
+
+    A = C^¼ for the covariance C of the vectors, which is the cheapest shape to first order.
+    """
+    spread, axes = np.linalg.eigh(np.atleast_2d(np.cov(statistic.vectors, rowvar=False)))
+    widths = np.maximum(spread, 1e-6 * spread.max()) ** 0.25
+    found = calibrate_sum(statistic.vectors @ axes / widths, game, eta=eta, record=who).noise
+    variances = np.square(found.coordinate_rms * widths)
+    return ShapedGaussianNoise.from_covariance((axes * variances) @ axes.T)
+
+
+class Summed:
+    """The plain sum, quicker than the exactly rounded one."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors, self.dimension = vectors, vectors.shape[1]
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sum of these rows."""
+        return np.asarray(self.vectors[rows].sum(axis=0))
+
+
+def sum_settings(folder: Path) -> Iterator[tuple[str, str, Callable[[], Iterator[Row]]]]:
+    for name in ("breast-cancer", "adult"):
+        yield "mean", name, lambda name=name: mean_settings(mean_rows(name, folder))
+    for name in ("adult", "acs"):
+        yield "histogram", name, lambda name=name: count_settings(counts(name, folder))
+
+
+def mean_settings(rows: np.ndarray) -> Iterator[Row]:
+    lengths, half = np.linalg.norm(rows, axis=1), len(rows) // 2
+    error = np.sqrt(np.trace(sampling_covariance(rows / half)))
+    draws = np.random.default_rng(3)
+    halves = [draws.permutation(len(rows))[:half] for _ in range(50)]
+    for share in (0.25, 0.5, 0.75, 0.9, 1.0):
+        clip = float(np.quantile(lengths, share))
+        short = clipped_rows(rows, clip)
+        lost = [np.square((short - rows)[one].mean(axis=0)).sum() for one in halves]
+        yield {
+            "statistic": mean(short),
+            "clip": None if share == 1.0 else clip,
+            "moved": 2 * clip / half,
+            "added": None,
+            "lost": float(np.mean(lost)),
+            "error": float(error),
+        }
+
+
+def count_settings(statistic: SumStatistic) -> Iterator[Row]:
+    error = float(np.sqrt(np.trace(sampling_covariance(statistic.vectors))))
+    yield {
+        "statistic": statistic,
+        "clip": None,
+        "moved": float(np.sqrt(2)),
+        "added": 2.0,
+        "lost": 0.0,
+        "error": error,
+    }
+
+
+def sums(folder: Path, subsets: int, names: list[str]) -> Iterator[Row]:
+    for what, name, settings in sum_settings(folder):
+        for one in settings() if name in names else ():
+            size, dimension = one["statistic"].vectors.shape
+            about = {
+                "section": "sums",
+                "dataset": f"{what}, {name}",
+                "records": size,
+                "dimension": dimension,
+                "clip": one["clip"],
+            }
+            for eta in ETAS:
+                given = (one["statistic"], eta, one["moved"], one["added"], subsets)
+                for method, records, law in sum_laws(*given):
+                    if law is None:
+                        continue
+                    total = float(np.sqrt(one["lost"] + law.rms**2) / one["error"])
+                    for record in records:
+                        yield about | {
+                            "method": method,
+                            "record": record,
+                            "eta": eta,
+                            "error": total,
+                            "noise_scale": law.rms,
+                        }
