@@ -41,7 +41,7 @@ check: $(STAMP) ## ruff, its formatter, mypy and the order of imports
 	$(BIN)/lint-imports
 
 docs: $(STAMP) ## the documentation, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
 
 bench: $(STAMP) ## every script in benchmarks/, one after the other

@@ -137,11 +137,8 @@ def with_art(job: Any, target: Any) -> Answer:
 
 def with_privacy_meter(job: Any, target: Any) -> Answer:
     """Privacy Meter's reference attack on losses; reference models are trained on random halves."""
+    from privacy_meter import hypothesis_test
     from privacy_meter.dataset import Dataset
-    from privacy_meter.hypothesis_test import (
-        linear_itp_threshold_func,
-        logit_rescale_threshold_func,
-    )
     from privacy_meter.information_source import InformationSource
     from privacy_meter.information_source_signal import ModelLoss
     from privacy_meter.metric import ReferenceMetric
@@ -150,7 +147,7 @@ def with_privacy_meter(job: Any, target: Any) -> Answer:
     class Fitted(Model):  # type: ignore[misc]
         """A scikit-learn model behind the tool's interface."""
 
-        def get_loss(self, batch_samples: Any, batch_labels: Any, per_point: bool = True) -> Any:
+        def get_loss(self, batch_samples: Any, batch_labels: Any, **_: Any) -> Any:
             said = self.model_obj.predict_proba(batch_samples)
             place = np.searchsorted(self.model_obj.classes_, batch_labels)
             return -np.log(np.clip(said[np.arange(len(said)), place], 1e-6, 1.0))
@@ -179,8 +176,8 @@ def with_privacy_meter(job: Any, target: Any) -> Answer:
     order = np.concatenate([np.flatnonzero(member), np.flatnonzero(~member)])
     answer: Answer = {}
     for name, test in (
-        ("reference", linear_itp_threshold_func),
-        ("reference, logit", logit_rescale_threshold_func),
+        ("reference", hypothesis_test.linear_itp_threshold_func),
+        ("reference, logit", hypothesis_test.logit_rescale_threshold_func),
     ):
         metric = ReferenceMetric(
             InformationSource([Fitted(target, None)], [data]),

@@ -99,10 +99,10 @@ def _acs(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 READERS: dict[str, tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], int]] = {
     "breast-cancer": (_breast_cancer, 568),
     "heart": (_heart, 920),
-    "adult": (_adult, 4000),
-    "acs": (_acs, 4000),
+    "adult": (_adult, 2000),
+    "acs": (_acs, 2000),
     "digits": (_digits, 1796),
-    "mnist": (_mnist, 3000),
+    "mnist": (_mnist, 2000),
 }
 
 

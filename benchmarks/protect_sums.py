@@ -17,7 +17,7 @@ from memberbound.games import SubsetGame
 from memberbound.protection.calibration import FreshSubsets
 from memberbound.protection.centre import calibrate_izzo
 from memberbound.protection.fitted_parameters import clipped_rows
-from memberbound.protection.noise import LaplaceNoise, NoiseLaw, ShapedGaussianNoise
+from memberbound.protection.noise import LaplaceNoise, NoiseLaw
 from memberbound.protection.statistics import mean
 from memberbound.protection.sums import SumStatistic, calibrate_sum
 
@@ -68,7 +68,7 @@ def shaped_sum_noise(statistic: SumStatistic, game: SubsetGame, eta: float, who:
     widths = np.maximum(spread, 1e-6 * spread.max()) ** 0.25
     found = calibrate_sum(statistic.vectors @ axes / widths, game, eta=eta, record=who).noise
     variances = np.square(found.coordinate_rms * widths)
-    return ShapedGaussianNoise.from_covariance((axes * variances) @ axes.T)
+    return rivals.shaped(axes, variances)
 
 
 class Summed:

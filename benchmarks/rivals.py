@@ -92,7 +92,13 @@ def pac_noise(covariance: np.ndarray, budget: float) -> NoiseLaw | None:
         return None
     spread, axes = np.linalg.eigh(covariance)
     spread = np.maximum(spread, 1e-6 * spread.max())
-    return ShapedGaussianNoise.from_covariance((axes * least_variances(spread, budget)) @ axes.T)
+    return shaped(axes, least_variances(spread, budget))
+
+
+def shaped(axes: np.ndarray, variances: np.ndarray) -> NoiseLaw:
+    """Gaussian noise with these variances along these axes."""
+    covariance = (axes * variances) @ axes.T
+    return ShapedGaussianNoise.from_covariance((covariance + covariance.T) / 2)
 
 
 def epsilon_of(eta: float, delta: float = 0.0) -> float:

@@ -99,9 +99,9 @@ def plan(
     Assumes: the rows are independent draws from the law, now and later.
     Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
 
-    Example:
-    >>> plan(security=0.95, uniform=100).n_required
-    6293
+    Examples:
+        >>> plan(security=0.95, uniform=100).n_required
+        6293
     """
     if security is None and record_leak is None:
         raise InputError("plan needs a target: security, record_leak or both, got none.")

@@ -127,7 +127,8 @@ class AuditBound:
         """Return one readable line."""
         return (
             f"measured: {self.attack} reached {self.quantity} {self.estimate:.4g} "
-            f"[{self.lower:.4g}, {self.upper:.4g}] at confidence {self.confidence:g} ({self.game.name} game)"
+            f"[{self.lower:.4g}, {self.upper:.4g}] at confidence {self.confidence:g} "
+            f"({self.game.name} game)"
         )
 
 

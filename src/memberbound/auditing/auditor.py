@@ -86,11 +86,11 @@ def audit(
         seed: of the halves and the learners.
         progress: called with (done, total).
 
-    Example:
-    >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
-    >>> import pandas
-    >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
-    True
+    Examples:
+        >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
+        >>> import pandas
+        >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
+        True
     """
     models = whole_number("shadows", shadows, at_least=2)
     start = whole_number("seed", seed, at_least=0)

@@ -52,10 +52,10 @@ def epsilon_lower(
     Edge cases: an attack no better than chance gives 0; a perfect one is finite below and has an
     infinite estimate (``null`` in JSON).
 
-    Example:
-    >>> bound = epsilon_lower(1000, 0, 1000, 1000)
-    >>> round(bound.lower, 3), bound.estimate
-    (5.601, inf)
+    Examples:
+        >>> bound = epsilon_lower(1000, 0, 1000, 1000)
+        >>> round(bound.lower, 3), bound.estimate
+        (5.601, inf)
     """
     sizes = _counts(tp, fp, n1, n0)
     slack = fraction("delta", delta)
@@ -93,9 +93,9 @@ def epsilon_from_scores(
     Numerics: rounded down.
     Edge cases: constant scores give 0.
 
-    Example:
-    >>> epsilon_from_scores([0.5] * 40, [0, 1] * 20).lower
-    0.0
+    Examples:
+        >>> epsilon_from_scores([0.5] * 40, [0, 1] * 20).lower
+        0.0
     """
     slack = fraction("delta", delta)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
@@ -142,10 +142,10 @@ def bayesian_epsilon(
     Numerics: midpoint rule over 1024 posterior quantiles of the FPR; quantiles to 1e-9.
     Edge cases: where enough of the mass is at ε = 0 a quantile is 0.
 
-    Example:
-    >>> interval = bayesian_epsilon(90, 10, 100, 100)
-    >>> [round(e.value, 2) for e in (interval.lower, interval.median, interval.upper)]
-    [1.84, 2.33, 2.94]
+    Examples:
+        >>> interval = bayesian_epsilon(90, 10, 100, 100)
+        >>> [round(e.value, 2) for e in (interval.lower, interval.median, interval.upper)]
+        [1.84, 2.33, 2.94]
     """
     hits, alarms, inside, outside = _counts(tp, fp, n1, n0)
     slack = fraction("delta", delta)

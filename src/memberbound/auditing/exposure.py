@@ -89,11 +89,11 @@ class Exposure:
 def holm(p_values: FloatArray, error: float) -> NDArray[np.bool_]:
     """Return which hypotheses Holm's step-down procedure rejects at a family-wise ``error``.
 
-    Example:
-    >>> holm(np.array([0.001, 0.04, 0.02]), 0.05).tolist()
-    [True, True, True]
-    >>> holm(np.array([0.001, 0.04, 0.03]), 0.05).tolist()
-    [True, False, False]
+    Examples:
+        >>> holm(np.array([0.001, 0.04, 0.02]), 0.05).tolist()
+        [True, True, True]
+        >>> holm(np.array([0.001, 0.04, 0.03]), 0.05).tolist()
+        [True, False, False]
     """
     order = np.argsort(p_values, kind="stable")
     many = len(p_values)
@@ -125,18 +125,18 @@ def record_exposure(
     Numerics: binomial tails are raised by more than their error.
     Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/N.
 
-    Example:
-    >>> from memberbound.auditing.learner_audit import audit_shadows
-    >>> from memberbound.auditing.shadows import train_shadows
-    >>> from memberbound.learners import Examples, learner_from_name
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
-    >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
-    >>> x[1:, 0] += 9 * y[1:]
-    >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-    >>> run = train_shadows(rows, learner_from_name("tree"), models=24, backend="sequential")
-    >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
-    [0]
+    Examples:
+        >>> from memberbound.auditing.learner_audit import audit_shadows
+        >>> from memberbound.auditing.shadows import train_shadows
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+        >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
+        >>> x[1:, 0] += 9 * y[1:]
+        >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, backend="sequential")
+        >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
+        [0]
     """
     sure = audit.confidence if confidence is None else confidence
     error = 1 - fraction("confidence", sure, open_left=True, open_right=True)

@@ -43,9 +43,9 @@ def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatAr
     Numerics: lowered by 1e-11 of its size, more than the error of the inverse beta function.
     Edge cases: no hits give 0.
 
-    Example:
-    >>> clopper_pearson_lower([0, 10], 10, 0.025).round(4).tolist()
-    [0.0, 0.6915]
+    Examples:
+        >>> clopper_pearson_lower([0, 10], 10, 0.025).round(4).tolist()
+        [0.0, 0.6915]
     """
     k, n, level = _trials(hits, trials, error)
     some = k > 0
@@ -63,9 +63,9 @@ def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatAr
     Numerics: 1 - lower bound for the misses, and where that is small the direct inverse: raised.
     Edge cases: hits in every trial give 1.
 
-    Example:
-    >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
-    [0.3085, 1.0]
+    Examples:
+        >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
+        [0.3085, 1.0]
     """
     k, n, level = _trials(hits, trials, error)
     some = k < n
@@ -94,9 +94,9 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
     Numerics: the last double that the inequality excludes, from a divergence computed from below.
     Edge cases: an estimate of 0 gives 0.
 
-    Example:
-    >>> round(auc_lower(0.9, 1000, 5000, 0.025), 4)
-    0.8723
+    Examples:
+        >>> round(auc_lower(0.9, 1000, 5000, 0.025), 4)
+        0.8723
     """
     estimate = fraction("auc", auc)
     pairs = min(whole_number("members", members), whole_number("non_members", non_members))
@@ -118,9 +118,9 @@ def auc_upper(auc: float, members: int, non_members: int, error: float) -> float
     Numerics: 1 - a lower bound for 1 - ``auc``, raised by one rounding.
     Edge cases: an estimate of 1 gives 1.
 
-    Example:
-    >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
-    0.9238
+    Examples:
+        >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
+        0.9238
     """
     low = auc_lower(1 - fraction("auc", auc), members, non_members, error)
     return min(1.0, math.nextafter(1 - low, 2.0) + 4 * UNIT)
@@ -151,9 +151,9 @@ def two_sample_deviation(
     Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
     Edge cases: can exceed the sum of the weights, in which case it says nothing.
 
-    Example:
-    >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0936
-    0.072
+    Examples:
+        >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0936
+        0.072
     """
     return _deviation(
         (positive("weight", weights[0]), whole_number("members", members)),
@@ -196,9 +196,9 @@ def rank_within(non_members: int, fpr: float, error: float) -> int:
     exceeds α exactly if fewer than k of n coins of probability α come up.
     Numerics: tails granted 1e-11 of their size.
 
-    Example:
-    >>> rank_within(10_000, 0.01, 0.0125), rank_within(400, 0.01, 0.0125)
-    (78, 0)
+    Examples:
+        >>> rank_within(10_000, 0.01, 0.0125), rank_within(400, 0.01, 0.0125)
+        (78, 0)
     """
     n, alpha, level = _rank_inputs(non_members, fpr, error)
     # P(Bin(n, α) ≤ k-1) ≤ error; bisect on whole numbers, the condition switches once.
@@ -219,9 +219,9 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
     Theorem: proofs/audit-intervals.md claim 3.
     Numerics: tails granted 1e-11 of their size.
 
-    Example:
-    >>> rank_beyond(10_000, 0.01, 0.0125), rank_beyond(5, 0.9, 0.0125)
-    (124, 6)
+    Examples:
+        >>> rank_beyond(10_000, 0.01, 0.0125), rank_beyond(5, 0.9, 0.0125)
+        (124, 6)
     """
     n, alpha, level = _rank_inputs(non_members, fpr, error)
     low, high = 0, n + 1
@@ -237,9 +237,9 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
 def non_members_needed(fpr: float, error: float) -> int:
     """Return the fewest non-members with which :func:`rank_within` promises anything.
 
-    Example:
-    >>> [non_members_needed(a, 0.0125) for a in (0.1, 0.01, 0.001)]
-    [42, 437, 4380]
+    Examples:
+        >>> [non_members_needed(a, 0.0125) for a in (0.1, 0.01, 0.001)]
+        [42, 437, 4380]
     """
     _, alpha, level = _rank_inputs(1, fpr, error)
     return _fewest(alpha, level)

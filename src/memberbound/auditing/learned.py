@@ -171,13 +171,13 @@ def learned_attack(
     Edge cases: few targets give a lower end of 0, whatever was reached: each target counts as one
     draw, as its records share a release.
 
-    Example:
-    >>> rng = np.random.default_rng(0)
-    >>> member = rng.permuted(np.tile([True, False], (100, 5)), axis=1)
-    >>> signal = member[:, :, None] + 0.3 * rng.standard_normal((100, 10, 1))
-    >>> found = learned_attack(Targets(member, signals=signal), folds=2)
-    >>> found.advantage.lower > 0.6
-    True
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> member = rng.permuted(np.tile([True, False], (100, 5)), axis=1)
+        >>> signal = member[:, :, None] + 0.3 * rng.standard_normal((100, 10, 1))
+        >>> found = learned_attack(Targets(member, signals=signal), folds=2)
+        >>> found.advantage.lower > 0.6
+        True
     """
     blocks = whole_number("folds", folds, at_least=2)
     if targets.count < 2 * blocks:

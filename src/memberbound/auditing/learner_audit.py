@@ -125,9 +125,9 @@ class LearnerAudit:
 def blocks_of(models: int, blocks: int = 3) -> list[tuple[int, int]]:
     """Return (first, last) of the targets of each block; as many models as in a block warm up.
 
-    Example:
-    >>> blocks_of(64)
-    [(16, 32), (32, 48), (48, 64)]
+    Examples:
+        >>> blocks_of(64)
+        [(16, 32), (32, 48), (48, 64)]
     """
     start = max(4, models // (blocks + 1))
     edges = np.unique(np.linspace(start, models, blocks + 1).astype(int)).tolist()
@@ -159,16 +159,16 @@ def audit_shadows(
     Edge cases: fewer than 8 models are refused; where the non-members are too few for an FPR its
     entry is ``None``; attacks that cannot run on the learner are left out with a warning.
 
-    Example:
-    >>> from memberbound.auditing.shadows import train_shadows
-    >>> from memberbound.learners import Examples, learner_from_name
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
-    >>> noise = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
-    >>> run = train_shadows(noise, learner_from_name("tree"), models=12, backend="sequential")
-    >>> audit = audit_shadows(run, attacks=["rmia"])
-    >>> bool(audit.attacks["rmia"].auc.estimate > 0.7)
-    True
+    Examples:
+        >>> from memberbound.auditing.shadows import train_shadows
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+        >>> noise = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(noise, learner_from_name("tree"), models=12, backend="sequential")
+        >>> audit = audit_shadows(run, attacks=["rmia"])
+        >>> bool(audit.attacks["rmia"].auc.estimate > 0.7)
+        True
     """
     start = time.perf_counter()
     sure = fraction("confidence", confidence, open_left=True, open_right=True)

@@ -38,9 +38,9 @@ def look_confidence(confidence: float, look: int) -> float:
 
     The errors of all looks, however many, add up to 1 - c.
 
-    Example:
-    >>> look_confidence(0.95, 1), round(look_confidence(0.95, 9), 6)
-    (0.975, 0.999444)
+    Examples:
+        >>> look_confidence(0.95, 1), round(look_confidence(0.95, 9), 6)
+        (0.975, 0.999444)
     """
     return shared_confidence(confidence, look * (look + 1))
 
@@ -66,15 +66,15 @@ class OverfittingMonitor:
         lam: weight of a missed member.
         confidence: of all looks together.
 
-    Example:
-    >>> import numpy as np
-    >>> monitor, fresh = OverfittingMonitor(security=0.5), np.linspace(0, 1, 2000)
-    >>> for scale in (1.0, 0.5, 0.1):
-    ...     _ = monitor.update(scale * np.linspace(0, 1, 500), fresh)
-    ...     print(round(monitor.latest.model.upper, 2), monitor.should_stop)
-    1.0 False
-    0.54 False
-    0.13 True
+    Examples:
+        >>> import numpy as np
+        >>> monitor, fresh = OverfittingMonitor(security=0.5), np.linspace(0, 1, 2000)
+        >>> for scale in (1.0, 0.5, 0.1):
+        ...     _ = monitor.update(scale * np.linspace(0, 1, 500), fresh)
+        ...     print(round(monitor.latest.model.upper, 2), monitor.should_stop)
+        1.0 False
+        0.54 False
+        0.13 True
     """
 
     security: float | None = None

@@ -62,9 +62,9 @@ def guesses_from_scores(
     The two numbers must be fixed before looking at the labels.  Ties at the border are counted
     against the auditor, so that no order of the rows can help.
 
-    Example:
-    >>> guesses_from_scores(range(40), [0] * 20 + [1] * 20, guess_in=5, guess_out=5)
-    Guesses(canaries=40, guessed=10, correct=10)
+    Examples:
+        >>> guesses_from_scores(range(40), [0] * 20 + [1] * 20, guess_in=5, guess_out=5)
+        Guesses(canaries=40, guessed=10, correct=10)
     """
     members, non_members = Scores.of(scores, member)
     total = members.size + non_members.size
@@ -99,9 +99,9 @@ def one_run_p_value(
     Numerics: tails raised by 1e-10 of their size.
     Edge cases: no right guess gives 1.
 
-    Example:
-    >>> one_run_p_value(10, 10, 10, epsilon=0.0)
-    0.000976562500...
+    Examples:
+        >>> one_run_p_value(10, 10, 10, epsilon=0.0)
+        0.000976562500...
     """
     m, r, v = _run(canaries, guessed, correct)
     eps = nonnegative("epsilon", epsilon)
@@ -140,9 +140,9 @@ def one_run_epsilon(
     Numerics: the result was itself seen to be rejected; it is within 1e-6 of the last one that is.
     Edge cases: 0 if even ε = 0 is not rejected.
 
-    Example:
-    >>> round(one_run_epsilon(1000, 1000, 700).lower, 3)
-    0.732
+    Examples:
+        >>> round(one_run_epsilon(1000, 1000, 700).lower, 3)
+        0.732
     """
     m, r, v = _run(canaries, guessed, correct)
     slack = fraction("delta", delta)
@@ -186,9 +186,9 @@ def one_run_mu(
     Numerics: each step of the recursion lowered by 1e-11; the result was seen to be rejected.
     Edge cases: 0 if even μ = 0 is not rejected.
 
-    Example:
-    >>> round(one_run_mu(1000, 1000, 691).lower, 3)  # what a Gaussian with μ = 1 shows
-    0.339
+    Examples:
+        >>> round(one_run_mu(1000, 1000, 691).lower, 3)  # what a Gaussian with μ = 1 shows
+        0.339
     """
     m, r, v = _run(canaries, guessed, correct)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)

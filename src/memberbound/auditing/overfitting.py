@@ -57,9 +57,9 @@ def ceiling_from_overfitting(share_above: float, fresh_share: float, gamma: floa
     Numerics: rounded up.
     Edge cases: 1 is vacuous; α = q = 0 gives 0.
 
-    Example:
-    >>> round(ceiling_from_overfitting(0.01, 0.02), 6)
-    0.03
+    Examples:
+        >>> round(ceiling_from_overfitting(0.01, 0.02), 6)
+        0.03
     """
     a, q, g = (
         fraction("share_above", share_above),
@@ -78,9 +78,9 @@ def stopping_loss(epsilon: float, share_above: float) -> float:
     Assumes: the loss is at least 0, and the learner never stops before.
     Numerics: rounded down.
 
-    Example:
-    >>> round(stopping_loss(1e-6, 0.05), 12)
-    5e-08
+    Examples:
+        >>> round(stopping_loss(1e-6, 0.05), 12)
+        5e-08
     """
     return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("share_above", share_above)))
 
@@ -91,9 +91,9 @@ def share_above_from_mean_loss(mean_loss: float, epsilon: float) -> float:
     Assumes: the loss is at least 0.  Numerics: rounded up.  Edge cases: at ε = 0 a mean of 0 gives
     0 and any other 1.
 
-    Example:
-    >>> share_above_from_mean_loss(0.25, 0.5)
-    0.5000000000000003
+    Examples:
+        >>> share_above_from_mean_loss(0.25, 0.5)
+        0.5000000000000003
     """
     mean, limit = nonnegative("mean_loss", mean_loss), nonnegative("epsilon", epsilon)
     if mean == 0.0:
@@ -198,12 +198,12 @@ def overfitting_ceiling(
     is fitted to the training set, so a model that never saw the data still shows a leak of the
     order 1/√n.  A result of 1 is vacuous.
 
-    Example:
-    >>> import numpy as np
-    >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
-    >>> found = overfitting_ceiling(train, fresh)
-    >>> found.model.lower, round(found.model.upper, 4), type(found.security).__name__
-    (0.0, 0.0044, 'Estimate')
+    Examples:
+        >>> import numpy as np
+        >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
+        >>> found = overfitting_ceiling(train, fresh)
+        >>> found.model.lower, round(found.model.upper, 4), type(found.security).__name__
+        (0.0, 0.0044, 'Estimate')
     """
     game = IidGame(nu, lam)
     level = fraction("confidence", confidence, open_left=True, open_right=True)

@@ -51,9 +51,9 @@ class ReleaseStatistics:
 def best_threshold(scores: FloatArray, member: BoolArray) -> float:
     """Return the threshold with the most right answers of "member if the score reaches it".
 
-    Example:
-    >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
-    0.5
+    Examples:
+        >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
+        0.5
     """
     value = scores.reshape(-1)
     truth = member.reshape(-1)
@@ -116,9 +116,9 @@ def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tu
     Numerics: rounded outwards.
     Edge cases: constant values v give about [v·(error/2)^{1/T}, …], never a point.
 
-    Example:
-    >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
-    [0.81, 0.91]
+    Examples:
+        >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
+        [0.81, 0.91]
     """
     side = 1 - (1 - confidence) / 2
     lower = mean_lower(values, confidence=side, low=low, high=1.0)
@@ -137,12 +137,12 @@ def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
     Numerics: raised by more than the rounding errors of a count and an exponential.
     Edge cases: no more hits than expected give 1.
 
-    Example:
-    >>> member = np.arange(1000)[None, :] % 2 == 0
-    >>> no_leak_p_value(member, member) < 1e-100
-    True
-    >>> no_leak_p_value(~member, member)
-    1.0
+    Examples:
+        >>> member = np.arange(1000)[None, :] % 2 == 0
+        >>> no_leak_p_value(member, member) < 1e-100
+        True
+        >>> no_leak_p_value(~member, member)
+        1.0
     """
     releases, rows = member.shape
     size = int(member[0].sum())

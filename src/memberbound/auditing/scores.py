@@ -105,12 +105,12 @@ def audit_scores(
     where the non-members are too few for an FPR its entry is ``None`` and a note says why.  Running
     several attacks and reporting the best needs ``confidence`` shared among them.
 
-    Example:
-    >>> audit = audit_scores([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30, fpr=[0.2])
-    >>> audit.auc.estimate, round(audit.auc.lower, 3), audit.auc.upper
-    (1.0, 0.884, 1.0)
-    >>> audit.to_dict()["tpr_at_fpr"]["0.2"]["estimate"]
-    1.0
+    Examples:
+        >>> audit = audit_scores([0.0] * 30 + [1.0] * 30, [0] * 30 + [1] * 30, fpr=[0.2])
+        >>> audit.auc.estimate, round(audit.auc.lower, 3), audit.auc.upper
+        (1.0, 0.884, 1.0)
+        >>> audit.to_dict()["tpr_at_fpr"]["0.2"]["estimate"]
+        1.0
     """
     return _audit(
         Scores.of(scores, member),
@@ -138,9 +138,9 @@ def audit_samples(
 
     Guarantee, Theorem, Assumes, Numerics and Edge cases: as :func:`audit_scores`.
 
-    Example:
-    >>> audit_samples(range(100), range(100)).auc.estimate
-    0.5
+    Examples:
+        >>> audit_samples(range(100), range(100)).auc.estimate
+        0.5
     """
     return _audit(
         Scores.from_samples(members, non_members),

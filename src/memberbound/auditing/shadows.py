@@ -74,10 +74,10 @@ class ShadowRun:
 def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
 
-    Example:
-    >>> half, _ = draw_half(10, seed=0, model=3)
-    >>> int(half.sum())
-    5
+    Examples:
+        >>> half, _ = draw_half(10, seed=0, model=3)
+        >>> int(half.sum())
+        5
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
@@ -116,15 +116,16 @@ def train_shadows(
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
     than half fail the run is refused.  A population of fewer than 20 records is refused.
 
-    Example:
-    >>> import numpy as np
-    >>> from memberbound.learners import Examples, learner_from_name
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(40, 2))
-    >>> examples = Examples(x, (x[:, 0] > 0).astype(int), "classification", ("a", "b"), ("0", "1"))
-    >>> run = train_shadows(examples, learner_from_name("tree"), models=4, backend="sequential")
-    >>> run.membership.sum(axis=1).tolist()
-    [20, 20, 20, 20]
+    Examples:
+        >>> import numpy as np
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(40, 2))
+        >>> y = (x[:, 0] > 0).astype(int)
+        >>> examples = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(examples, learner_from_name("tree"), models=4, backend="sequential")
+        >>> run.membership.sum(axis=1).tolist()
+        [20, 20, 20, 20]
     """
     total = whole_number("models", models, at_least=2)
     whole_number("seed", seed, at_least=0)

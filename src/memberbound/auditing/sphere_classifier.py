@@ -38,9 +38,9 @@ def sphere_ceiling(dimension: int, n: int, nu: float = 0.5, lam: float = 1.0) ->
     Edge cases: 1 is vacuous, as for n > (s+1)/3, where the event of the theorem is empty; n = 1
     has no pairs and gives 0.
 
-    Example:
-    >>> sphere_ceiling(1000, 3).value < 0.05 < sphere_ceiling(1000, 5).value
-    True
+    Examples:
+        >>> sphere_ceiling(1000, 3).value < 0.05 < sphere_ceiling(1000, 5).value
+        True
     """
     s, count = whole_number("dimension", dimension, at_least=2), whole_number("n", n)
     game = IidGame(nu, lam)
@@ -72,9 +72,9 @@ def sphere_ceiling_printed(
     Numerics: rounded up.
     Edge cases: vacuous at γ = 1 up to s = 162 754.
 
-    Example:
-    >>> sphere_ceiling_printed(162_754, 11).value, sphere_ceiling_printed(162_755, 11).value < 1
-    (1.0, True)
+    Examples:
+        >>> sphere_ceiling_printed(162_754, 11).value, sphere_ceiling_printed(162_755, 11).value < 1
+        (1.0, True)
     """
     s, count = whole_number("dimension", dimension, at_least=2), whole_number("n", n)
     most = most_records_printed(s)
@@ -93,9 +93,9 @@ def sphere_ceiling_printed(
 def most_records_printed(dimension: int) -> int:
     """Return the largest n with n ≤ (s+1)/(3(√s·ln s + 1)); 0 if there is none.
 
-    Example:
-    >>> [most_records_printed(s) for s in (1000, 10**6, 10**8)]
-    [1, 24, 180]
+    Examples:
+        >>> [most_records_printed(s) for s in (1000, 10**6, 10**8)]
+        [1, 24, 180]
     """
     s = positive("dimension", dimension)
     return math.floor((s + 1) / (3 * (math.sqrt(s) * math.log(s) + 1)) * (1 - 1e-15))

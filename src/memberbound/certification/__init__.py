@@ -73,9 +73,9 @@ def certify(
         records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 
-    Example:
-    >>> certify(uniform=316, n=32561).security_lower > 0.96
-    True
+    Examples:
+        >>> certify(uniform=316, n=32561).security_lower > 0.96
+        True
     """
     game = IidGame(float(nu), float(lam))
     given = [

@@ -22,9 +22,9 @@ _FARTHEST = 1e9
 class GaussianCurve(TradeoffCurve):
     """TPR(α) = Φ(Φ⁻¹(α) + μ), exact up to rounding.
 
-    Example:
-    >>> round(GaussianCurve(1.0).tpr(0.05), 6)
-    0.259511
+    Examples:
+        >>> round(GaussianCurve(1.0).tpr(0.05), 6)
+        0.259511
     """
 
     mu: float

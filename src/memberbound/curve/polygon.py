@@ -76,10 +76,10 @@ class PolygonCurve(TradeoffCurve):
         Edge cases: outcomes impossible in one world get slope ∞ or 0; outcomes impossible in both
         are dropped.
 
-        Example:
-        >>> curve = PolygonCurve.from_masses([0.75, 0.25], [0.25, 0.75])
-        >>> round(curve.advantage, 12), round(curve.tpr(0.25), 12)
-        (0.5, 0.75)
+        Examples:
+            >>> curve = PolygonCurve.from_masses([0.75, 0.25], [0.25, 0.75])
+            >>> round(curve.advantage, 12), round(curve.tpr(0.25), 12)
+            (0.5, 0.75)
         """
         if len(inside) != len(outside):
             raise InputError(
@@ -101,10 +101,10 @@ class PolygonCurve(TradeoffCurve):
         1 - TPR, its lower convex hull).
         Numerics: the hull is taken in exact arithmetic, then rounded up.
 
-        Example:
-        >>> curve = PolygonCurve.from_points([0.1, 0.2, 0.5], [0.4, 0.3, 0.8])
-        >>> round(curve.tpr(0.3), 12)
-        0.6
+        Examples:
+            >>> curve = PolygonCurve.from_points([0.1, 0.2, 0.5], [0.4, 0.3, 0.8])
+            >>> round(curve.tpr(0.3), 12)
+            0.6
         """
         return cls.from_masses(*hull_masses(fpr, tpr))
 

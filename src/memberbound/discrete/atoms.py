@@ -71,9 +71,9 @@ class Diversity(NamedTuple):
 def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -> Diversity:
     """Return C_K(P) and its two companions, to nearest.
 
-    Example:
-    >>> diversity([0.25] * 4).c_k  # √(K-1) at the uniform law (A25-L23)
-    1.7320508075688772
+    Examples:
+        >>> diversity([0.25] * 4).c_k  # √(K-1) at the uniform law (A25-L23)
+        1.7320508075688772
     """
     law, weights, _ = checked_law(probabilities, multiplicity)
     p, weight = _listed(law, weights)
@@ -93,9 +93,9 @@ def largest_diversity(atoms: int) -> float:
 
     Theorem: A25-L23 (Σ√(p(1-p)) is concave and symmetric).
 
-    Example:
-    >>> round(largest_diversity(10), 12)
-    3.0
+    Examples:
+        >>> round(largest_diversity(10), 12)
+        3.0
     """
     return up(math.sqrt(_atoms(atoms) - 1))
 
@@ -109,9 +109,9 @@ def diversity_given_largest_atom(atoms: int, largest: float) -> Between:
     Numerics: outward.
     Edge cases: ``largest`` below 1/K is refused; 1 gives [0, 0].
 
-    Example:
-    >>> [round(x, 6) for x in diversity_given_largest_atom(4, 0.5)]
-    [1.0, 1.618034]
+    Examples:
+        >>> [round(x, 6) for x in diversity_given_largest_atom(4, 0.5)]
+        [1.0, 1.618034]
     """
     k = _atoms(atoms)
     delta = fraction("largest", largest, open_left=True)
@@ -140,9 +140,9 @@ def leak_from_diversity(c_k: float, n: int) -> float:
     Numerics: rounded up; ``c_k`` must not be below the true C_K.
     Edge cases: capped at 1, the vacuous bound.
 
-    Example:
-    >>> round(leak_from_diversity(9.95, n=10_000), 6)
-    0.04975
+    Examples:
+        >>> round(leak_from_diversity(9.95, n=10_000), 6)
+        0.04975
     """
     size = whole_number("n", n)
     return min(up(nonnegative("c_k", c_k) / (2 * math.sqrt(size))), 1.0)
@@ -158,9 +158,9 @@ def leak_between(
     Theorem: A25-C15.  The constants need n ≥ 5 and n·p_k > 1 for every atom; otherwise only the
     always valid upper bound is returned, with 0 below.
 
-    Example:
-    >>> [round(x, 4) for x in leak_between([0.5, 0.5], n=100)]
-    [0.029, 0.044]
+    Examples:
+        >>> [round(x, 4) for x in leak_between([0.5, 0.5], n=100)]
+        [0.029, 0.044]
     """
     size = whole_number("n", n)
     law, weights, miss = checked_law(probabilities, multiplicity)
@@ -188,9 +188,9 @@ def leak_by_size_of_atom(
     p ≥ 1 - 1/n exactly pⁿ(1-p), and the others between 0.29 and 0.44 times √(p(1-p)/n).  As printed
     the constants are used for dominant atoms too, where they fail on both sides.
 
-    Example:
-    >>> [round(x, 5) for x in leak_by_size_of_atom([0.9, 0.1], n=5)]
-    [0.1181, 0.1181]
+    Examples:
+        >>> [round(x, 5) for x in leak_by_size_of_atom([0.9, 0.1], n=5)]
+        [0.1181, 0.1181]
     """
     size = whole_number("n", n, at_least=5)
     law, weights, miss = checked_law(probabilities, multiplicity)
@@ -224,9 +224,9 @@ def older_leak_lower(c_k: float, n: int, smallest: float) -> float:
     Numerics: rounded down; ``c_k`` must not be above the true C_K.
     Edge cases: never below 0.
 
-    Example:
-    >>> round(older_leak_lower(1.0, n=100, smallest=0.5), 6)
-    0.004247
+    Examples:
+        >>> round(older_leak_lower(1.0, n=100, smallest=0.5), 6)
+        0.004247
     """
     size = whole_number("n", n, at_least=2)
     rarest = fraction("smallest", smallest, open_left=True)
@@ -250,10 +250,10 @@ def slow_law(schedule: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatAr
     is spread over so many atoms that n_i records hardly ever meet one twice.  Continued for ever
     the law has C_K = ∞ and a leak that falls as slowly as the schedule asks.
 
-    Example:
-    >>> p, cells = slow_law([(10, 0.5), (1000, 0.4)])
-    >>> bool(abs((p * cells).sum() - 1) < 1e-12)
-    True
+    Examples:
+        >>> p, cells = slow_law([(10, 0.5), (1000, 0.4)])
+        >>> bool(abs((p * cells).sum() - 1) < 1e-12)
+        True
     """
     sizes = [whole_number("n", n) for n, _ in schedule]
     leaks = [fraction("leak", e, open_left=True, open_right=True) for _, e in schedule]

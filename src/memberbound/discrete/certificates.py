@@ -117,12 +117,12 @@ def certify_counts(
         reference: the same training rows beside further rows of the same law, cell by cell; the
             training rows must be those of ``profile`` and n must be left at N.
 
-    Example:
-    >>> certificate = certify_counts(CountProfile.from_counts([50] * 400))
-    >>> round(certificate.delta_upper, 3), round(certificate.delta_plug_in_estimate, 3)
-    (0.057, 0.056)
-    >>> certify_counts(CountProfile.from_counts([1] * 1000)).delta_upper
-    1.0
+    Examples:
+        >>> certificate = certify_counts(CountProfile.from_counts([50] * 400))
+        >>> round(certificate.delta_upper, 3), round(certificate.delta_plug_in_estimate, 3)
+        (0.057, 0.056)
+        >>> certify_counts(CountProfile.from_counts([1] * 1000)).delta_upper
+        1.0
     """
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     gamma_from_priors(nu, lam)
@@ -208,9 +208,9 @@ def delta_plug_in_estimate(profile: CountProfile, n: int | None = None) -> float
 
     On all-distinct rows it says about 0.37 while the truth may be 1 (X5).
 
-    Example:
-    >>> round(delta_plug_in_estimate(CountProfile.from_counts([1] * 1000)), 3)
-    0.368
+    Examples:
+        >>> round(delta_plug_in_estimate(CountProfile.from_counts([1] * 1000)), 3)
+        0.368
     """
     size = profile.rows if n is None else whole_number("n", n)
     return float(half_deviation_upper(size, profile.count / profile.rows) @ profile.cells)
@@ -219,9 +219,9 @@ def delta_plug_in_estimate(profile: CountProfile, n: int | None = None) -> float
 def c_k_plug_in_estimate(profile: CountProfile) -> float:
     """Return Σ_k √(p(1-p)) of the observed frequencies: an estimate of C_K(P).
 
-    Example:
-    >>> round(c_k_plug_in_estimate(CountProfile.from_counts([5, 5])), 6)
-    1.0
+    Examples:
+        >>> round(c_k_plug_in_estimate(CountProfile.from_counts([5, 5])), 6)
+        1.0
     """
     p = profile.count / profile.rows
     return float(np.sqrt(p * (1 - p)) @ profile.cells)

@@ -35,9 +35,9 @@ def self_bounding_upper(total: float, beta: float, share: float = 1.0) -> float:
     Numerics: rounded up.
     Edge cases: F = 0 gives 2L', what an empty table cannot rule out.
 
-    Example:
-    >>> round(self_bounding_upper(100.0, 0.05), 3)
-    127.656
+    Examples:
+        >>> round(self_bounding_upper(100.0, 0.05), 3)
+        127.656
     """
     half = log_confidence(beta) * fraction("share", share, open_left=True) / 2
     root = math.sqrt(nonnegative("total", total) + half) + math.sqrt(half)
@@ -50,9 +50,9 @@ def bounded_differences_upper(total: float, n: int, rows: int, beta: float) -> f
     Theorem: X5.
     Numerics: rounded up.
 
-    Example:
-    >>> round(bounded_differences_upper(100.0, 800, 800, 0.05), 3)
-    134.616
+    Examples:
+        >>> round(bounded_differences_upper(100.0, 800, 800, 0.05), 3)
+        134.616
     """
     width = n * math.sqrt(log_confidence(beta) / (2 * rows))
     return up(nonnegative("total", total) + width, 16)
@@ -72,9 +72,9 @@ def mixture_upper(
     one that the best j would give.
     Numerics: the returned x was seen to violate the inequality, so it is not below the largest.
 
-    Example:
-    >>> round(mixture_upper([10.0], [0.5], [1.0], 0.05), 4)  # 10 + ln(20)/0.5
-    15.9915
+    Examples:
+        >>> round(mixture_upper([10.0], [0.5], [1.0], 0.05), 4)  # 10 + ln(20)/0.5
+        15.9915
     """
     if not len(totals) == len(exponents) == len(weights) or not totals:
         raise InputError("a mixture must have one total and one weight per exponent.")

@@ -62,9 +62,9 @@ class CountFunction:
 def closed_count_function() -> CountFunction:
     """Return h(c) = (1-κ)·1{c ≥ 1} + κ√c with κ = 1/√(2π).
 
-    Example:
-    >>> closed_count_function().at(np.array([0, 1, 4])).round(4).tolist()
-    [0.0, 1.0, 1.3989]
+    Examples:
+        >>> closed_count_function().at(np.array([0, 1, 4])).round(4).tolist()
+        [0.0, 1.0, 1.3989]
     """
 
     def at(count: NDArray[np.int64]) -> FloatArray:
@@ -96,9 +96,9 @@ def tabulated_count_functions() -> tuple[CountFunction, ...]:
 
     Numerics: the file holds whole multiples of 1e-9, for which the inequalities were verified.
 
-    Example:
-    >>> [f.exponent for f in tabulated_count_functions()]
-    [0.0, 0.8, 0.5, 0.25, 0.12, 0.06, 0.03]
+    Examples:
+        >>> [f.exponent for f in tabulated_count_functions()]
+        [0.0, 0.8, 0.5, 0.25, 0.12, 0.06, 0.03]
     """
     text = resources.files("memberbound.discrete").joinpath("poisson_table.csv").read_text("utf-8")
     rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("#")))
@@ -113,9 +113,9 @@ def poisson_deviation_lower(mean: float) -> float:
 
     Numerics: relative loss below 1e-9; above 1000 by Stirling's upper bound for ⌊λ⌋!.
 
-    Example:
-    >>> round(poisson_deviation_lower(1.0), 6)  # e^-1
-    0.367879
+    Examples:
+        >>> round(poisson_deviation_lower(1.0), 6)  # e^-1
+        0.367879
     """
     if mean == 0.0:
         return 0.0
@@ -140,10 +140,10 @@ def totals_upper(
     Numerics: rounded up; where A_k has a mean above 5000, E h(A_k) ≤ h̃(E A_k) for the concave h̃.
     Edge cases: n > N is refused, since the table does not contain n rows.
 
-    Example:
-    >>> profile = CountProfile.from_counts([4, 4])
-    >>> [round(x, 4) for x in totals_upper([closed_count_function()], profile)]
-    [2.7979]
+    Examples:
+        >>> profile = CountProfile.from_counts([4, 4])
+        >>> [round(x, 4) for x in totals_upper([closed_count_function()], profile)]
+        [2.7979]
     """
     rows = profile.rows
     size = rows if n is None else whole_number("n", n)

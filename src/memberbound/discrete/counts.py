@@ -39,10 +39,10 @@ class CountProfile:
     def from_counts(cls, counts: Iterable[int] | ArrayLike) -> CountProfile:
         """Return the profile of a list with one count per cell; zeros are left out.
 
-        Example:
-        >>> profile = CountProfile.from_counts([3, 1, 1, 0, 2])
-        >>> profile.rows, profile.atoms, profile.count.tolist(), profile.cells.tolist()
-        (7, 4, [1, 2, 3], [2, 1, 1])
+        Examples:
+            >>> profile = CountProfile.from_counts([3, 1, 1, 0, 2])
+            >>> profile.rows, profile.atoms, profile.count.tolist(), profile.cells.tolist()
+            (7, 4, [1, 2, 3], [2, 1, 1])
         """
         values = _whole(
             "counts", np.asarray(list(counts) if isinstance(counts, Iterable) else counts)

@@ -26,12 +26,12 @@ def leak_beyond_the_table(profile: CountProfile, n: int, confidence: float = 0.9
     Theorem: X16; self-bounding concentration as in X5(c).
     Numerics: rounded up.
 
-    Example:
-    >>> profile = CountProfile.from_counts([500] * 20)
-    >>> round(leak_beyond_the_table(profile, 10_000), 3)
-    0.027
-    >>> round(leak_beyond_the_table(profile, 10_000_000), 3)
-    0.004
+    Examples:
+        >>> profile = CountProfile.from_counts([500] * 20)
+        >>> round(leak_beyond_the_table(profile, 10_000), 3)
+        0.027
+        >>> round(leak_beyond_the_table(profile, 10_000_000), 3)
+        0.004
     """
     size = whole_number("n", n)
     if size < profile.rows:

@@ -51,9 +51,9 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
     1.2e-17; relative excess below 1e-9.
     Edge cases: n = 1 releases the record itself and leaks 1 at every γ.
 
-    Example:
-    >>> round(leak_of_gaussian_mean(50, 1), 4)
-    0.0457
+    Examples:
+        >>> round(leak_of_gaussian_mean(50, 1), 4)
+        0.0457
     """
     size, dimension = _checked(n, d)
     gamma = gamma_from_priors(nu, lam)
@@ -141,9 +141,9 @@ def record_leak_of_gaussian_mean(norm: float, n: int, d: int, gamma: float = 1.0
     Numerics: absolute error about 1e-11 for n up to 10⁴ (scipy's non-central χ²); an estimate of
     the exact value, not a bound.
 
-    Example:
-    >>> [round(record_leak_of_gaussian_mean(r, 100, 5), 3) for r in (0.0, 2.0, 10.0)]
-    [0.006, 0.08, 0.384]
+    Examples:
+        >>> [round(record_leak_of_gaussian_mean(r, 100, 5), 3) for r in (0.0, 2.0, 10.0)]
+        [0.006, 0.08, 0.384]
     """
     _, square = optimal_ball(norm, n, d, gamma)
     inside = outside = 0.0
@@ -176,9 +176,9 @@ def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
     Guarantee: never below :func:`leak_of_gaussian_mean`, 1.25 to 1.8 times it at γ = 1.
     Edge cases: n = 1 gives 1.
 
-    Example:
-    >>> round(leak_of_gaussian_mean_bound(50, 1), 4)
-    0.0664
+    Examples:
+        >>> round(leak_of_gaussian_mean_bound(50, 1), 4)
+        0.0664
     """
     size, dimension = _checked(n, d)
     if size == 1:

@@ -51,9 +51,9 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
     Theorem: one-sided Clopper-Pearson bounds at α = βθ, θ = 1/64 (``proofs/heavy-cells.md``).
     Edge cases: a count not clearly above θN gives 0.
 
-    Example:
-    >>> [round(p, 3) for p in heavy_probability_lower(1000, [500, 20], 0.05)]
-    [0.45, 0.0]
+    Examples:
+        >>> [round(p, 3) for p in heavy_probability_lower(1000, [500, 20], 0.05)]
+        [0.45, 0.0]
     """
     alpha = beta * THRESHOLD
     cut = _cut(rows, alpha)
@@ -77,9 +77,9 @@ def heavy_discount_lower(profile: CountProfile, n: int, beta: float) -> float:
     Theorem: X5, ``proofs/heavy-cells.md``.
     Numerics: rounded down.
 
-    Example:
-    >>> round(heavy_discount_lower(CountProfile.from_counts([5000, 5000]), 10_000, 0.01), 1)
-    15.5
+    Examples:
+        >>> round(heavy_discount_lower(CountProfile.from_counts([5000, 5000]), 10_000, 0.01), 1)
+        15.5
     """
     heavy = profile.count > profile.rows * THRESHOLD
     p = np.array(heavy_probability_lower(profile.rows, profile.count[heavy].tolist(), beta))

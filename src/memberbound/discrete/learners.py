@@ -59,9 +59,9 @@ def leak_of_learner(
     Probabilities that miss 1 by r add (n+1)(1 + max(γ, 1/γ))·r.
     Edge cases: a constant learner leaks 0; too many histograms are refused.
 
-    Example:
-    >>> leak_of_learner(lambda h: h[1] > 0, [Fraction(2, 3), Fraction(1, 3)], n=2)
-    Fraction(8, 27)
+    Examples:
+        >>> leak_of_learner(lambda h: h[1] > 0, [Fraction(2, 3), Fraction(1, 3)], n=2)
+        Fraction(8, 27)
     """
     size = whole_number("n", n)
     gamma_from_priors(float(nu), float(lam))
@@ -180,9 +180,9 @@ def is_symmetric(
     ``equal`` compares releases: pass a tolerance for learners whose floating-point sums depend on
     the order.
 
-    Example:
-    >>> bool(is_symmetric(sum, [[1, 2, 3]])), is_symmetric(lambda d: d[0], [[1, 2]]).second
-    (True, (2, 1))
+    Examples:
+        >>> bool(is_symmetric(sum, [[1, 2, 3]])), is_symmetric(lambda d: d[0], [[1, 2]]).second
+        (True, (2, 1))
     """
     rng = random.Random(seed)
     cases, exhaustive = 0, True
@@ -211,9 +211,11 @@ def is_redundancy_invariant(
 ) -> LearnerCheck:
     """Check that repeating the whole data set leaves the release unchanged (A25-D17).
 
-    Example:
-    >>> is_redundancy_invariant(sum, [[1, 2]]).second, bool(is_redundancy_invariant(max, [[1, 2]]))
-    ((1, 2, 1, 2), True)
+    Examples:
+        >>> is_redundancy_invariant(sum, [[1, 2]]).second
+        (1, 2, 1, 2)
+        >>> bool(is_redundancy_invariant(max, [[1, 2]]))
+        True
     """
     times = [whole_number("repeats", r) for r in repeats]
     cases = 0
@@ -239,9 +241,9 @@ def is_function_of_frequencies(
     repetition of the shortest one with its frequencies) this agrees, on these data sets, with
     symmetry and redundancy invariance together.
 
-    Example:
-    >>> is_function_of_frequencies(len, "ab", 2).second
-    ('a', 'a')
+    Examples:
+        >>> is_function_of_frequencies(len, "ab", 2).second
+        ('a', 'a')
     """
     size = whole_number("max_size", max_size)
     if sum(len(alphabet) ** k for k in range(1, size + 1)) > MAX_HISTOGRAMS:

@@ -65,9 +65,9 @@ def smallest_n_for_law(
 ) -> int | None:
     """Return the smallest n with MIS ≥ ``security`` for every learner on a known law (A25-T14).
 
-    Example:
-    >>> smallest_n_for_law(0.95, [0.5, 0.5])
-    64
+    Examples:
+        >>> smallest_n_for_law(0.95, [0.5, 0.5])
+        64
     """
     allowed = _allowed_leak(security)
     law, weights, _ = checked_law(probabilities, None)
@@ -81,9 +81,9 @@ def smallest_n_for_uniform(
 ) -> int | None:
     """Return the smallest n with MIS ≥ ``security`` on K equally likely atoms.
 
-    Example:
-    >>> smallest_n_for_uniform(0.9, 316)
-    5005
+    Examples:
+        >>> smallest_n_for_uniform(0.9, 316)
+        5005
     """
     allowed = _allowed_leak(security)
     return smallest_n(lambda n: leak_of_uniform(atoms, n, nu, lam) <= allowed)

@@ -35,9 +35,9 @@ def walk_length(count: NDArray[np.int64]) -> FloatArray:
     Numerics: exact to rounding up to c = 2000, above by C(2m,m)/4^m ≤ 1/√(π(m + ¼)), which is
     within 2e-8 of it.
 
-    Example:
-    >>> walk_length(np.array([0, 1, 2, 3, 4])).round(6).tolist()
-    [0.0, 1.0, 1.0, 1.5, 1.5]
+    Examples:
+        >>> walk_length(np.array([0, 1, 2, 3, 4])).round(6).tolist()
+        [0.0, 1.0, 1.0, 1.5, 1.5]
     """
     m = count // 2
     central = np.where(
@@ -61,9 +61,9 @@ def rademacher_leak_upper(profile: CountProfile, beta: float) -> float:
     Assumes: the N rows are i.i.d.
     Numerics: rounded up.
 
-    Example:
-    >>> round(rademacher_leak_upper(CountProfile.from_counts([500] * 20), 0.05), 4)
-    0.0479
+    Examples:
+        >>> round(rademacher_leak_upper(CountProfile.from_counts([500] * 20), 0.05), 4)
+        0.0479
     """
     total = totals_upper([walk_function()], profile)[0]
     rows = profile.rows

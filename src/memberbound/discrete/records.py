@@ -47,9 +47,9 @@ def record_leak_upper(expected: FloatArray | float) -> FloatArray:
     Numerics: rounded up.
     Edge cases: λ < 1 gives e^{-λ}, λ = 0 gives 1.
 
-    Example:
-    >>> record_leak_upper([1.0, 5.0, 100.0]).round(3).tolist()
-    [0.368, 0.175, 0.04]
+    Examples:
+        >>> record_leak_upper([1.0, 5.0, 100.0]).round(3).tolist()
+        [0.368, 0.175, 0.04]
     """
     from scipy import special
 
@@ -182,10 +182,10 @@ def record_leaks(
     Assumes: i.i.d. rows; the training rows come from the same law (they may be the table itself).
     Edge cases: a row that occurs once has leak 1: nothing can be proved about it.
 
-    Example:
-    >>> leaks = record_leaks(CountProfile.from_counts([5000, 400, 1]))
-    >>> leaks.leak.round(2).tolist(), leaks.exposed_rows()
-    ([1.0, 0.02, 0.01], 1)
+    Examples:
+        >>> leaks = record_leaks(CountProfile.from_counts([5000, 400, 1]))
+        >>> leaks.leak.round(2).tolist(), leaks.exposed_rows()
+        ([1.0, 0.02, 0.01], 1)
     """
     size = profile.rows if n is None else whole_number("n", n)
     lower = np.array(

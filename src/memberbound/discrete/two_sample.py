@@ -43,10 +43,10 @@ class JointProfile:
     def from_counts(cls, train: ArrayLike, reference: ArrayLike) -> JointProfile:
         """Return the profile of two counts per cell, in the same order of cells.
 
-        Example:
-        >>> joint = JointProfile.from_counts([2, 0, 1, 0], [1, 3, 0, 0])
-        >>> joint.rows, joint.reference_rows, joint.pooled().count.tolist()
-        (3, 4, [1, 3])
+        Examples:
+            >>> joint = JointProfile.from_counts([2, 0, 1, 0], [1, 3, 0, 0])
+            >>> joint.rows, joint.reference_rows, joint.pooled().count.tolist()
+            (3, 4, [1, 3])
         """
         first, second = np.asarray(train, dtype=np.int64), np.asarray(reference, dtype=np.int64)
         if first.ndim != 1 or first.shape != second.shape:
@@ -89,10 +89,10 @@ def two_sample_leak_upper(joint: JointProfile, beta: float) -> float:
     Assumes: training and reference rows are i.i.d. from one law and independent of each other.
     Numerics: rounded up.
 
-    Example:
-    >>> joint = JointProfile.from_counts([500] * 20, [50_000] * 20)
-    >>> round(two_sample_leak_upper(joint, 0.05), 4)
-    0.0123
+    Examples:
+        >>> joint = JointProfile.from_counts([500] * 20, [50_000] * 20)
+        >>> round(two_sample_leak_upper(joint, 0.05), 4)
+        0.0123
     """
     n, m = joint.rows, joint.reference_rows
     gaps = np.abs(joint.train / n - joint.reference / m)
@@ -113,9 +113,9 @@ def split_leak_upper(profile: CountProfile, n: int, beta: float) -> float:
     Numerics: rounded up, by 1e-13 at 10 rows and 1e-6 at 2·10⁷, for the logarithms of factorials.
     Edge cases: n ≥ N leaves no reference rows and is refused.
 
-    Example:
-    >>> round(split_leak_upper(CountProfile.from_counts([50_000] * 20), 10_000, 0.05), 4)
-    0.0199
+    Examples:
+        >>> round(split_leak_upper(CountProfile.from_counts([50_000] * 20), 10_000, 0.05), 4)
+        0.0199
     """
     size, rows = whole_number("n", n), profile.rows
     if size >= rows:

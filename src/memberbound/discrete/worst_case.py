@@ -50,11 +50,11 @@ def leak_of_law(
     the result covers every law P with Σ_k|P_k - p_k| ≤ r, unlisted atoms included.
     Edge cases: zero probabilities are dropped; a single certain atom leaks 0.
 
-    Example:
-    >>> round(leak_of_law([0.5, 0.5], n=100), 6)
-    0.039795
-    >>> round(leak_of_law([0.01], n=1, multiplicity=[100]), 6)
-    0.99
+    Examples:
+        >>> round(leak_of_law([0.5, 0.5], n=100), 6)
+        0.039795
+        >>> round(leak_of_law([0.01], n=1, multiplicity=[100]), 6)
+        0.99
     """
     law, weights, miss = checked_law(probabilities, multiplicity)
     size = whole_number("n", n)
@@ -73,9 +73,9 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
     Numerics: never below the true value; 1/K is carried to 32 digits, so any K up to 10¹⁸.
     Edge cases: one atom leaks 0.
 
-    Example:
-    >>> round(leak_of_uniform(10**12, n=10**6), 6)  # hardly any two records agree
-    0.999999
+    Examples:
+        >>> round(leak_of_uniform(10**12, n=10**6), 6)  # hardly any two records agree
+        0.999999
     """
     size = whole_number("n", n)
     cells = whole_number("atoms", atoms)
@@ -100,9 +100,9 @@ def security_of_law(
     Guarantee, Theorem, Assumes, Edge cases: as :func:`leak_of_law`.
     Numerics: never above the true value.
 
-    Example:
-    >>> round(security_of_law([0.5, 0.5], n=100), 6)
-    0.960205
+    Examples:
+        >>> round(security_of_law([0.5, 0.5], n=100), 6)
+        0.960205
     """
     return max(down(1.0 - leak_of_law(probabilities, n, nu, lam, multiplicity), 2), 0.0)
 

@@ -39,9 +39,9 @@ def advantage_from_dp(epsilon: float, delta: float = 0.0) -> float:
 
     Theorem: I24-T4, attained; X2 at γ = 1.
 
-    Example:
-    >>> round(advantage_from_dp(8.0, 1e-5), 6)
-    0.999329
+    Examples:
+        >>> round(advantage_from_dp(8.0, 1e-5), 6)
+        0.999329
     """
     eps, dlt = nonnegative("epsilon", epsilon), fraction("delta", delta)
     if eps == 0.0:
@@ -118,9 +118,9 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     (e^{ε/2} - √g)²/(e^ε - 1), which is tanh(ε/4) at γ = 1, and 0 once g ≥ e^ε.  Half of X2 for
     small ε, because the out-world averages over the very records the in-world may hold.
 
-    Example:
-    >>> round(leak_from_pure_dp(1.0), 6), round(leak_from_dp(1.0), 6)
-    (0.244919, 0.462117)
+    Examples:
+        >>> round(leak_from_pure_dp(1.0), 6), round(leak_from_dp(1.0), 6)
+        (0.244919, 0.462117)
     """
     eps = nonnegative("epsilon", epsilon)
     log_g, _ = price_exponent(nu, lam)  # from below: lowering g can only raise the bound

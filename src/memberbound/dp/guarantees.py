@@ -77,10 +77,10 @@ def guarantee_from_epsilon_delta(
 
     Guarantee: the best curve those statements allow; for one point it is attained (I24-T4).
 
-    Example:
-    >>> guarantee = guarantee_from_epsilon_delta([(8.0, 1e-5)])
-    >>> round(guarantee.curve.accuracy(), 6)
-    0.999665
+    Examples:
+        >>> guarantee = guarantee_from_epsilon_delta([(8.0, 1e-5)])
+        >>> round(guarantee.curve.accuracy(), 6)
+        0.999665
     """
     if len(points) == 0:
         raise InputError("points must be at least one pair (epsilon, delta), got none.")

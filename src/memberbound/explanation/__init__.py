@@ -43,10 +43,10 @@ def explain(
     Numerics: upper bounds are rounded up, lower bounds down.
     Edge cases: ε = 0 gives coin tossing, ε = 700 gives 1 without overflow.
 
-    Example:
-    >>> result = explain(epsilon=1.0)
-    >>> round(result.advantage_upper, 6), round(result.tpr_upper["0.01"], 6)
-    (0.462117, 0.027183)
+    Examples:
+        >>> result = explain(epsilon=1.0)
+        >>> round(result.advantage_upper, 6), round(result.tpr_upper["0.01"], 6)
+        (0.462117, 0.027183)
     """
     question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps)
     asked = rates(fpr)

@@ -85,14 +85,14 @@ def harden(
             50 000 rows.
         width: width of the beam search.
 
-    Example:
-    >>> import numpy as np, pandas as pd
-    >>> rng = np.random.default_rng(0)
-    >>> frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 4000), "id": np.arange(4000)})
-    >>> frame["y"] = (frame["sex"] == "f") ^ (rng.random(4000) < 0.1)
-    >>> result = harden(frame, security=0.9, target="y", learners=False)
-    >>> result.steps[0], result.table.columns.tolist(), result.after["delta_upper"] <= 0.1
-    ('drop id', ['sex', 'y'], True)
+    Examples:
+        >>> import numpy as np, pandas as pd
+        >>> rng = np.random.default_rng(0)
+        >>> frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 4000), "id": np.arange(4000)})
+        >>> frame["y"] = (frame["sex"] == "f") ^ (rng.random(4000) < 0.1)
+        >>> result = harden(frame, security=0.9, target="y", learners=False)
+        >>> result.steps[0], result.table.columns.tolist(), result.after["delta_upper"] <= 0.1
+        ('drop id', ['sex', 'y'], True)
     """
     wish = wished(
         security=security,

@@ -43,11 +43,11 @@ def _raw_codes(series: Any) -> NDArray[np.int64]:
 def cell_profile(frame: Any) -> CountProfile:
     """Return the counts of counts of a table in memory.
 
-    Example:
-    >>> import pandas as pd
-    >>> profile = cell_profile(pd.DataFrame({"a": [1, 1, None, None], "b": list("xyzz")}))
-    >>> profile.count.tolist(), profile.cells.tolist()
-    ([1, 2], [2, 1])
+    Examples:
+        >>> import pandas as pd
+        >>> profile = cell_profile(pd.DataFrame({"a": [1, 1, None, None], "b": list("xyzz")}))
+        >>> profile.count.tolist(), profile.cells.tolist()
+        ([1, 2], [2, 1])
     """
     if len(frame) == 0:
         raise InputError("the table must have at least one row.")

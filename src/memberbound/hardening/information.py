@@ -46,12 +46,12 @@ def information_estimate(cell: Codes, target: Codes, prior: Vector | None = None
 
     Both arguments number every row's value from 0.
 
-    Example:
-    >>> cell = np.repeat([0, 1], 500)
-    >>> round(information_estimate(cell, cell), 2)  # ln 2 = 0.69
-    0.69
-    >>> information_estimate(np.arange(1000), cell)
-    0.0
+    Examples:
+        >>> cell = np.repeat([0, 1], 500)
+        >>> round(information_estimate(cell, cell), 2)  # ln 2 = 0.69
+        0.69
+        >>> information_estimate(np.arange(1000), cell)
+        0.0
     """
     if cell.size == 0 or cell.shape != target.shape:
         raise InputError("cell and target must number the same rows, at least one.")
@@ -63,9 +63,9 @@ def information_estimate(cell: Codes, target: Codes, prior: Vector | None = None
 def entropy_estimate(cell: Codes) -> float:
     """Return an estimate of the entropy of the cell in nats.
 
-    Example:
-    >>> round(entropy_estimate(np.tile(np.arange(4), 250)), 2)  # ln 4 = 1.386
-    1.39
+    Examples:
+        >>> round(entropy_estimate(np.tile(np.arange(4), 250)), 2)  # ln 4 = 1.386
+        1.39
     """
     if cell.size == 0:
         raise InputError("cell must number at least one row.")

@@ -131,9 +131,9 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     ``name`` is a short name, or ``package.module:factory`` where the factory, called without
     arguments, returns an object with ``fit`` and ``predict``.
 
-    Example:
-    >>> type(learner_from_name("ridge", "regression")).__name__
-    'Ridge'
+    Examples:
+        >>> type(learner_from_name("ridge", "regression")).__name__
+        'Ridge'
     """
     if ":" in name:
         return _imported(name)

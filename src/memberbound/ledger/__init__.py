@@ -145,9 +145,9 @@ def theorems(id: str | None = None) -> Ledger:
     ``id`` is a result ("A25-T14", case does not matter), a paper ("L24") or ``None`` for all.
     Asking for a single result computes the counterexample of its erratum.
 
-    Example:
-    >>> theorems("x2").results[0].status
-    'implemented'
+    Examples:
+        >>> theorems("x2").results[0].status
+        'implemented'
     """
     everything = entries()
     if id is None:

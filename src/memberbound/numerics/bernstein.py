@@ -35,9 +35,9 @@ def log_error_shared(
 
     Numerics: 1 - confidence is taken exactly, so a confidence next to 1 costs no digits.
 
-    Example:
-    >>> round(log_error_shared(0.95, 1000), 4)
-    9.9035
+    Examples:
+        >>> round(log_error_shared(0.95, 1000), 4)
+        9.9035
     """
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     count = whole_number("statements", statements)
@@ -55,9 +55,9 @@ def hoeffding_upper(
 
     Theorem: Hoeffding (1963).  Numerics: rounded up.
 
-    Example:
-    >>> hoeffding_upper([0.5], 200, 2.0).round(6).tolist()
-    [0.570711]
+    Examples:
+        >>> hoeffding_upper([0.5], 200, 2.0).round(6).tolist()
+        [0.570711]
     """
     draws = whole_number("count", count)
     span = positive("width", width)
@@ -73,9 +73,9 @@ def empirical_bernstein_upper(samples: ArrayLike, log_error: float) -> FloatArra
     Numerics: rounded up; V is raised by the rounding of its sums.
     Edge cases: never above 1.
 
-    Example:
-    >>> empirical_bernstein_upper([[0.0]] * 1000, 3.0).round(6).tolist()
-    [0.008626]
+    Examples:
+        >>> empirical_bernstein_upper([[0.0]] * 1000, 3.0).round(6).tolist()
+        [0.008626]
     """
     table = unit_samples(samples)
     draws = len(table)
@@ -104,9 +104,9 @@ def moment_upper(
     Numerics: rounded up.
     Edge cases: never above ``largest``; 0 there gives at most 0.
 
-    Example:
-    >>> moment_upper([0.0], [0.0], 1000, [1.0], 3.0).round(6).tolist()
-    [0.004905]
+    Examples:
+        >>> moment_upper([0.0], [0.0], 1000, [1.0], 3.0).round(6).tolist()
+        [0.004905]
     """
     draws = whole_number("count", count)
     level = positive("log_error", log_error)
@@ -164,9 +164,9 @@ def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: floa
     Numerics: rounded down.
     Edge cases: never below 0.  X may be unbounded above.
 
-    Example:
-    >>> moment_lower([0.25], [0.0625], 10_000, 3.0).round(3).tolist()
-    [0.248]
+    Examples:
+        >>> moment_lower([0.25], [0.0625], 10_000, 3.0).round(3).tolist()
+        [0.248]
     """
     draws = whole_number("count", count)
     level = positive("log_error", log_error)

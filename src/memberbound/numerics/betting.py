@@ -43,9 +43,9 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
     Numerics: only means m at which K(m) ≥ 1/β was seen, with room for rounding, are returned.
     Edge cases: a column of zeros gives 0, a constant column nearly its constant times (β/J)^{1/n}.
 
-    Example:
-    >>> betting_lower([[0.25]] * 1000, 3.0).round(3).tolist()
-    [0.249]
+    Examples:
+        >>> betting_lower([[0.25]] * 1000, 3.0).round(3).tolist()
+        [0.249]
     """
     table = unit_samples(samples)
     level = positive("log_error", log_error)
@@ -63,9 +63,9 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
 def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
     """Bound the means of the columns from above: 1 minus :func:`betting_lower` of 1 - samples.
 
-    Example:
-    >>> betting_upper([[0.0]] * 1000, 3.0).round(4).tolist()
-    [0.0045]
+    Examples:
+        >>> betting_upper([[0.0]] * 1000, 3.0).round(4).tolist()
+        [0.0045]
     """
     table = unit_samples(samples)
     # Rounded down, so that the capital is never overstated; exact at 0 and 1.
@@ -121,10 +121,10 @@ def mean_upper(
     Numerics: rounded up.
     Edge cases: never above ``high``.
 
-    Example:
-    >>> draws = [0.0] * 990 + [1.0] * 10
-    >>> [mean_upper(draws, method=m).round(3).tolist() for m in ("betting", "hoeffding")]
-    [[0.024], [0.049]]
+    Examples:
+        >>> draws = [0.0] * 990 + [1.0] * 10
+        >>> [mean_upper(draws, method=m).round(3).tolist() for m in ("betting", "hoeffding")]
+        [[0.024], [0.049]]
     """
     kind = one_of("method", method, ("betting", "bernstein", "hoeffding"))
     values, bottom, top = _ranged(samples, low, high)
@@ -156,9 +156,9 @@ def mean_lower(
 ) -> FloatArray:
     """Mirror of :func:`mean_upper`.
 
-    Example:
-    >>> mean_lower([0.0] * 990 + [1.0] * 10).round(4).tolist()
-    [0.0025]
+    Examples:
+        >>> mean_lower([0.0] * 990 + [1.0] * 10).round(4).tolist()
+        [0.0025]
     """
     values, bottom, top = _ranged(samples, low, high)
     return -mean_upper(-values, confidence=confidence, low=-top, high=-bottom, method=method)

@@ -151,9 +151,9 @@ def point_probability(n: int, k: ArrayLike, p: ArrayLike) -> FloatArray:
     near the mean, for n up to 10¹⁵ (Loader 2000, with the mean carried in two doubles).
     Edge cases: k outside 0…n gives 0; p = 0 and p = 1 put all mass on one end.
 
-    Example:
-    >>> point_probability(4, [0, 2, 5], 0.5).tolist()
-    [0.0625, 0.375, 0.0]
+    Examples:
+        >>> point_probability(4, [0, 2, 5], 0.5).tolist()
+        [0.0625, 0.375, 0.0]
     """
     size = _records(n, at_least=0)
     atoms = Atoms.of(p)
@@ -177,9 +177,9 @@ def half_deviation_upper(n: int, p: ArrayLike | Atoms) -> FloatArray:
     Numerics: relative excess below 1e-13; the floor is taken of the exact product.
     Edge cases: p = 0 and p = 1 give 0.
 
-    Example:
-    >>> float(half_deviation_upper(1, 0.25)[0])  # 0.25·0.75, from above
-    0.18750000000000...
+    Examples:
+        >>> float(half_deviation_upper(1, 0.25)[0])  # 0.25·0.75, from above
+        0.18750000000000...
     """
     size = float(_records(n))
     atoms = p if isinstance(p, Atoms) else Atoms.of(p)
@@ -206,9 +206,9 @@ def hockey_stick_upper(
     positive terms, no cancellation.
     Edge cases: p = 0 gives 0, and so does p = 1; γ ≥ 1/p gives 0.
 
-    Example:
-    >>> hockey_stick_upper(1, 0.25, 2.0).round(12).tolist()  # 0.25·(1 - 2·0.25)
-    [0.125]
+    Examples:
+        >>> hockey_stick_upper(1, 0.25, 2.0).round(12).tolist()  # 0.25·(1 - 2·0.25)
+        [0.125]
     """
     size = float(_records(n))
     ratio = positive("gamma", gamma)

@@ -73,9 +73,9 @@ def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> Flo
 
     Guarantee, numerics and edge cases: as :func:`gaussian_hockey_stick_upper`, entry by entry.
 
-    Example:
-    >>> gaussian_hockey_stick_of_shifts_upper(np.array([0.0, 1.0]), 1.0).round(6).tolist()
-    [0.0, 0.126937]
+    Examples:
+        >>> gaussian_hockey_stick_of_shifts_upper(np.array([0.0, 1.0]), 1.0).round(6).tolist()
+        [0.0, 0.126937]
     """
     shifts = np.asarray(mu, dtype=np.float64)
     value = np.where(shifts > 0.0, SMALLEST, 0.0)

@@ -104,9 +104,9 @@ def shared_confidence(confidence: float, parts: int) -> float:
     1 - c is exact, but 1 - (1 - c)/parts is not: the result is rounded towards 1, and is 1 where no
     double below 1 is near enough.
 
-    Example:
-    >>> shared_confidence(0.95, 2)
-    0.975
+    Examples:
+        >>> shared_confidence(0.95, 2)
+        0.975
     """
     wanted = (1 - Fraction(confidence)) / parts
     level = float(1 - wanted)

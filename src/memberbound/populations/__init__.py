@@ -83,11 +83,11 @@ def population(
         force: overwrite ``records_out``.
         progress: called with (done, total).
 
-    Example:
-    >>> rows = [index / 20 for index in range(-20, 20)]
-    >>> answer = population(rows, epsilon=10, delta=1e-2, clip=5)
-    >>> answer.pmp_epsilon_upper < 1 < answer.epsilon
-    True
+    Examples:
+        >>> rows = [index / 20 for index in range(-20, 20)]
+        >>> answer = population(rows, epsilon=10, delta=1e-2, clip=5)
+        >>> answer.pmp_epsilon_upper < 1 < answer.epsilon
+        True
     """
     one_of("mechanism", mechanism, ("gaussian", "exponential"))
     out = None

@@ -195,7 +195,7 @@ def calibrate_moment(
     Edge cases: no noise when the statistic never (or provably hardly ever) leaves the centre;
     SearchError when there are too few subsets for any noise; InputError when a fit fails.
 
-    Example:
+    Examples:
         >>> class Mean:
         ...     dimension = 1
         ...
@@ -258,7 +258,7 @@ def calibrate_izzo(
     Numerics: as in :func:`calibrate_moment`.
     Edge cases: a coordinate that does not move on the pilot gets a millionth of the widest scale.
 
-    Example:
+    Examples:
         >>> class Mean:
         ...     dimension = 1
         ...

@@ -92,7 +92,7 @@ def calibrate_convex(
         local: also use the curvature seen at the fit (claim 3), not only λ.
         progress: called with (fits done, fits).
 
-    Example:
+    Examples:
         >>> points = np.linspace(-1.0, 1.0, 8)[:, None]
         >>> risk = RegularisedRisk(points, points[:, 0], "ridge", 0.5)
         >>> found = calibrate_convex(risk, FreshSubsets(SubsetGame(8, 4)), eta=0.1, record="every")

@@ -33,7 +33,7 @@ def regularisation_from_c(loss: str, c: float, size: int) -> float:
     C·Σℓ + ½‖θ‖² is 1/(C·n)-regularised mean loss; scikit-learn's squared hinge lacks the ½ of
     ours, and its Ridge takes α = 1/C for ‖y - Xθ‖² + α‖θ‖², which is α/n here.
 
-    Example:
+    Examples:
         >>> regularisation_from_c("logistic", 0.01, 200)
         0.5
     """
@@ -114,7 +114,7 @@ class RegularisedRisk:
     result is a function of the set.
     Edge cases: a fit that misses the tolerance raises SearchError.
 
-    Example:
+    Examples:
         >>> risk = RegularisedRisk([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], "logistic", 0.1)
         >>> theta = risk(np.arange(4))
         >>> theta.round(3).tolist(), risk.predict(theta, [[0.0], [3.0]]).tolist()

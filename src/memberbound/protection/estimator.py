@@ -96,7 +96,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     Guarantee, Theorem, Assumes: ``certificate_`` says them.  Scale and encode features *before*,
     on the whole population, which is public in this game.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import make_classification
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = make_classification(400, n_features=5, random_state=0)

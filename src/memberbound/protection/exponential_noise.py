@@ -41,7 +41,7 @@ class NormExponentialNoise:
     Radius Gamma(shape d, scale) and direction from the cone measure (proofs/gamma-radius.md).  The
     radius I24 prints, Laplace, has this density in one dimension only.
 
-    Example:
+    Examples:
         >>> law = NormExponentialNoise(ScaledNorm([1.0]), scale=1.0)  # Laplace in one dimension
         >>> round(float(law.total_variation([[1.0]])[0]), 6)
         0.393469
@@ -196,7 +196,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
     Assumes: k = N/2; the moment is over uniform halves of the population and the learner.
     Both hold because X14 needs far less (proofs/norm-exponential.md, claim 4).
 
-    Example:
+    Examples:
         >>> round(izzo_constant(0.1, moment=2))
         3795
     """
@@ -220,7 +220,7 @@ def norm_exponential_constant(eta: float, norm: ScaledNorm | None = None) -> flo
     Assumes: k = N/2; the mean is over uniform halves of the population and the learner.
     Numerics: rounded up, so that the law's own distance at length 2σ is at most 2η when evaluated.
 
-    Example:
+    Examples:
         >>> round(norm_exponential_constant(0.1), 3)
         4.481
         >>> round(norm_exponential_constant(0.1, ScaledNorm.plain(100)), 3)

@@ -21,7 +21,7 @@ __all__ = ["FittedParameters", "clipped_rows"]
 class FittedParameters:
     """The parameter vector of an estimator fitted on a subset: a Statistic.
 
-    Example:
+    Examples:
         >>> from sklearn.linear_model import Ridge
         >>> from memberbound.protection.parameters import adapter_for
         >>> people = Population(np.arange(6.0)[:, None], np.arange(6.0))
@@ -85,7 +85,7 @@ class FittedParameters:
 def clipped_rows(rows: FloatArray, radius: float | None) -> FloatArray:
     """Scale every row that is longer than the radius to that length; None leaves all as they are.
 
-    Example:
+    Examples:
         >>> clipped_rows(np.array([[3.0, 4.0], [0.3, 0.4]]), 2.5).tolist()
         [[1.5, 2.0], [0.3, 0.4]]
     """

@@ -35,7 +35,7 @@ _WORST_CONDITION = 1e10
 class GaussianNoise:
     """N(0, scale²·I): lengths are Euclidean; TV = 2Φ(‖a‖/(2·scale)) - 1 exactly (X1).
 
-    Example:
+    Examples:
         >>> law = GaussianNoise(scale=2.0, dimension=4)
         >>> law.rms
         4.0

@@ -47,7 +47,7 @@ def _log_moment(exponent: float, dimension: int, order: float) -> tuple[float, f
 class ScaledNorm:
     """‖x‖^M = (1/d)·Σ|x_i/σ_i|^M for scales σ_i > 0 and exponent M ≥ 1 (I24-C10).
 
-    Example:
+    Examples:
         >>> norm = ScaledNorm([1.0, 2.0], exponent=2)
         >>> round(float(norm.length([[1.0, 2.0]])[0]), 12)
         1.0

@@ -327,7 +327,7 @@ def adapter_for(estimator: Any, given: EstimatorAdapter | None = None) -> Adapte
     GaussianNB, KMeans.  ``given`` is an :class:`Adapter`, an object with ``parameters`` and
     ``set_parameters``, or a pair of such functions.
 
-    Example:
+    Examples:
         >>> from sklearn.linear_model import Ridge
         >>> people = Population(np.eye(5)[:, :2], np.arange(5.0))
         >>> adapter = adapter_for(Ridge())

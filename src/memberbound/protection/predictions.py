@@ -28,7 +28,7 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
     for a regression, else a column per class.  It is noisy; ``predict_proba`` maps it to
     probabilities, which is post-processing.
 
-    Example:
+    Examples:
         >>> table, names = np.array([[0.75], [-0.2]]), np.array(["no", "yes"])
         >>> answers = PredictionTable(np.eye(2), table, names)
         >>> answers.predict(np.eye(2)).tolist(), answers.predict_proba(np.eye(2)).tolist()

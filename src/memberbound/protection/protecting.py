@@ -113,12 +113,12 @@ def protect(
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
 
-    Example:
-    >>> import pandas
-    >>> ages = pandas.DataFrame({"age": range(20, 80)})
-    >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
-    >>> result.calibration.certificate.value <= 0.05
-    True
+    Examples:
+        >>> import pandas
+        >>> ages = pandas.DataFrame({"age": range(20, 80)})
+        >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+        >>> result.calibration.certificate.value <= 0.05
+        True
     """
     checked_eta(eta)
     pairs, workers, insecure_seed, calibration_seed = (

@@ -33,7 +33,7 @@ __all__ = [
 class Release:
     """A released vector with its calibration: nothing else about the secret.
 
-    Example:
+    Examples:
         >>> from memberbound.protection.statistics import mean
         >>> from memberbound.protection.sums import release_sum
         >>> ages = np.arange(40.0)

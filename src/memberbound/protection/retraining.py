@@ -158,7 +158,7 @@ def calibrate_neighbour(
     there are too few pairs for any noise; InputError when a fit fails, or when refitting for every
     record takes more than 100 000 fits and ``pairs`` was not given.
 
-    Example:
+    Examples:
         >>> from memberbound.protection.calibration import FreshSubsets
         >>> class Mean:
         ...     dimension = 1

@@ -74,7 +74,7 @@ class ScaleFamily:
 
     ``unit`` is the law at s = 1.
 
-    Example:
+    Examples:
         >>> family = ScaleFamily.gaussian(2)
         >>> lengths = family.lengths([[3.0, 4.0]])
         >>> [round(float(family.distances(lengths, s)[0]), 4) for s in (0.0, 1.0, 5.0)]
@@ -174,7 +174,7 @@ def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
 def least_draws(target: float, confidence: float, columns: int = 1) -> int:
     """Return about how many draws it takes to certify the target when all of them are 0.
 
-    Example:
+    Examples:
         >>> least_draws(0.1, 0.95)
         42
     """
@@ -218,7 +218,7 @@ def certified_scale(
     Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-4 too large.
     Edge cases: the floor (0: no noise) when its values pass; SearchError when no scale can pass.
 
-    Example:
+    Examples:
         >>> family = ScaleFamily.gaussian(1)
         >>> lengths = np.ones(500)
         >>> found = certified_scale(
@@ -274,7 +274,7 @@ def fixed_order_scale(
     Assumes: the scales and their order do not depend on the rows (a pilot may choose them).
     Edge cases: SearchError when the first scale fails.
 
-    Example:
+    Examples:
         >>> law = ScaleFamily.gaussian(1)
         >>> found = fixed_order_scale(
         ...     lambda s: law.distances(np.ones(500), s), (8, 6, 4, 2), target=0.1, confidence=0.95

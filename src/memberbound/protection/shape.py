@@ -35,7 +35,7 @@ def utility_shape(
     Edge cases: beyond 1500 coordinates a diagonal shape is returned (of the diagonals of both);
     displacements that are all 0 give the identity.
 
-    Example:
+    Examples:
         >>> utility_shape([[4.0, 0.0], [0.0, 1.0]], ridge=1e-9).round(3).tolist()
         [[1.265, 0.0], [0.0, 0.632]]
     """

@@ -93,7 +93,7 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource | None = None
 
     Without a source the operating system's cryptographic generator is used.
 
-    Example:
+    Examples:
         >>> from memberbound.protection.noise import GaussianNoise
         >>> law = GaussianNoise(scale=1.0, dimension=2)
         >>> out = release([0.1, 1 / 3], law)
@@ -118,7 +118,7 @@ def floating_point_slack(law: NoiseLaw) -> float:
     Assumes: :data:`SAMPLER_ASSUMPTION`.
     Numerics: rounded up.  Edge cases: no noise, no slack.
 
-    Example:
+    Examples:
         >>> from memberbound.protection.noise import GaussianNoise
         >>> floating_point_slack(GaussianNoise(scale=1.0, dimension=1000)) < 1e-8
         True

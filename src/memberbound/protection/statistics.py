@@ -52,7 +52,7 @@ def _size(size: int | None, records: int) -> int:
 def total(data: ArrayLike, *, clip: float | None = None) -> SumStatistic:
     """Return the sum, every row first shortened to length ``clip`` if given.
 
-    Example:
+    Examples:
         >>> total([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])(np.array([0, 1])).tolist()
         [3.0, 5.0]
     """
@@ -63,7 +63,7 @@ def total(data: ArrayLike, *, clip: float | None = None) -> SumStatistic:
 def mean(data: ArrayLike, *, size: int | None = None, clip: float | None = None) -> SumStatistic:
     """Return the mean over ``size`` records (default: half of them).
 
-    Example:
+    Examples:
         >>> mean([1.0, 2.0, 3.0, 4.0])(np.array([1, 3])).tolist()
         [3.0]
     """
@@ -79,7 +79,7 @@ def histogram(
     Bins and categories are public, so they must not be chosen by looking at the secret.  The last
     bin contains its right edge; a value outside all bins or categories is counted nowhere.
 
-    Example:
+    Examples:
         >>> histogram(["a", "b", "a", "c"], categories=["a", "b"])(np.array([0, 2, 3])).tolist()
         [2.0, 0.0]
     """
@@ -120,7 +120,7 @@ def covariance(
     or given numbers) it is a mean of products; about the subset's own mean (``centre="subset"``) it
     is not, and is calibrated by refitting.
 
-    Example:
+    Examples:
         >>> covariance([[0.0], [2.0], [0.0], [2.0]])(np.array([0, 1])).tolist()
         [1.0]
     """
@@ -160,7 +160,7 @@ class _Quantiles:
 def quantiles(data: ArrayLike, levels: ArrayLike) -> CallableStatistic:
     """Return the quantiles of every column at the given levels, level by level.
 
-    Example:
+    Examples:
         >>> quantiles([1.0, 2.0, 3.0, 10.0], 0.5)(np.arange(3)).tolist()
         [2.0]
     """
@@ -192,7 +192,7 @@ def computed(
 ) -> CallableStatistic:
     """Return any function of the chosen rows, found to be of one length on the first rows.
 
-    Example:
+    Examples:
         >>> computed([1.0, 2.0, 4.0, 8.0], np.max)(np.array([0, 2])).tolist()
         [4.0]
     """

@@ -42,7 +42,7 @@ _RELATIVE = 1e-4
 class SumStatistic:
     """Σ of one row of ``vectors`` per record of the subset, added up exactly and rounded once.
 
-    Example:
+    Examples:
         >>> SumStatistic(np.array([[1.0], [2.0], [4.0]]))(np.array([0, 2])).tolist()
         [5.0]
     """
@@ -93,7 +93,7 @@ def calibrate_sum(
     Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
     that the average record stays within η.
 
-    Example:
+    Examples:
         >>> found = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
         >>> round(found.noise_scale, 2), found.certificate.confidence, found.fits
         (3.27, 1.0, 0)

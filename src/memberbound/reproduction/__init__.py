@@ -1,8 +1,9 @@
 """Redo the papers' figures and tables, and compare what they say with what comes out.
 
->>> from memberbound.reproduction import reproduce
->>> [row["id"] for row in reproduce().table][:3]
-['L24-F1', 'L24-F2', 'L24-F3']
+Examples:
+    >>> from memberbound.reproduction import reproduce
+    >>> reproduce().table[0]["id"]
+    'L24-F1'
 """
 
 from __future__ import annotations

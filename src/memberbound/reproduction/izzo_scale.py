@@ -112,7 +112,7 @@ def spread(population: int, *, depth: int = _DEPTH) -> Spread:
     Sums are grouped by their leading bits, which is a listing of all halves up to ``depth`` + 2
     records and leaves a relative width of about 2^-depth beyond.
 
-    Example:
+    Examples:
         >>> [round(bound, 4) for bound in spread(12).sigma]
         [0.9994, 0.9994]
     """

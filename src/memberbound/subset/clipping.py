@@ -36,9 +36,9 @@ def worst_case_sensitivity(query: Query, radius: float, size: int) -> float:
 
     Records lie in the ball of this radius C: 2C for the sum, 2C/k for the mean of k records.
 
-    Example:
-    >>> worst_case_sensitivity("sum", 5.0, 100)
-    10.0
+    Examples:
+        >>> worst_case_sensitivity("sum", 5.0, 100)
+        10.0
     """
     one_of("query", query, _QUERIES)
     records = whole_number("size", size)
@@ -78,9 +78,9 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     last place.  Rows within rounding of the surface are compared in integers.
     Edge cases: one-dimensional input is one number per record, and comes back like that.
 
-    Example:
-    >>> clipped([[3.0, 4.0], [0.0, 2.0]], 2.5).vectors.round(12).tolist()
-    [[1.5, 2.0], [0.0, 2.0]]
+    Examples:
+        >>> clipped([[3.0, 4.0], [0.0, 2.0]], 2.5).vectors.round(12).tolist()
+        [[1.5, 2.0], [0.0, 2.0]]
     """
     reach = positive("radius", radius)
     try:

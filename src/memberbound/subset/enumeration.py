@@ -260,11 +260,11 @@ def subset_laws(
         1e-12.
     Edge cases: more than ``MOST_SUBSETS`` subsets are refused.
 
-    Example:
-    >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
-    >>> round(math.exp(subset_laws(mechanism).ratio[0, 0]), 12)  # 1/3 against 1/2
-    0.666666666667
+    Examples:
+        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
+        >>> round(math.exp(subset_laws(mechanism).ratio[0, 0]), 12)  # 1/3 against 1/2
+        0.666666666667
     """
     game, scores = mechanism.game, _centred(mechanism)
     _check_count(game)
@@ -371,12 +371,12 @@ def exact_bounds(
     Edge cases: at ε = 0, or if all records have the same losses, ε̃ is 0 exactly.  More than
         ``MOST_SUBSETS`` subsets are refused.
 
-    Example:
-    >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
-    >>> bounds = exact_bounds(mechanism)
-    >>> round(math.exp(bounds.pmp_epsilon_upper), 12), bounds.worst_record
-    (1.5, 0)
+    Examples:
+        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        >>> mechanism = ExponentialMechanism(losses, 2, 4 * math.log(2), 1.0)
+        >>> bounds = exact_bounds(mechanism)
+        >>> round(math.exp(bounds.pmp_epsilon_upper), 12), bounds.worst_record
+        (1.5, 0)
     """
     allowed, game = fraction("delta", delta), mechanism.game
     laws = subset_laws(mechanism, progress=progress, workers=workers)

@@ -54,9 +54,9 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
     Their mean over a data set is the loss of the geometric median (L24 §5).
     Numerics: to about d/2 + 2 roundings, without the cancellation of the ‖x‖² - 2x·w + ‖w‖² form.
 
-    Example:
-    >>> l2_losses([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
-    [[0.0], [5.0]]
+    Examples:
+        >>> l2_losses([[0.0, 0.0], [3.0, 4.0]], [[0.0, 0.0]]).tolist()
+        [[0.0], [5.0]]
     """
     rows, targets = _points("records", records), _points("candidates", candidates)
     if rows.shape[1] != targets.shape[1]:
@@ -78,9 +78,9 @@ def clip_sensitivity(candidates: ArrayLike, radius: float, size: int) -> float:
     most max_w [(‖w‖ + C) - max(0, ‖w‖ - C)]/k = (C + min(C, max_w ‖w‖))/k.
     Numerics: rounded up by more than the rounding of the norms and distances.
 
-    Example:
-    >>> round(clip_sensitivity([[0.0], [3.0]], radius=10.0, size=2), 12)
-    6.5
+    Examples:
+        >>> round(clip_sensitivity([[0.0], [3.0]], radius=10.0, size=2), 12)
+        6.5
     """
     reach = positive("radius", radius)
     targets = _points("candidates", candidates)
@@ -108,11 +108,11 @@ class ExponentialMechanism:
     more than ``sensitivity`` inside the population are refused, because ε-DP would be false; so are
     losses and ε of such a size that ε/(2Δk) or ε(X) leaves the range of doubles.
 
-    Example:
-    >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    >>> mechanism = ExponentialMechanism(losses, size=2, epsilon=2.0, sensitivity=1.0)
-    >>> mechanism.population_sensitivity, round(mechanism.epsilon_population, 12)
-    (0.5, 1.0)
+    Examples:
+        >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+        >>> mechanism = ExponentialMechanism(losses, size=2, epsilon=2.0, sensitivity=1.0)
+        >>> mechanism.population_sensitivity, round(mechanism.epsilon_population, 12)
+        (0.5, 1.0)
     """
 
     losses: FloatArray

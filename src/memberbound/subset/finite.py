@@ -138,10 +138,10 @@ def finite_worlds(
     Edge cases: more than :data:`SUBSET_LIMIT` subsets, negative masses and laws that do not add
     up to 1 (doubles: within 1e-9) are refused.
 
-    Example:
-    >>> worlds = finite_worlds(lambda d: {sum(d) % 6: 1}, SubsetGame(6, 3))
-    >>> worlds.ratio(0), worlds.success(0)
-    (Fraction(2, 1), Fraction(3, 5))
+    Examples:
+        >>> worlds = finite_worlds(lambda d: {sum(d) % 6: 1}, SubsetGame(6, 3))
+        >>> worlds.ratio(0), worlds.success(0)
+        (Fraction(2, 1), Fraction(3, 5))
     """
     count = math.comb(game.population, game.size)
     if count > SUBSET_LIMIT:
@@ -197,10 +197,10 @@ def finite_bounds(
     Numerics: masses are added as fractions; the last step rounds up by a few units.
     Edge cases: an outcome that is impossible in one world makes ε infinite at δ = 0.
 
-    Example:
-    >>> bounds = finite_bounds(lambda d: {sum(d) % 6: 1}, SubsetGame(6, 3))
-    >>> round(bounds.pmp_epsilon_upper, 6), round(bounds.success_upper, 6)
-    (0.693147, 0.6)
+    Examples:
+        >>> bounds = finite_bounds(lambda d: {sum(d) % 6: 1}, SubsetGame(6, 3))
+        >>> round(bounds.pmp_epsilon_upper, 6), round(bounds.success_upper, 6)
+        (0.693147, 0.6)
     """
     fraction("delta", delta)
     return finite_worlds(mechanism, game, progress=progress).bounds(delta)
@@ -209,10 +209,10 @@ def finite_bounds(
 def finite_curves(mechanism: Mechanism, game: SubsetGame) -> list[PolygonCurve]:
     """Return the trade-off curve of every record, at or above the truth.
 
-    Example:
-    >>> curves = finite_curves(lambda d: [1, 0] if 0 in d else [0, 1], SubsetGame(4, 2))
-    >>> curves[0].advantage, round(curves[1].advantage, 12)
-    (1.0, 0.333333333333)
+    Examples:
+        >>> curves = finite_curves(lambda d: [1, 0] if 0 in d else [0, 1], SubsetGame(4, 2))
+        >>> curves[0].advantage, round(curves[1].advantage, 12)
+        (1.0, 0.333333333333)
     """
     worlds = finite_worlds(mechanism, game)
     return [worlds.curve(x) for x in range(game.population)]
@@ -221,9 +221,9 @@ def finite_curves(mechanism: Mechanism, game: SubsetGame) -> list[PolygonCurve]:
 def exact_pmp_ratio(mechanism: Mechanism, game: SubsetGame) -> Fraction | None:
     """Return e^ε for the least ε of ε-PMP; ``None`` if there is none.  Probabilities are rational.
 
-    Example:
-    >>> exact_pmp_ratio(lambda d: {sum(d) % 12: 1}, SubsetGame(12, 6))
-    Fraction(38, 37)
+    Examples:
+        >>> exact_pmp_ratio(lambda d: {sum(d) % 12: 1}, SubsetGame(12, 6))
+        Fraction(38, 37)
     """
     worlds = finite_worlds(mechanism, game)
     return _largest(worlds.ratio(x) for x in range(game.population))
@@ -248,9 +248,9 @@ def neighbour_curve(
 ) -> PolygonCurve:
     """Return the trade-off curve between the laws at two data sets, the neighbour game's.
 
-    Example:
-    >>> neighbour_curve(lambda d: {0 in d: 1}, frozenset({0, 1}), frozenset({1, 2})).advantage
-    1.0
+    Examples:
+        >>> neighbour_curve(lambda d: {0 in d: 1}, frozenset({0, 1}), frozenset({1, 2})).advantage
+        1.0
     """
     pairs, slack = _neighbours(mechanism, first, second)
     if slack:

@@ -94,9 +94,9 @@ def dp_from_noise(sigma: float, delta: float, sensitivity: float) -> float:
     Numerics: the returned ε was evaluated again and satisfies the inequality.
     Edge cases: sensitivity 0 gives 0, whatever σ; a ratio that overflows gives ∞.
 
-    Example:
-    >>> round(dp_from_noise(3.730632, 1e-5, 1.0), 4)
-    1.0
+    Examples:
+        >>> round(dp_from_noise(3.730632, 1e-5, 1.0), 4)
+        1.0
     """
     dlt = _small_delta(delta)
     shift = nonnegative("sensitivity", sensitivity)
@@ -118,9 +118,9 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
     the least one.
     Edge cases: sensitivity 0 needs no noise and gives 0; δ = 0 is refused.
 
-    Example:
-    >>> round(noise_from_dp(1.0, 1e-5, 1.0), 6)
-    3.730632
+    Examples:
+        >>> round(noise_from_dp(1.0, 1e-5, 1.0), 6)
+        3.730632
     """
     eps = nonnegative("epsilon", epsilon)
     dlt = _small_delta(delta)
@@ -161,13 +161,13 @@ def gaussian_bounds(
     Numerics: every number is rounded outwards; k/N, which need not be a double, is allowed for.
     Edge cases: equal records are told apart by their row; if all are equal, ε̃ and η are 0.
 
-    Example:
-    >>> import numpy as np
-    >>> from memberbound.subset.profile import NeighbourProfile
-    >>> profile = NeighbourProfile.from_vectors(np.array([[0.0], [1.0], [2.0], [9.0]]))
-    >>> bounds = gaussian_bounds(profile, SubsetGame(4, 2), sigma=4.0, delta=1e-2)
-    >>> bounds.worst_record
-    3
+    Examples:
+        >>> import numpy as np
+        >>> from memberbound.subset.profile import NeighbourProfile
+        >>> profile = NeighbourProfile.from_vectors(np.array([[0.0], [1.0], [2.0], [9.0]]))
+        >>> bounds = gaussian_bounds(profile, SubsetGame(4, 2), sigma=4.0, delta=1e-2)
+        >>> bounds.worst_record
+        3
     """
     _same_population(profile, game)
     scale = positive("sigma", sigma, "Without noise this bound says nothing.")

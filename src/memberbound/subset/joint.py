@@ -59,9 +59,9 @@ def repeated_noise(sigma: float, repetitions: int) -> float:
     Theorem: their mean is a sufficient statistic (equivalently, T equal blocks have √T times the
     distance).
 
-    Example:
-    >>> round(repeated_noise(6.0, 4), 12)
-    3.0
+    Examples:
+        >>> round(repeated_noise(6.0, 4), 12)
+        3.0
     """
     scale, times = positive("sigma", sigma), whole_number("repetitions", repetitions)
     return scale if times == 1 else down(scale / math.sqrt(times), 4)
@@ -82,12 +82,12 @@ def joint_release(
     hi + lo exact, ‖Δhi + Δlo‖² ≤ (1+t)(‖Δhi‖² + ‖Δlo‖²/t), here t = 2^-40.
     Edge cases: one query comes back as it is; equal σ need no division.
 
-    Example:
-    >>> import numpy as np
-    >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
-    >>> joined = joint_release([(x, 2.0), (x * x, 4.0)])
-    >>> joined.vectors.tolist(), joined.sigma
-    ([[0.0, 0.0], [1.0, 0.5], [2.0, 2.0], [3.0, 4.5]], 2.0)
+    Examples:
+        >>> import numpy as np
+        >>> x = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> joined = joint_release([(x, 2.0), (x * x, 4.0)])
+        >>> joined.vectors.tolist(), joined.sigma
+        ([[0.0, 0.0], [1.0, 0.5], [2.0, 2.0], [3.0, 4.5]], 2.0)
     """
     if len(queries) == 0:
         raise InputError("queries must be at least one pair (vectors, sigma), got none.")
@@ -162,10 +162,10 @@ def _quotient_up(above: float, below: float) -> float:
 def composed_pmp(*epsilons: float) -> NoReturn:
     """Refuse: no function of the ε̃ of two releases bounds the ε̃ of both (L24-Dis1).
 
-    Example:
-    >>> composed_pmp(0.7, 0.7)
-    Traceback (most recent call last):
-    memberbound.errors.InputError: PMP parameters must not be added, got (0.7, 0.7). ...
+    Examples:
+        >>> composed_pmp(0.7, 0.7)
+        Traceback (most recent call last):
+        memberbound.errors.InputError: PMP parameters must not be added, got (0.7, 0.7). ...
     """
     raise InputError(
         f"PMP parameters must not be added, got {epsilons!r}. Two releases that are each ln 2-PMP "

@@ -23,9 +23,9 @@ def matched_neighbour(members: frozenset[int], record: int, game: SubsetGame) ->
     without.
     Edge cases: k < N/2, a set of another size, or one that holds the record, are refused.
 
-    Example:
-    >>> sorted(matched_neighbour(frozenset({1, 2}), 0, SubsetGame(4, 2)))
-    [0, 1]
+    Examples:
+        >>> sorted(matched_neighbour(frozenset({1, 2}), 0, SubsetGame(4, 2)))
+        [0, 1]
     """
     if 2 * game.size < game.population:
         raise InputError(

@@ -169,10 +169,10 @@ class ReciprocalSum:
     p = 1/C(N, N/2): one half D* of it sums to √p, so the statistic is 1/√p there, and at most 1
     elsewhere.  A sum is an integer plus √p or nothing, and is kept like that: nothing cancels.
 
-    Example:
-    >>> statistic = ReciprocalSum(12)
-    >>> round(statistic.sensitivity_lower, 3), statistic.variance_upper
-    (30.396, 2.0)
+    Examples:
+        >>> statistic = ReciprocalSum(12)
+        >>> round(statistic.sensitivity_lower, 3), statistic.variance_upper
+        (30.396, 2.0)
     """
 
     population: int

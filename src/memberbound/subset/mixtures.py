@@ -83,10 +83,10 @@ def mixture_bounds(
         80, or a population whose sums spread over more than some 10⁵ σ give ε = ∞; the last
         also success = 1.
 
-    Example:
-    >>> bounds = mixture_bounds([0.0, 1.0, 2.0, 4.0], SubsetGame(4, 2), sigma=2.0, delta=1e-3)
-    >>> bounds.worst_record, round(bounds.pmp_epsilon_upper, 3), round(bounds.success_upper, 4)
-    (3, 4.924, 0.7555)
+    Examples:
+        >>> bounds = mixture_bounds([0.0, 1.0, 2.0, 4.0], SubsetGame(4, 2), sigma=2.0, delta=1e-3)
+        >>> bounds.worst_record, round(bounds.pmp_epsilon_upper, 3), round(bounds.success_upper, 4)
+        (3, 4.924, 0.7555)
     """
     checked = _checked(values, game)
     scale, target = positive("sigma", sigma), fraction("delta", delta)

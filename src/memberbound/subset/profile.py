@@ -62,12 +62,12 @@ class NeighbourProfile:
     Edge cases: a record with a twin moves nothing when the twin replaces it, so twins lower the
     average (they also make "x is in" ambiguous, see L24-fn2); σ = 0 is refused.
 
-    Example:
-    >>> profile = NeighbourProfile.from_vectors([[0.0], [0.0], [3.0], [4.0]])
-    >>> profile.mean_distance.round(6).tolist()
-    [2.333333, 2.333333, 2.333333, 3.0]
-    >>> profile.accuracy(0.5, sigma=4.0).round(4).tolist()
-    [0.6125, 0.6125, 0.614, 0.6442]
+    Examples:
+        >>> profile = NeighbourProfile.from_vectors([[0.0], [0.0], [3.0], [4.0]])
+        >>> profile.mean_distance.round(6).tolist()
+        [2.333333, 2.333333, 2.333333, 3.0]
+        >>> profile.accuracy(0.5, sigma=4.0).round(4).tolist()
+        [0.6125, 0.6125, 0.614, 0.6442]
     """
 
     distances: Distances

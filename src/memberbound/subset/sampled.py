@@ -79,13 +79,13 @@ def sampled_bounds(
         seed: of numpy's default generator.
         progress: called with the subsets done and in all.
 
-    Example:
-    >>> import numpy as np
-    >>> losses = np.abs(np.linspace(-1, 1, 40)[:, None] - np.array([[-0.5, 0.0, 0.5]]))
-    >>> mechanism = ExponentialMechanism(losses, size=20, epsilon=1.0, sensitivity=0.1)
-    >>> found = sampled_bounds(mechanism, subsets=20_000)
-    >>> found.pmp_epsilon_upper < mechanism.epsilon_population, round(found.success_upper, 1)
-    (True, 0.5)
+    Examples:
+        >>> import numpy as np
+        >>> losses = np.abs(np.linspace(-1, 1, 40)[:, None] - np.array([[-0.5, 0.0, 0.5]]))
+        >>> mechanism = ExponentialMechanism(losses, size=20, epsilon=1.0, sensitivity=0.1)
+        >>> found = sampled_bounds(mechanism, subsets=20_000)
+        >>> found.pmp_epsilon_upper < mechanism.epsilon_population, round(found.success_upper, 1)
+        (True, 0.5)
     """
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     slack = fraction("delta", delta, open_right=True)

@@ -47,10 +47,10 @@ def affordable(records: int, size: int) -> bool:
 def subset_sums(values: FloatArray, size: int) -> SubsetSums:
     """Return every sum of ``size`` of the values with its counts, which are exact.
 
-    Example:
-    >>> law = subset_sums(np.array([0.0, 1.0, 1.0]), 2)
-    >>> law.sums.tolist(), law.subsets.tolist(), law.members[:, 1].tolist()
-    ([1.0, 2.0], [2.0, 1.0], [1.0, 1.0])
+    Examples:
+        >>> law = subset_sums(np.array([0.0, 1.0, 1.0]), 2)
+        >>> law.sums.tolist(), law.subsets.tolist(), law.members[:, 1].tolist()
+        ([1.0, 2.0], [2.0, 1.0], [1.0, 1.0])
     """
     records = len(values)
     count = math.comb(records, size)

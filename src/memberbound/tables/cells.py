@@ -67,11 +67,11 @@ def cell_counts(
 
     ``at_most`` keeps the small cells only: the rows that are exposed.  The order is the engine's.
 
-    Example:
-    >>> import pyarrow
-    >>> batches = cell_counts(pyarrow.table({"x": ["a", "b", "a"]}), at_most=1)
-    >>> [batch.to_pylist() for batch in batches]
-    [[{'x': 'b', 'cell_rows': 1}]]
+    Examples:
+        >>> import pyarrow
+        >>> batches = cell_counts(pyarrow.table({"x": ["a", "b", "a"]}), at_most=1)
+        >>> [batch.to_pylist() for batch in batches]
+        [[{'x': 'b', 'cell_rows': 1}]]
     """
     limit = None if at_most is None else whole_number("at_most", at_most)
     rows = whole_number("batch_rows", batch_rows)

@@ -68,13 +68,13 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         pool_every: count a combination by its rarest occurrence over the values of
             ``pool_except`` instead of by all its rows, and let the pool itself be that frequent.
 
-    Example:
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["a", "a", "b", "c"]})
-    >>> plan = {"age": {"edges": [35]}, "city": {"top": 1}}
-    >>> coarse = Coarsener(columns=plan, min_count=1).fit(frame)
-    >>> coarse.transform(pd.DataFrame({"age": [99, None], "city": ["z", "a"]})).values.tolist()
-    [['>35', '(other)'], ['(missing)', 'a']]
+    Examples:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["a", "a", "b", "c"]})
+        >>> plan = {"age": {"edges": [35]}, "city": {"top": 1}}
+        >>> coarse = Coarsener(columns=plan, min_count=1).fit(frame)
+        >>> coarse.transform(pd.DataFrame({"age": [99, None], "city": ["z", "a"]})).values.tolist()
+        [['>35', '(other)'], ['(missing)', 'a']]
     """
 
     def __init__(  # noqa: PLR0917  # scikit-learn's convention: settings by name or position
@@ -211,9 +211,9 @@ def quantile_edges(values: NDArray[np.float64], bins: int) -> tuple[float, ...]:
     An exact quantile is somebody's value; a rounded one is not.  Each edge is rounded by itself, so
     the edges for k bins are among those for 2k.
 
-    Example:
-    >>> quantile_edges(np.arange(1000) / 7, 4)
-    (35.6, 71.0, 107.0)
+    Examples:
+        >>> quantile_edges(np.arange(1000) / 7, 4)
+        (35.6, 71.0, 107.0)
     """
     known = np.sort(values[np.isfinite(values)])
     if known.size == 0:

@@ -53,13 +53,13 @@ def count_profile(
     column of nothing but nulls changes nothing.  An empty table, an unknown or repeated column, and
     a null ``unit`` are refused.
 
-    Example:
-    >>> import pyarrow
-    >>> visits = pyarrow.table({"who": [1, 1, 2, 2, 3], "what": ["a", "b", "b", "a", "a"]})
-    >>> count_profile(visits, "what").expanded().tolist()
-    [2, 3]
-    >>> count_profile(visits, unit="who").expanded().tolist()
-    [1, 2]
+    Examples:
+        >>> import pyarrow
+        >>> visits = pyarrow.table({"who": [1, 1, 2, 2, 3], "what": ["a", "b", "b", "a", "a"]})
+        >>> count_profile(visits, "what").expanded().tolist()
+        [2, 3]
+        >>> count_profile(visits, unit="who").expanded().tolist()
+        [1, 2]
     """
     with opened_table(source, table, memory_limit) as given:
         keys = record_columns(given, columns, unit)
@@ -88,13 +88,13 @@ def count_pair_profile(
     column types must agree: text here and a number there would call equal what was never
     compared.  ``columns`` defaults to all columns of ``train``, which ``reference`` must have too.
 
-    Example:
-    >>> import pyarrow
-    >>> pair = count_pair_profile(
-    ...     pyarrow.table({"x": ["a", "a", None]}), pyarrow.table({"x": ["a", "b"]})
-    ... )
-    >>> [list(map(int, column)) for column in pair]
-    [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
+    Examples:
+        >>> import pyarrow
+        >>> pair = count_pair_profile(
+        ...     pyarrow.table({"x": ["a", "a", None]}), pyarrow.table({"x": ["a", "b"]})
+        ... )
+        >>> [list(map(int, column)) for column in pair]
+        [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
     """
     with (
         opened_table(train, None, memory_limit) as one,

@@ -26,11 +26,11 @@ def read_hierarchy(source: str | Path | Mapping[Any, Any]) -> Ancestors:
     A mapping is either nested like the YAML (groups to lists of values), or goes from values to
     tuples of ancestors, nearest first.
 
-    Example:
-    >>> read_hierarchy({"north": ["Oslo", "Bergen"], "south": ["Rome"]})["Oslo"]
-    ('north',)
-    >>> read_hierarchy({"all": {"north": ["Oslo"], "south": ["Rome"]}})["Rome"]
-    ('south', 'all')
+    Examples:
+        >>> read_hierarchy({"north": ["Oslo", "Bergen"], "south": ["Rome"]})["Oslo"]
+        ('north',)
+        >>> read_hierarchy({"all": {"north": ["Oslo"], "south": ["Rome"]}})["Rome"]
+        ('south', 'all')
     """
     if isinstance(source, Mapping):
         return tidy_hierarchy(_from_tree(source))

@@ -36,9 +36,9 @@ def numeric_table(
     Edge cases: a missing or non-finite value, no row, no numeric column and a named column
     without numbers are refused with the place where they are.
 
-    Example:
-    >>> numeric_table(np.array([[1.0, 2.0], [3.0, 4.0]])).values.shape
-    (2, 2)
+    Examples:
+        >>> numeric_table(np.array([[1.0, 2.0], [3.0, 4.0]])).values.shape
+        (2, 2)
     """
     if isinstance(source, NumericTable):
         return source

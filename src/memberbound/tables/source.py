@@ -187,11 +187,11 @@ def open_table(
     Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
     extension, a broken file or a table without columns is an :class:`InputError`.
 
-    Example:
-    >>> import pyarrow
-    >>> with open_table(pyarrow.table({"sex": ["f", "m"], "age": [30, None]})) as people:
-    ...     people.columns
-    ('sex', 'age')
+    Examples:
+        >>> import pyarrow
+        >>> with open_table(pyarrow.table({"sex": ["f", "m"], "age": [30, None]})) as people:
+        ...     people.columns
+        ('sex', 'age')
     """
     if isinstance(source, Table):
         return source

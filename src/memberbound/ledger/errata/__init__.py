@@ -4,7 +4,7 @@
 counterexample is computed when ``demonstrate`` is called, and the numerical libraries are
 imported there.
 
-Example:
+Examples:
     >>> ERRATA["I24-T8"].demonstrate().violated
     True
 """
