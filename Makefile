@@ -1,5 +1,6 @@
 # Everything runs inside .venv, which the first target that needs it creates.
-# PYTHON=… chooses the interpreter, WORKERS=… the number of test processes.
+# PYTHON=… chooses the interpreter, WORKERS=… the number of test processes, TORCH=… a requirement
+# for PyTorch (such as torch==2.13.0) that is installed first; without it its tests are skipped.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -10,6 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null </dev/null \
 	&& echo $$p && break; done)
 WORKERS ?= auto
+TORCH ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -74,5 +76,7 @@ $(STAMP): pyproject.toml
 		exit 1; }
 	@echo "── installing memberbound and its tools into .venv (once, about a minute)"
 	@$(BIN)/python -m pip install -qq 'pip>=25.1'
+	@if [ -n "$(TORCH)" ]; then $(BIN)/python -m pip install -qq "$(TORCH)" || \
+		echo "$(TORCH) cannot be installed here: tests that need it are skipped." >&2; fi
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@

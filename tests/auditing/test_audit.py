@@ -1,6 +1,7 @@
 """The verb ``audit`` as a user meets it."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from subprocess import run
@@ -88,6 +89,14 @@ def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path:
     assert again.attacks == answer.attacks
 
 
+def test_the_learned_attacker_is_added_when_asked_for(table: pd.DataFrame, tmp_path: Path) -> None:
+    answer = audit(table, learner="tree", attacks=["loss", "learned"], **options())
+    learned = answer.to_dict()["learned"]["advantage"]
+    assert 0.0 <= learned["lower"] <= learned["estimate"]
+    assert learned["estimate"] > 0.2
+    assert list(answer.attacks) == ["loss"]
+
+
 def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
     table: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -153,6 +162,7 @@ def test_command_line(table: pd.DataFrame, tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
+            env=os.environ | {"MEMBERBOUND_CACHE": str(tmp_path / "cache")},
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -166,6 +176,7 @@ def test_command_line(table: pd.DataFrame, tmp_path: Path) -> None:
     )
     assert code == 0, err
     assert "this is no guarantee" in out
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 10
     code, out, err = cli(tmp_path / "none.csv")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1

@@ -212,6 +212,25 @@ def test_a_learner_with_coins_is_sampled_even_when_subsets_are_few():
         calibrate_neighbour(Random(), fresh, eta=0.1, exact=True)
 
 
+class Coins:
+    """Carries a generator: a copy of it in another process tosses the same coins again."""
+
+    dimension = 1
+
+    def __init__(self):
+        self.coins = np.random.default_rng(0)
+
+    def __call__(self, rows):
+        return self.coins.normal(size=1)
+
+
+def test_coins_are_not_copied_into_worker_processes():
+    groups = [[np.arange(3)]] * 60
+    with pytest.warns(UserWarning, match="goes on alone"):
+        fits = fitted(Coins(), groups, lambda out: out[0], seed=0, workers=2)
+    assert len(np.unique(fits.rows)) == 60
+
+
 def test_coins_that_matter_for_one_record_are_found():
     """Without noise the truth is ¼; one fit per subset would at times certify 0.2 for certain."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memberbound.auditing.exposure import Exposure
+from memberbound.auditing.learned import LearnedAttack
 from memberbound.auditing.learner_audit import LearnerAudit
 from memberbound.auditing.sandwich import Sandwich
 from memberbound.auditing.scores import ScoreAudit
@@ -30,6 +31,7 @@ class Audit:
     detail: LearnerAudit | ScoreAudit
     exposure: Exposure | None = None
     sandwich: Sandwich | None = None
+    learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
 
@@ -43,6 +45,7 @@ class Audit:
             "best": self.best,
             "confidence": self.confidence,
             "records": None if self.exposure is None else self.exposure.to_dict(),
+            "learned": None if self.learned is None else self.learned.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
         }
@@ -88,6 +91,8 @@ class Audit:
                     f"[{item['lower']:.0%}, {item['upper']:.0%}]"
                     + (", proved" if item["proved"] else "")
                 )
+        if self.learned is not None:
+            text += f"\n\n{self.learned.summary()}"
         if self.sandwich is not None:
             gap = self.sandwich.gap
             text += (

@@ -14,6 +14,7 @@ import numpy as np
 from memberbound.auditing.answer import Audit
 from memberbound.auditing.attacks import DEFAULT_ATTACKS
 from memberbound.auditing.exposure import Exposure, record_exposure
+from memberbound.auditing.learned import Targets, learned_attack
 from memberbound.auditing.learner_audit import audit_shadows
 from memberbound.auditing.sandwich import read_ceiling, sandwiched
 from memberbound.auditing.scores import audit_scores
@@ -26,6 +27,9 @@ from memberbound.learners.examples import read_frame
 from memberbound.results import Certificate
 
 __all__ = ["audit"]
+
+#: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
+LEARNED = "learned"
 
 _SCORE_ASSUMPTIONS = (
     "The scores are independent within and between members and non-members.",
@@ -71,7 +75,8 @@ def audit(
         target: the column that the learner predicts.
         learner: a short name, ``package.module:factory`` or an estimator.
         shadows: models to train.
-        attacks: names of attacks; the default ones unless given.
+        attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
+            of A25 §7, trained on some models and scored on others.
         confidence: of each interval.
         fpr: false-positive rates for the TPR.
         columns: use these columns only.
@@ -118,7 +123,13 @@ def audit(
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    found = audit_shadows(run, attacks=names, confidence=confidence, fpr=fpr)
+    plain = tuple(name for name in names if name != LEARNED) or DEFAULT_ATTACKS
+    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
+    learned = None
+    if LEARNED in names:
+        shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
+        targets = Targets(run.membership, signals=shown, features=examples.features)
+        learned = learned_attack(targets, confidence=confidence, seed=start)
     exposure = record_exposure(found)
     answer = Audit(
         found.game,
@@ -129,6 +140,7 @@ def audit(
         found,
         exposure,
         None if ceiling is None else sandwiched(ceiling, found.best_advantage),
+        learned,
         found.warnings,
     )
     if out is None:

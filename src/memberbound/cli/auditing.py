@@ -44,8 +44,12 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Keep finished fits here; a stopped run goes on from there."),
+        typer.Option(
+            help="Where finished fits are kept, so that a stopped run goes on; the user's cache "
+            "folder if left out."
+        ),
     ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no fits.")] = False,
     backend: Annotated[
         str, typer.Option(metavar="processes|sequential|dask", help="Where models are trained.")
     ] = "processes",
@@ -64,7 +68,9 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     memberbound audit people.csv --target income --attacks loss,lira,rmia --shadows 128
     """
     from memberbound.auditing import audit as audit_
+    from memberbound.auditing.cache import default_cache
 
+    folder = None if no_cache or target is None else cache or default_cache()
     with progress_bar("training models") as progress:
         result = audit_(
             file,
@@ -79,7 +85,7 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
             certificate=certificate,
             records_out=records,
             force=force,
-            cache=cache,
+            cache=folder,
             backend=backend,
             workers=int(workers),
             seed=seed,  # type: ignore[arg-type]  # checked to be whole, with a sentence

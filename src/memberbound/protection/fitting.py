@@ -98,7 +98,8 @@ def fitted(
     """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
 
     ``workers`` processes (``None``: all cores, unless the work takes a moment only); the result
-    does not depend on their number.  A statistic that cannot be pickled is fitted in this process.
+    does not depend on their number.  A statistic that cannot be pickled, or that is seen to differ
+    from fit to fit on the same subset, is fitted in this process.
     Warnings of unfinished convergence are counted, others passed on once.
 
     Edge cases: InputError naming the stream's seed and the place in it when a fit fails.
@@ -127,6 +128,20 @@ def fitted(
     return Fits(np.array(rows), fits, unconverged)
 
 
+def _tosses_coins(statistic: Statistic, groups: Sequence[Sequence[Rows]]) -> bool:
+    """Whether a second fit on some of these subsets differs from the first.
+
+    A generator that such a statistic carries is copied, state and all, with every portion of the
+    work: draws of different portions would then not be independent, as X4 needs.
+    """
+    probes = [rows for group in groups for rows in group[:2]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return any(
+            not np.array_equal(_one(statistic, rows), _one(statistic, rows)) for rows in probes
+        )
+
+
 def _portions(
     statistic: Statistic,
     groups: Sequence[Sequence[Rows]],
@@ -145,6 +160,13 @@ def _portions(
         seconds = min(seconds, time.perf_counter() - began)
     left = len(groups) - lead
     if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
+        jobs = 1
+    if jobs > 1 and _tosses_coins(statistic, groups[:lead]):
+        warnings.warn(
+            "The statistic differs from fit to fit on the same subset. Its copies in worker "
+            "processes could toss the same coins, so this process goes on alone.",
+            stacklevel=3,
+        )
         jobs = 1
     size = max(1, left // (_PORTIONS * jobs))
     starts = range(lead, len(groups), size)
