@@ -44,7 +44,6 @@ OURS = ("loss", "lira", "lira-record", "lira-pooled", "rmia", "combined")
 LEARNERS = ("forest", "tree", "mlp", "logistic")
 RATES = (0.01, 0.001)
 ROWS = 4000
-PEER_MINUTES = 10.0
 #: One core for everybody, or times do not compare.
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -250,11 +249,11 @@ def peer_rows(
                         text=True,
                         cwd=folder,
                         env={**os.environ, **ONE_CORE},
-                        timeout=60 * PEER_MINUTES,
+                        timeout=60 * arguments.peer_minutes,
                         check=False,
                     )
                 except subprocess.TimeoutExpired:
-                    yield {"method": tool, "note": f"stopped after {PEER_MINUTES:g} minutes"}
+                    yield {"method": tool, "note": f"stopped after {arguments.peer_minutes:g} minutes"}
                     break
                 if done.returncode:
                     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -380,6 +379,7 @@ def main() -> None:
     parser.add_argument("--peer-python", nargs="*", default=[])
     parser.add_argument("--peers", nargs="*", default=list(PACKAGES), choices=PACKAGES)
     parser.add_argument("--peer-targets", type=int, default=1, help="of the first seed; at most 4")
+    parser.add_argument("--peer-minutes", type=float, default=10.0, help="per target")
     parser.add_argument("--peers-only", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, nargs="+")
