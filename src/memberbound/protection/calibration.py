@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, finite_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
+from memberbound.protection.exponential_noise import checked_eta
 from memberbound.protection.noise import NoiseLaw
 from memberbound.results import Certificate
 
@@ -114,13 +114,3 @@ class Calibration:
             "fits": self.fits,
             "certificate": self.certificate.to_dict(),
         } | self.details
-
-
-def checked_eta(eta: float) -> float:
-    """Return η in (0, ½)."""
-    value = finite_number("eta", eta)
-    if not 0 < value < 0.5:
-        raise InputError(
-            f"eta must be in (0, 0.5), got {eta!r}: 0.05 means “right at most 55 % of the time”."
-        )
-    return value

@@ -26,6 +26,7 @@ from memberbound.protection.randomness import RandomSource
 __all__ = [
     "LaplaceNoise",
     "NormExponentialNoise",
+    "checked_eta",
     "izzo_constant",
     "norm_exponential_constant",
 ]
@@ -182,10 +183,14 @@ class LaplaceNoise:
         }
 
 
-def _checked_eta(eta: float) -> float:
+def checked_eta(eta: float) -> float:
+    """Return η in (0, ½), or refuse it."""
     value = finite_number("eta", eta)
     if not 0 < value < 0.5:
-        raise InputError(f"eta must be in (0, 0.5), got {eta!r}. At 0.5 no noise is needed.")
+        raise InputError(
+            f"eta must be in (0, 0.5), got {eta!r}: 0.05 means “right at most 55 % of the time”, "
+            "and at 0.5 no noise is needed."
+        )
     return value
 
 
@@ -200,7 +205,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
         >>> round(izzo_constant(0.1, moment=2))
         3795
     """
-    eta, order = _checked_eta(eta), finite_number("moment", moment)
+    eta, order = checked_eta(eta), finite_number("moment", moment)
     if order < 1:
         raise InputError(f"moment must be at least 1, got {moment!r}.")
     base = (6.16 if order >= 2 else 7.5) / eta
@@ -226,7 +231,7 @@ def norm_exponential_constant(eta: float, norm: ScaledNorm | None = None) -> flo
         >>> round(norm_exponential_constant(0.1, ScaledNorm.plain(100)), 3)
         0.4
     """
-    eta = _checked_eta(eta)
+    eta = checked_eta(eta)
     # The slack leaves room for what the law's own distance is rounded up by.
     constant = up(1.0 / -math.log1p(-down(2 * eta, 64)), 64)
     if norm is not None:
