@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from audit_peers import PACKAGES, make_learner
+from audit_tables import Row, averaged, same_target, shared_models, shares
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -38,7 +39,6 @@ from memberbound.auditing.learner_audit import audit_shadows
 from memberbound.auditing.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.learners import Examples
 
-Row = dict[str, Any]
 Array = NDArray[np.float64]
 OURS = ("loss", "lira", "lira-record", "lira-pooled", "rmia", "combined")
 LEARNERS = ("forest", "tree", "mlp", "logistic")
@@ -171,11 +171,6 @@ def reached(score: Array, member: NDArray[np.bool_]) -> Row:
     return row
 
 
-def averaged(rows: Iterable[Row]) -> Row:
-    kept = list(rows)
-    return {key: float(np.mean([row[key] for row in kept])) for key in kept[0]}
-
-
 def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     """Rows of memberbound and the plain reference on one set of models."""
     member, count = run.membership, run.signals.models
@@ -253,7 +248,10 @@ def peer_rows(
                         check=False,
                     )
                 except subprocess.TimeoutExpired:
-                    yield {"method": tool, "note": f"stopped after {arguments.peer_minutes:g} minutes"}
+                    yield {
+                        "method": tool,
+                        "note": f"stopped after {arguments.peer_minutes:g} minutes",
+                    }
                     break
                 if done.returncode:
                     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -277,94 +275,7 @@ def _has(python: str, tool: str) -> bool:
     return subprocess.run([python, "-c", ask], capture_output=True, check=False).returncode == 0
 
 
-# ---- tables
-
-FIGURES = ("auc", "tpr@0.01", "tpr@0.001")
-SHOWN = ("memberbound lira", "memberbound rmia", "memberbound combined")
-HEAD = "| {} | learner | method | AUC | TPR at 1 % | TPR at 0.1 % | training s | attack s |"
-
-
-def cells(row: Row, *, times: bool = True) -> str:
-    shown = [f"{row[key]:.3f}" for key in FIGURES]
-    shown += [f"{row['training']:.1f}", f"{row['attack']:.2f}"] if times else ["", ""]
-    return " | ".join(shown)
-
-
-def best(rows: list[Row]) -> list[Row]:
-    return [max(rows, key=lambda row: float(row["auc"]))] if rows else []
-
-
-def cases_of(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row["dataset"], row["learner"]), []).append(row)
-    return found
-
-
-def shared_models(rows: list[Row]) -> str:
-    """Return memberbound beside the plain reference on the same models, means over seeds.
-
-    Of the plain variants the one with the largest AUC is shown, chosen in hindsight.
-    """
-    lines = [HEAD.format("population (seeds)"), "|---" * 8 + "|"]
-    for (dataset, learner), mine in cases_of([r for r in rows if "targets" in r]).items():
-        means: list[Row] = []
-        for method in dict.fromkeys(r["method"] for r in mine):
-            same = [r for r in mine if r["method"] == method]
-            means.append(
-                {
-                    "method": method,
-                    "seeds": len(same),
-                    **averaged({k: r[k] for k in (*FIGURES, "training", "attack")} for r in same),
-                }
-            )
-        shown = [r for r in means if r["method"] in SHOWN]
-        for kind in ("plain lira", "plain rmia"):
-            shown += best([r for r in means if r["method"].startswith(kind)])
-        for row in shown:
-            place = f"{dataset} ({row['seeds']})"
-            lines.append(f"| {place} | {learner} | {row['method']} | {cells(row)} |")
-    return "\n".join(lines)
-
-
-def same_target(rows: list[Row]) -> str:
-    """Return each peer's best method by AUC, in hindsight, beside ours on the same targets."""
-    lines = [HEAD.format("population"), "|---" * 8 + "|"]
-    for (dataset, learner), mine in cases_of(rows).items():
-        peers = [r for r in mine if "targets" not in r]
-        for tool in PACKAGES:
-            asked = [r for r in peers if r["method"].split(" ")[0] == tool]
-            for row in best([r for r in asked if "auc" in r]):
-                lines.append(f"| {dataset} | {learner} | {row['method']} | {cells(row)} |")
-            for note in dict.fromkeys(r["note"] for r in asked if "note" in r):
-                lines.append(f"| {dataset} | {learner} | {tool} | {note} | | | | |")
-        places = {(r["seed"], r["target"]) for r in peers if "target" in r}
-        for method in SHOWN:
-            beside = [
-                r["first"][target]
-                for seed, target in places
-                for r in mine
-                if r["method"] == method and r["seed"] == seed
-            ]
-            if beside:
-                shown = cells(averaged(beside), times=False)
-                lines.append(f"| {dataset} | {learner} | {method} | {shown} |")
-    return "\n".join(lines)
-
-
-def shares(rows: list[Row]) -> str:
-    """Return a table of the whole audit's time (attacks, intervals) over the training time."""
-    lines = ["| population | learner | training s | audit s | share |", "|---|---|---|---|---|"]
-    seen = [r for r in rows if r["method"] == "memberbound rmia"]
-    for dataset, learner in dict.fromkeys((r["dataset"], r["learner"]) for r in seen):
-        same = [r for r in seen if (r["dataset"], r["learner"]) == (dataset, learner)]
-        mean = averaged({"training": r["training"], "audit": r["audit"]} for r in same)
-        share = mean["audit"] / mean["training"]
-        lines.append(
-            f"| {dataset} | {learner} | {mean['training']:.1f} | {mean['audit']:.2f} "
-            f"| {share:.1%} {'PASS' if share <= 0.1 else 'FAIL'} |"
-        )
-    return "\n".join(lines)
+# ---- the command
 
 
 def main() -> None:

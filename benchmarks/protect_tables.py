@@ -39,49 +39,51 @@ def best_of(rows: list[Row], key: str, sign: int) -> dict[tuple[Any, ...], Row]:
     return best
 
 
-def table(rows: list[Row], section: str) -> str:
-    """One line for every data set, record and eta."""
+def _cell(row: Row | None, what: str) -> str:
+    if row is None:
+        return "n/a"
+    if what == "accuracy":
+        return f"{row['released']:.3f} ± {row['released_se']:.3f}"
+    if what == "error":
+        return f"{row['error']:.3g}"
+    clip = "" if row["clip"] is None else f", {row['clip']:.3g}"
+    noise = f"{row['noise_scale']:.3g}" if "noise_scale" in row else "–"
+    return f"{noise} ({row['C']:g}{clip})"
+
+
+def table(rows: list[Row], what: str) -> str:
+    """One line for every data set, record and eta: ``accuracy``, ``noise`` or ``error``.
+
+    The noise is followed by C and the clip radius.
+    """
+    section = "sums" if what == "error" else "logistic"
     mine = [row for row in rows if row["section"] == section]
-    key, sign = ("released", 1) if section == "logistic" else ("error", -1)
-    best = best_of(mine, key, sign)
+    best = best_of(mine, "error", -1) if section == "sums" else best_of(mine, "released", 1)
     used = [m for m in METHODS if any(row["method"] == m for row in mine)]
-    heads = ["data", "record", "η"] + (["chance", "clean"] if sign > 0 else [])
+    heads = ["data", "record", "η"] + (["chance", "clean"] if what == "accuracy" else [])
     lines = [
         "| " + " | ".join(heads + [METHODS[m] for m in used]) + " |",
         "|" + "---|" * (len(heads) + len(used)),
     ]
-    for where in dict.fromkeys(one[:3] for one in best):
+    for where in sorted(dict.fromkeys(one[:3] for one in best), key=_place):
         here = [row for row in mine if row["dataset"] == where[0]]
         first = here[0]
-        cells = [f"{where[0]} (N={first['records']}, d={first['dimension']})"]
-        cells += [where[1], f"{where[2]:g}"]
-        if sign > 0:
+        cells = [where[0], where[1], f"{where[2]:g}"]
+        if what != "noise":
+            cells[0] += f" (N={first['records']}, d={first['dimension']})"
+        if what == "accuracy":
             clean = max(row.get("clean", 0.0) for row in here)
             cells += [f"{first['chance']:.3f}", f"{clean:.3f}"]
-        for method in used:
-            found = best.get((*where, method))
-            if found is None:
-                cells.append("n/a")
-            elif sign > 0:
-                cells.append(f"{found['released']:.3f} ± {found['released_se']:.3f}")
-            else:
-                cells.append(f"{found['error']:.3g}")
+        cells += [_cell(best.get((*where, method)), what) for method in used]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def details(rows: list[Row]) -> str:
-    """Noise and setting behind the accuracies."""
-    best = best_of([row for row in rows if row["section"] == "logistic"], "released", 1)
-    lines = ["| data | record | η | method | setting | clean | released | noise |"]
-    lines.append("|" + "---|" * 8)
-    for (name, record, eta, method), row in best.items():
-        noise = f"{row['noise_scale']:.3g}" if "noise_scale" in row else "in the objective"
-        lines.append(
-            f"| {name} | {record} | {eta:g} | {METHODS[method]} | {_setting(row)} "
-            f"| {row['clean']:.3f} | {row['released']:.3f} | {noise} |"
-        )
-    return "\n".join(lines)
+def _place(where: tuple[Any, ...]) -> tuple[int, Any]:
+    """Data sets in the order of READERS, sums after them."""
+    order = ["breast-cancer", "heart", "adult", "acs", "digits", "mnist"]
+    known = order.index(where[0]) if where[0] in order else len(order)
+    return known, where
 
 
 def shown(row: Row) -> str:

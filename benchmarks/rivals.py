@@ -16,7 +16,6 @@ Differential privacy at the ε that I24-T4 equates with η: ε = ln((1+2η)/(1-2
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -191,13 +190,3 @@ def diffprivlib_problem(seed: int = 0) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {error}".split(" (")[0]
     return None
-
-
-def diffprivlib_parameters(
-    features: np.ndarray, target: np.ndarray, *, c: float, norm: float, epsilon: float, seed: int
-) -> Any:
-    """A fitted diffprivlib LogisticRegression; rows are at most ``norm`` long."""
-    from diffprivlib.models import LogisticRegression
-
-    model = LogisticRegression(epsilon=epsilon, data_norm=norm, C=c, random_state=seed)
-    return model.fit(features, target)

@@ -79,7 +79,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tune: choose clip radius and regularisation for the best released score.
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
-        shape: give the noise the covariance that costs least, else round noise.
+        shape: give the noise the covariance that costs least, else round noise (the convex form
+            always has round noise).
         release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
         query: public rows whose predictions are released.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
@@ -273,7 +274,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 record=record,
                 method=method,
                 clip=self.clip,
-                shape=self.shape,
+                shape=self.shape and method != "convex",
                 adapter=given,
             )
         chosen = option.applied(self.estimator)
@@ -308,7 +309,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _factor(
         self, statistic: Any, chosen: Any, method: str, fresh: FreshSubsets
     ) -> FloatArray | None:
-        if not self.shape or method == "izzo":
+        # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
+        if not self.shape or method in ("izzo", "convex"):
             return None
         factor = noise_shape(statistic, chosen, None)
         if factor is not None or not 1 < statistic.dimension <= 500:
