@@ -3,6 +3,9 @@
 import json
 import os
 import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from subprocess import run
 
@@ -11,8 +14,9 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.auditing import audit
+from memberbound.auditing import audit, auditor
 from memberbound.auditing.sandwich import ContradictionError, read_ceiling, sandwiched
+from memberbound.auditing.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, SubsetGame
 from memberbound.results import AuditBound, Certificate
@@ -110,6 +114,20 @@ def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
         audit(table, learner="tree", certificate=tight, cache=tmp_path, **options())
 
 
+def test_a_certificate_is_not_compared_when_fits_failed(
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given, **more):
+        run = train_shadows(*given, **more)
+        return replace(run, failures=(FailedFit(24, 0, "ValueError: one class"),))
+
+    monkeypatch.setattr(auditor, "train_shadows", failing)
+    tight = Certificate("eta", 0.01, "upper", SubsetGame(80, 40, "average"), ("X1",))
+    answer = audit(table, learner="tree", certificate=tight, **options())
+    assert answer.sandwich is None
+    assert any("not compared" in warning for warning in answer.warnings)
+
+
 def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None:
     game = SubsetGame(80, 40, "average")
     floor = AuditBound("advantage", 0.2, 0.1, 0.3, 0.95, game, "lira")
@@ -132,6 +150,40 @@ def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None
     said = {"certificate": same.to_dict(), "population": 80, "size": 40}
     (tmp_path / "c.json").write_text(json.dumps(said))
     assert read_ceiling(tmp_path / "c.json") == read_ceiling(same)
+
+
+def test_a_certificate_without_sizes_or_from_below_is_refused() -> None:
+    same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
+    with pytest.raises(InputError, match="population and size"):
+        read_ceiling({"certificate": same.to_dict()})
+    with pytest.raises(InputError, match="from above"):
+        read_ceiling(Certificate("eta", 0.1, "lower", SubsetGame(80, 40), ("X1",)))
+
+
+def test_the_ceiling_of_an_odd_population_covers_every_channel() -> None:
+    # With k = (N-1)/2 the blind guess is "out": a channel may have an advantage at eta = 0.
+    population, size = 21, 10
+    grid = [Fraction(i, 44) for i in range(45)]
+    worst = Fraction(0)
+    prior = Fraction(size, population)
+    for tpr, fpr in product(grid, grid):
+        if tpr < fpr:
+            continue
+        # Two answers: the best attack calls both, one or none of them members.
+        eta = max(Fraction(0), prior * tpr - (1 - prior) * fpr)
+        game = SubsetGame(population, size, "average")
+        bound = read_ceiling(Certificate("eta", float(eta), "upper", game, ("X1",)))
+        assert bound.advantage >= tpr - fpr
+        worst = max(worst, tpr - fpr - 2 * eta)
+    assert worst == Fraction(1, 11)  # what 2η alone would miss
+
+
+def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> None:
+    answer = audit(table, learner="tree", attacks=["loss", "lira", "rmia"], **options())
+    paid = answer.detail.best_advantage.lower
+    alone = answer.attacks[answer.best]["advantage"]["lower"]
+    assert f"{paid:.3f}" != f"{alone:.3f}"
+    assert f"at least {paid:.3f} with" in answer.sentence
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,35 @@ def test_the_source_of_a_learner_is_part_of_its_description(tmp_path, monkeypatc
     assert key(learner=module.Own()) != before
 
 
+def test_the_source_of_a_base_class_and_the_package_version_count(tmp_path, monkeypatch):
+    import importlib
+
+    monkeypatch.syspath_prepend(tmp_path)
+    base = tmp_path / "own_base.py"
+    base.write_text("class Base:\n    def fit(self, x, y):\n        return self\n")
+    (tmp_path / "own_heir.py").write_text("from own_base import Base\nclass Heir(Base): pass\n")
+    module = importlib.import_module("own_heir")
+    before = key(learner=module.Heir())
+    monkeypatch.setattr(module, "__version__", "2", raising=False)
+    newer = key(learner=module.Heir())
+    base.write_text("class Base:\n    def fit(self, x, y):\n        return 1\n")
+    assert len({before, newer, key(learner=module.Heir())}) == 3
+
+
+def test_a_learner_defined_in_a_session_is_refused(monkeypatch):
+    import __main__
+
+    class Own:
+        pass
+
+    # As in a notebook: the class belongs to __main__, which has no file.
+    Own.__module__, Own.__qualname__ = "__main__", "Own"
+    monkeypatch.setattr(__main__, "Own", Own, raising=False)
+    monkeypatch.delattr(__main__, "__file__", raising=False)
+    with pytest.raises(InputError, match="defined in a file"):
+        key(learner=Own())
+
+
 def test_a_learner_that_cannot_be_described_is_refused(tmp_path):
     tree = DecisionTreeClassifier()
     tree.extra = lambda: None

@@ -162,3 +162,19 @@ def test_more_refusals():
         learned_attack(Targets(MEMBER, parameters=np.zeros((8, 1))), folds=5)
     with pytest.raises(InputError, match="predict_proba"):
         learned_attack(Targets(MEMBER, parameters=np.zeros((8, 1))), classifier=object(), folds=2)
+
+
+def test_the_order_of_targets_shares_no_stream_with_the_halves(monkeypatch):
+    # default_rng(s) is default_rng([s, 0]), from which shadow model 0 draws its half.
+    held = []
+
+    def scored(targets, classifier, known, asked, **_):
+        held.append(asked)
+        return np.full((len(asked), targets.membership.shape[1]), 0.5)
+
+    monkeypatch.setattr(learned, "_scored", scored)
+    member = np.tile([True, False], (40, 5))
+    learned.learned_attack(learned.Targets(member, signals=np.zeros((40, 10, 1))), folds=2, seed=7)
+    order = np.concatenate(held[:2])
+    assert sorted(order) == list(range(40))
+    assert not np.array_equal(order, np.random.default_rng([7, 0]).permutation(40))

@@ -314,6 +314,26 @@ def test_dask_on_a_local_cluster_gives_the_same_models():
     assert run.models == expected.models
 
 
+class Noisy(ClassifierMixin, BaseEstimator):
+    """Answers with noise from its own seed, as a private learner would."""
+
+    def __init__(self, seed=0):
+        self.seed = seed
+
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        self.noise_ = np.random.default_rng(self.seed).uniform(0.1, 0.9)
+        return self
+
+    def predict_proba(self, x):
+        return np.tile([1 - self.noise_, self.noise_], (len(x), 1))
+
+
+def test_models_do_not_share_a_seed():
+    run = train_shadows(examples(), Noisy(), models=8, n_jobs=1)
+    assert len(np.unique(run.signals.logit[:, 0])) == 8
+
+
 def test_dask_that_is_not_installed_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"memberbound\[dask\]"):

@@ -55,9 +55,13 @@ class Audit:
     def sentence(self) -> str:
         """What was reached, and what that does not mean."""
         found = self.attacks[self.best]["advantage"]
+        lower = found["lower"]
+        if isinstance(self.detail, LearnerAudit):
+            # The attack was picked after looking; its own interval does not pay for that.
+            lower = self.detail.best_advantage.lower
         return (
             f"The best attack tried ({self.best}) reached an advantage (TPR - FPR) of "
-            f"{found['estimate']:.3f}, at least {found['lower']:.3f} with confidence "
+            f"{found['estimate']:.3f}, at least {lower:.3f} with confidence "
             f"{self.confidence:g}. Other attacks may reach more: this is no guarantee."
         )
 

@@ -82,7 +82,8 @@ def audit(
         columns: use these columns only.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
-            it raises :class:`memberbound.auditing.sandwich.ContradictionError`.
+            it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
+            two are not compared, and a warning says so.
         records_out: CSV file with the exposure of every record.
         force: overwrite it.
         cache: folder for finished fits; a run that was stopped goes on from there.
@@ -131,6 +132,12 @@ def audit(
         targets = Targets(run.membership, signals=shown, features=examples.features)
         learned = learned_attack(targets, confidence=confidence, seed=start)
     exposure = record_exposure(found)
+    sandwich, warnings = None, found.warnings
+    if ceiling is not None and run.failures:
+        # Halves on which a fit succeeds need not be uniform, and then it is another game.
+        warnings += ("The certificate was not compared: it is about uniform halves, fits failed.",)
+    elif ceiling is not None:
+        sandwich = sandwiched(ceiling, found.best_advantage)
     answer = Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
@@ -139,9 +146,9 @@ def audit(
         found.assumptions,
         found,
         exposure,
-        None if ceiling is None else sandwiched(ceiling, found.best_advantage),
+        sandwich,
         learned,
-        found.warnings,
+        warnings,
     )
     if out is None:
         return answer

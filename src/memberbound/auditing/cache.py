@@ -1,8 +1,10 @@
 """Finished fits on disk, so that a killed audit goes on where it stopped.
 
-The folder of a run is named by a SHA-256 over everything a fit depends on: the bytes of features
-and target, the learner with its parameters and source files, the seed, and the code that turns a
-model into signals.  A changed row, parameter or line of code is a new folder, never a stale answer.
+The folder of a run is named by a SHA-256 over what a fit depends on: the bytes of features and
+target, the learner with its parameters, the source files of its classes and of those they inherit
+from, the versions of the packages they belong to, the seed, and the code that turns a model into
+signals.  A change in any of these is a new folder, never a stale answer.  Modules that a learner
+imports are not followed: after a change there, use another folder.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import hashlib
 import inspect
 import os
 import pickle
+import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -46,8 +49,8 @@ def default_cache() -> Path:
 def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0) -> str:
     """Return the SHA-256 that names a run.
 
-    Edge cases: a learner that cannot be pickled has no description that would notice a change, so
-    caching it is refused.
+    Edge cases: a learner that cannot be pickled, or that was defined in an interactive session, has
+    no description that would notice a change, so caching it is refused.
     """
     digest = hashlib.sha256()
 
@@ -76,18 +79,31 @@ def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0)
 
 
 def _sources(learner: Any) -> list[bytes]:
-    """Return the source files of the learner and of its parts: pickles hold only their names."""
+    """Return sources and versions of the learner and its parts: pickles hold only their names."""
     get = getattr(learner, "get_params", None)
     parts = [learner, *(get(deep=True).values() if callable(get) else ())]
-    files = set()
+    sources: set[bytes] = set()
     for part in parts:
         owner = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
-        with contextlib.suppress(TypeError, OSError):
-            files.add(inspect.getsourcefile(owner) or "")
-    found = []
-    for name in sorted(files - {""}):
-        with contextlib.suppress(OSError):
-            found.append(Path(name).read_bytes())
+        # What a class inherits is as much a part of a fit as what it says itself.
+        for code in inspect.getmro(owner) if inspect.isclass(owner) else (owner,):
+            sources |= _source(code)
+    return sorted(sources)
+
+
+def _source(code: Any) -> set[bytes]:
+    """Return the file and the package version of a class or function, where it has them."""
+    module = str(getattr(code, "__module__", None) or "")
+    package = module.partition(".")[0]
+    version = getattr(sys.modules.get(package), "__version__", "")
+    found = {f"{package} {version}".encode()}
+    with contextlib.suppress(TypeError, OSError):
+        found.add(Path(inspect.getsourcefile(code) or "").read_bytes())
+    if len(found) == 1 and module == "__main__":
+        raise InputError(
+            f"learner must be defined in a file to be cached, got {code.__name__} from a session, "
+            "whose changes a cache cannot notice. Move it to a module or run without a cache."
+        )
     return found
 
 

@@ -184,7 +184,10 @@ def learned_attack(
         raise InputError(f"folds must be at most half of the {targets.count} targets, got {folds}.")
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     most = whole_number("rows", rows, at_least=100)
-    rng = np.random.default_rng(whole_number("seed", seed, at_least=0))
+    # A stream of its own: the seed alone gives the same stream as (seed, 0), from which shadow
+    # model 0 draws its half, and the order of targets must not depend on any half.
+    entropy = np.random.SeedSequence(whole_number("seed", seed, at_least=0), spawn_key=(1,))
+    rng = np.random.default_rng(entropy)
     parts = np.array_split(rng.permutation(targets.count), blocks)
     model = _default(seed) if classifier is None else classifier
     if not hasattr(model, "predict_proba"):

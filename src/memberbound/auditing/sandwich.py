@@ -62,13 +62,15 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | dict[str, Any]) -
 
     Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.
     At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
+    For odd N see :func:`_ceiling`.
     """
     if isinstance(given, Certificate):
         game = given.game
-        if not isinstance(game, SubsetGame) or given.quantity != "eta":
+        upper = given.quantity == "eta" and given.direction == "upper"
+        if not isinstance(game, SubsetGame) or not upper:
             raise InputError(
-                "certificate must bound eta in the subset game, which is what this audit plays, "
-                f"got {given.quantity} in the {game.name} game."
+                "certificate must bound eta in the subset game from above, which is what this "
+                f"audit plays, got {given.quantity} in the {game.name} game, {given.direction}."
             )
         return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
     if isinstance(given, (str, os.PathLike)):
@@ -85,12 +87,18 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | dict[str, Any]) -
     try:
         if inner["game"] != "subset" or inner["quantity"] != "eta":
             raise InputError("certificate must bound eta in the subset game.")
+        # Without the sizes 2η could be the ceiling of another game than this audit's halves.
+        if said.get("population") is None or said.get("size") is None:
+            raise InputError(
+                "certificate must say population and size, got none. Use the certificate file that "
+                "protect writes beside a release."
+            )
         return _ceiling(
             float(inner["upper"]),
             float(inner["confidence"]),
             "every" if inner["protects"] == "every record" else "average",
-            said.get("population"),
-            said.get("size"),
+            int(said["population"]),
+            int(said["size"]),
         )
     except (KeyError, TypeError, ValueError) as problem:
         if isinstance(problem, InputError):
@@ -98,14 +106,18 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | dict[str, Any]) -
         raise InputError("certificate must be one that protect has written.") from None
 
 
-def _ceiling(
-    eta: float, confidence: float, record: str, population: int | None, size: int | None
-) -> Ceiling:
-    if population is not None and size is not None and population - 2 * size not in (0, 1):
+def _ceiling(eta: float, confidence: float, record: str, population: int, size: int) -> Ceiling:
+    if population - 2 * size not in (0, 1):
         raise InputError(
             f"certificate must be about halves, as this audit is, got {size} of {population}."
         )
-    return Ceiling(min(1.0, up(2 * eta)), confidence, record, population)
+    most = up(2 * eta)
+    if population % 2:
+        # η is measured from the likelier answer "out", so with π = k/N < ½ it bounds
+        # π·TPR - (1-π)·FPR.  With FPR ≤ 1 - advantage: advantage ≤ (η + 1 - 2π)/(1 - π), which is
+        # (2Nη + 2)/(N + 1) at k = (N-1)/2 and more than 2η.  Linear in η: so also on average.
+        most = up(2 * (population * eta + 1) / (population + 1), 8)
+    return Ceiling(min(1.0, most), confidence, record, population)
 
 
 def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:

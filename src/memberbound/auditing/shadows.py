@@ -30,6 +30,8 @@ __all__ = ["FailedFit", "ShadowRun", "draw_half", "train_shadows"]
 Progress = Callable[[int, int], None]
 #: Smaller populations cannot be halved into something that a learner and an audit can use.
 SMALLEST_POPULATION = 20
+#: Parameters by which a learner is given its coins; models must not share them.
+_SEEDS = ("random_state", "seed", "random_seed")
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ def train_shadows(
 
     Args:
         examples: the population.
-        learner: an unfitted estimator; it is cloned, and every ``random_state`` is set anew.
+        learner: an unfitted estimator; it is cloned, and every parameter called ``random_state``,
+            ``seed`` or ``random_seed`` is set anew.  A generator kept inside it is copied as it is:
+            then all models share their coins, which no interval of an audit allows.
         models: number of models.
         seed: of halves and learners.
         n_jobs: processes, as in joblib.
@@ -230,13 +234,13 @@ class _Work:
 
 
 def _unfitted(learner: Any, seed: int) -> Any:
-    """Return a fresh copy with every ``random_state`` set, those of its parts included."""
+    """Return a fresh copy with every seed set anew, those of its parts included."""
     if not callable(getattr(learner, "get_params", None)):
         return copy.deepcopy(learner)
     from sklearn.base import clone
 
     fresh = clone(learner)
-    names = [n for n in fresh.get_params(deep=True) if n.split("__")[-1] == "random_state"]
+    names = [n for n in fresh.get_params(deep=True) if n.split("__")[-1] in _SEEDS]
     return fresh.set_params(**dict.fromkeys(names, seed)) if names else fresh
 
 
