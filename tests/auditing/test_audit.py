@@ -195,6 +195,7 @@ def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> 
         ({"shadows": 4}, "at least 8"),
         ({"confidence": 1.0}, "confidence"),
         ({"target": None, "certificate": {}}, "belong to the audit of a learner"),
+        ({"target": None, "attacks": ["loss"]}, "attacks belong to"),
     ],
 )
 def test_bad_questions(table: pd.DataFrame, more: dict, words: str) -> None:

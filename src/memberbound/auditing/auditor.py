@@ -107,8 +107,18 @@ def audit(
             Path(records_out), name="records", formats=(".csv",), source=own, force=force
         )
     if target is None:
-        if records_out is not None or certificate is not None:
-            raise InputError("records and certificate belong to the audit of a learner.")
+        options = {
+            "attacks": attacks,
+            "columns": columns,
+            "certificate": certificate,
+            "records": records_out,
+            "cache": cache,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise InputError(
+                f"{' and '.join(given)} belong to the audit of a learner; name its target."
+            )
         return _of_scores(source, database_table, confidence, tuple(fpr), start)
     ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(source, target, columns=columns, database_table=database_table)

@@ -70,7 +70,9 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     from memberbound.auditing import audit as audit_
     from memberbound.auditing.cache import default_cache
 
-    folder = None if no_cache or target is None else cache or default_cache()
+    folder = cache
+    if folder is None and target is not None and not no_cache:
+        folder = default_cache()
     with progress_bar("training models") as progress:
         result = audit_(
             file,
