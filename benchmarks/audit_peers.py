@@ -23,7 +23,6 @@ import numpy as np
 PACKAGES = {
     "art": "adversarial-robustness-toolbox",
     "sacroml": "sacroml",
-    "privacy-meter": "privacy-meter",
 }
 #: Rows of shadow predictions that ART's attack models are trained on.
 ART_ROWS = 40_000
@@ -135,70 +134,9 @@ def with_art(job: Any, target: Any) -> Answer:
     return answer
 
 
-def with_privacy_meter(job: Any, target: Any) -> Answer:
-    """Privacy Meter's reference attack on losses; reference models are trained on random halves."""
-    from privacy_meter import hypothesis_test
-    from privacy_meter.dataset import Dataset
-    from privacy_meter.information_source import InformationSource
-    from privacy_meter.information_source_signal import ModelLoss
-    from privacy_meter.metric import ReferenceMetric
-    from privacy_meter.model import Model
-
-    class Fitted(Model):  # type: ignore[misc]
-        """A scikit-learn model behind the tool's interface."""
-
-        def get_loss(self, batch_samples: Any, batch_labels: Any, **_: Any) -> Any:
-            said = self.model_obj.predict_proba(batch_samples)
-            place = np.searchsorted(self.model_obj.classes_, batch_labels)
-            return -np.log(np.clip(said[np.arange(len(said)), place], 1e-6, 1.0))
-
-        def get_logits(self, batch_samples: Any) -> Any:
-            raise NotImplementedError
-
-        get_grad = get_intermediate_outputs = get_logits
-
-    x, y, member = job["x"], job["y"], job["member"]
-    start = time.process_time()
-    rng = np.random.default_rng(0)
-    references = []
-    for model in range(int(job["shadows"])):
-        half = rng.permutation(len(y))[: int(member.sum())]
-        references.append(make_learner(str(job["learner"]), model).fit(x[half], y[half]))
-    trained = time.process_time()
-    data = Dataset(
-        {
-            "train": {"x": x[member], "y": y[member]},
-            "test": {"x": x[~member], "y": y[~member]},
-        },
-        "x",
-        "y",
-    )
-    order = np.concatenate([np.flatnonzero(member), np.flatnonzero(~member)])
-    answer: Answer = {}
-    for name, test in (
-        ("reference", hypothesis_test.linear_itp_threshold_func),
-        ("reference, logit", hypothesis_test.logit_rescale_threshold_func),
-    ):
-        metric = ReferenceMetric(
-            InformationSource([Fitted(target, None)], [data]),
-            InformationSource([Fitted(model, None) for model in references], [data]),
-            [ModelLoss()],
-            test,
-        )
-        metric.prepare_metric()
-        (result,) = metric.run_metric()
-        # It says member or not at each of its levels; a record's score is how often it says member.
-        answer[name] = np.empty(len(order))
-        answer[name][order] = np.asarray(result.predicted_labels).mean(axis=0)
-    answer["training_seconds"] = trained - start
-    answer["attack_seconds"] = time.process_time() - trained
-    return answer
-
-
 TOOLS: dict[str, Callable[[Any, Any], Answer]] = {
     "art": with_art,
     "sacroml": with_sacroml,
-    "privacy-meter": with_privacy_meter,
 }
 
 
