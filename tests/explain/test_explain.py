@@ -262,3 +262,10 @@ def test_public_surface_is_what_is_listed():
         assert getattr(memberbound, name) is not None
     with pytest.raises(AttributeError):
         _ = memberbound.nothing
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(10.0, "10"), (100.0, "100"), (1230.0, "1230"), (0.5, "0.5"), (2.0, "2")]
+)
+def test_whole_numbers_keep_their_zeros(value: float, text: str) -> None:
+    assert significant_up(value) == text
