@@ -20,8 +20,9 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         str | None, typer.Option(metavar="COL", help="Column that the learner predicts.")
     ] = None,
     learner: Annotated[
-        str, typer.Option(metavar="NAME", help="logistic, ridge, … or package.module:factory.")
-    ] = "logistic",
+        str | None,
+        typer.Option(metavar="NAME", help="logistic (default), ridge, … or module:factory."),
+    ] = None,
     statistic: Annotated[
         str | None,
         typer.Option(
@@ -63,8 +64,8 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         str | None, typer.Option(metavar="1,2,…", help="Edges of a histogram's bins.")
     ] = None,
     levels: Annotated[
-        str, typer.Option(metavar="p,q,…", help="Levels of the quantiles.")
-    ] = "0.25,0.5,0.75",
+        str | None, typer.Option(metavar="p,q,…", help="Levels of the quantiles; quartiles.")
+    ] = None,
     size: Annotated[
         float | None, typer.Option(metavar="K", help="Records drawn; half if left out.")
     ] = None,
@@ -102,7 +103,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
             pairs=pairs,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             query=query,
             bins=None if bins is None else numbers("bins", bins),
-            levels=numbers("levels", levels),
+            levels=None if levels is None else numbers("levels", levels),
             size=size,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             columns=named(columns),
             database_table=table,

@@ -9,6 +9,7 @@ import numpy as np
 
 from memberbound.explanation.wording import percent, percent_up, six_up
 from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import sum_up
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import Release
@@ -77,8 +78,8 @@ class Protection:
         blind = max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
         return (
             f"Nobody who sees the released {self.what} is right about {whom} membership more than "
-            f"{percent_up(min(1.0, blind + bound.value))} of the time{sure}; guessing blindly is "
-            f"right {percent(blind)}."
+            f"{percent_up(min(1.0, sum_up(blind, bound.value)))} of the time{sure}; guessing "
+            f"blindly is right {percent(blind)}."
         )
 
     def summary(self) -> str:

@@ -53,7 +53,7 @@ def protect(
     source: Any,
     *,
     target: str | None = None,
-    learner: str | Any = "logistic",
+    learner: str | Any | None = None,
     statistic: str | Callable[[Any], ArrayLike] | None = None,
     eta: float = 0.05,
     record: str = "average",
@@ -64,7 +64,7 @@ def protect(
     pairs: int | None = None,
     query: Any = None,
     bins: ArrayLike | None = None,
-    levels: ArrayLike = (0.25, 0.5, 0.75),
+    levels: ArrayLike | None = None,
     size: int | None = None,
     columns: list[str] | None = None,
     database_table: str | None = None,
@@ -90,7 +90,7 @@ def protect(
     Args:
         source: a file or a table, one record per row.
         target: column to predict; with ``learner``.
-        learner: a short name, ``package.module:factory`` or an estimator.
+        learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
         statistic: instead of a learner: mean, sum, histogram, covariance, quantiles, or a function
             of the drawn rows.
         eta: largest gain over blind guessing, in (0, ½).
@@ -102,7 +102,7 @@ def protect(
         pairs: pairs (or subsets) to refit.
         query: public rows whose predictions are released, for learners without parameters.
         bins: edges of a histogram.
-        levels: of the quantiles.
+        levels: of the quantiles; quartiles unless given.
         size: records drawn; half of them unless given (statistics only).
         columns: use these columns only.
         database_table: the table inside a DuckDB or SQLite file.
@@ -140,15 +140,18 @@ def protect(
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         check_output(Path(out), formats=(ending,), source=own, force=force)
     if statistic is not None:
-        if query is not None:
-            raise InputError("query belongs to a learner, not to a statistic.")
+        if query is not None or learner is not None:
+            raise InputError("learner and query belong to a target, not to a statistic.")
+        if levels is not None and statistic != "quantiles":
+            raise InputError("levels belong to quantiles.")
+        quarters = (0.25, 0.5, 0.75) if levels is None else levels
         if statistic == "histogram":
             made = _counted(source, columns, database_table, size=size, bins=bins)
         else:
             if bins is not None:
                 raise InputError("bins belong to a histogram.")
             table = numeric_table(source, columns, database_table)
-            made = _statistic(table, statistic, size=size, clip=clip, levels=levels)
+            made = _statistic(table, statistic, size=size, clip=clip, levels=quarters)
         result = _release_statistic(
             *made,
             eta=eta,
@@ -162,14 +165,14 @@ def protect(
             progress=progress,
         )
     else:
-        if size is not None or bins is not None:
-            raise InputError("size and bins belong to a statistic, not to a learner.")
+        if size is not None or bins is not None or levels is not None:
+            raise InputError("size, bins and levels belong to a statistic, not to a learner.")
         examples = read_examples(
             source, str(target), columns=columns, database_table=database_table
         )
-        estimator = (
-            learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
-        )
+        chosen = "logistic" if learner is None else learner
+        named = isinstance(chosen, str)
+        estimator = learner_from_name(chosen, examples.task) if named else chosen
         rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)
         model = MembershipPrivate(
             estimator,
