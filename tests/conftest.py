@@ -1,0 +1,85 @@
+"""A real browser for the tests that open pages, and what it must not report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+#: Debian's names and the usual others.
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_QUIET = (
+    "--no-sandbox",  # root in a container
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def chromium_path() -> str | None:
+    """The browser's executable, or nothing."""
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A Chromium for the session; skipped with a reason where there is none."""
+    path = chromium_path()
+    if path is None:
+        reason = "no Chromium here; on Debian: apt-get install chromium chromium-driver"
+        if os.environ.get("MEMBERBOUND_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(_QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Open pages as ``open_page(address, width=1400, scheme="light")``.
+
+    A page that logs an error, throws, or asks the network for anything but its own address fails
+    the test when it ends, unless the test clears ``page.complaints`` (a list of sentences).
+    """
+    contexts = []
+    pages = []
+
+    def open_(address: str, *, width: int = 1400, scheme: str = "light", **options: Any) -> Any:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints = []
+        own = address if address.startswith("file:") else "/".join(address.split("/")[:3])
+
+        def console(message: Any) -> None:
+            if message.type in ("error", "warning"):
+                page.complaints.append(f"{message.type}: {message.text}")
+
+        def request(asked: Any) -> None:
+            if not asked.url.startswith((own, "data:", "blob:", "about:")):
+                page.complaints.append(f"request to {asked.url}")
+
+        page.on("console", console)
+        page.on("pageerror", lambda problem: page.complaints.append(f"exception: {problem}"))
+        page.on("request", request)
+        pages.append(page)
+        page.goto(address)
+        return page
+
+    yield open_
+    complaints = [complaint for page in pages for complaint in page.complaints]
+    for context in contexts:
+        context.close()
+    assert not complaints, complaints
