@@ -22,13 +22,16 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study test test-long check docs bench clean
+.PHONY: help study serve test test-long check docs bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-study: $(STAMP) ## what three well-known privacy settings promise against membership inference
-	@$(BIN)/python examples/explain_three_settings.py
+study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
+	@$(BIN)/memberbound study --out reports/study --force
+
+serve: $(STAMP) ## the web calculator on this machine
+	@$(BIN)/memberbound serve
 
 test: $(STAMP) ## the tests and the doctests of src (without those marked long)
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -1,6 +1,6 @@
 """What three well-known privacy settings promise against membership inference.
 
-Run it with ``make study`` or ``python examples/explain_three_settings.py``.
+Run it with ``python examples/explain_three_settings.py``.
 """
 
 import math

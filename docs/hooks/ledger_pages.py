@@ -1,24 +1,28 @@
 """Generate the pages that must not drift from their source.
 
-``theorems.md`` comes from the ledger (``src/memberbound/ledger/*.toml``), ``errata.md`` from
-``memberbound.ledger.errata.ERRATA`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the
-how-to is drawn anew. The errata's demonstrations run in the tests, not here.
+``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.ledger``), ``proofs/`` from
+the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the how-to is
+drawn anew. The errata's demonstrations run in the tests, not here.
+
+Anchors: the id as written, ``theorems.html#A25-T14``; numbered equations that belong to a result
+have theirs in its row (``theorems.html#A25-eq17``). Errata have the same on ``errata.html``.
 """
 
 import importlib
+import re
 import tempfile
-import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[2]
-LEDGER = ROOT / "src" / "memberbound" / "ledger"
+PROOFS = ROOT / "proofs"
 
 # The order in which a reader meets the lines of work; a key the ledger adds goes last.
 SOURCES = {
@@ -30,80 +34,259 @@ SOURCES = {
     "X": "Beyond the papers",
 }
 
+# What each status says, in the order of the counts.
+STATUSES = {
+    "implemented": "computed by the code named, and checked by the tests named",
+    "erratum": "does not hold as printed; the statement is what holds, and a counterexample is"
+    " computed on request",
+    "definition": "names a notion",
+    "not computable": "states nothing that could be computed; the reason is given",
+}
 
-def _cell(text: object) -> str:
-    """One table cell: no line break, no bar that would end it."""
-    return " ".join(str(text).split()).replace("|", "\\|")
+# Front matter that gives the tables the room of the table of contents.
+WITHOUT_CONTENTS = ("---", "hide:", "  - toc", "---", "")
+
+_NAMED = re.compile(r"\b(?:(?:A25|A24|A23|I24|L24)-[A-Za-z]\w*(?:\.\w+)*|X\d+)\b")
+# Code (fenced, indented, in a line) and link targets, which stay as they are.
+_VERBATIM = re.compile(r"(```.*?```|^ {4}.*?$|`[^`]*`|\]\([^)]*\))", re.DOTALL | re.M)
+# Emphasis begins after a blank or a bracket; a star after a letter is a superscript.
+_EMPHASIS = re.compile(r"(\*\*\S[^*]*\*\*|(?<![\w*)}])\*[^\s*][^*]*(?<!\s)\*(?![\w*]))")
+_PROOF = re.compile(r"proofs/([\w-]+)\.md")
+
+# Own classes: the theme leaves a table with a class alone. On a phone every row becomes a card.
+STYLE = """<style>
+.ledger { border-collapse: collapse; table-layout: fixed; width: 100%; }
+.ledger { font-size: .68rem; line-height: 1.5; }
+.ledger th { text-align: left; border-bottom: .1rem solid var(--md-default-fg-color--lighter); }
+.ledger th, .ledger td { padding: .5rem .6rem; vertical-align: top; overflow-wrap: break-word; }
+.ledger tr + tr td { border-top: .05rem solid var(--md-default-fg-color--lightest); }
+.ledger [id] { scroll-margin-top: 4rem; }
+.ledger tr:has(:target) { background: var(--md-code-bg-color); }
+.md-typeset .ledger h4 { margin: 0 0 .15rem; font-size: .72rem; }
+.md-typeset .ledger p { margin: 0 0 .3rem; }
+.md-typeset .ledger ul { margin: 0 0 .3rem; list-style: none; }
+.md-typeset .ledger ul li { margin: 0 0 .15rem; }
+.md-typeset .ledger code { overflow-wrap: anywhere; font-size: .62rem; }
+.ledger .aside { color: var(--md-default-fg-color--light); }
+.ledger .id { white-space: nowrap; }
+.ledger .status { font-weight: 700; }
+.ledger th.narrow { width: 6.2rem; }
+.ledger th.wide { width: 37%; }
+.ledger-filter input {
+  width: 100%; padding: .4rem .6rem; font: inherit; color: inherit; background: transparent;
+  border: .05rem solid var(--md-default-fg-color--light); border-radius: .2rem;
+}
+@media screen and (max-width: 59.9375em) {
+  .ledger thead { display: none; }
+  .ledger tr, .ledger td, .ledger tbody { display: block; }
+  .ledger td { padding: .15rem 0; }
+  .ledger tr + tr td { border-top: 0; }
+  .ledger tr { border-top: .05rem solid var(--md-default-fg-color--lighter); padding: .6rem 0; }
+  .ledger tr[hidden] { display: none; }
+  .ledger td[data-label]::before {
+    content: attr(data-label); display: block; color: var(--md-default-fg-color--light);
+  }
+}
+</style>"""
+
+# The site search needs a server; this works on a file as well. Every word must be in the row.
+FILTER = """<p class="ledger-filter"><label>Show only rows that hold these words:
+<input type="search" autocomplete="off"></label> <span class="aside" aria-live="polite"></span></p>
+<script>
+(() => {
+  const box = document.querySelector(".ledger-filter input");
+  const told = document.querySelector(".ledger-filter span");
+  box.addEventListener("input", () => {
+    const words = box.value.toLowerCase().split(" ").filter(Boolean);
+    let shown = 0, all = 0;
+    for (const row of document.querySelectorAll(".ledger tbody tr")) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown += !row.hidden;
+      all += 1;
+    }
+    told.textContent = words.length ? shown + " of " + all + " rows" : "";
+  });
+})();
+</script>"""
+
+
+class Links:
+    """Where an id, a proof or another page is, seen from a page at the top of the site."""
+
+    def __init__(self, ids: Iterable[str], proofs: Iterable[str], *, directories: bool) -> None:
+        self.ids = frozenset(ids)
+        self.proofs = frozenset(proofs)
+        self._directories = directories
+
+    def page(self, name: str, anchor: str = "") -> str:
+        """The address of a page; ``directories`` is mkdocs' use_directory_urls."""
+        return (f"../{name}/" if self._directories else f"{name}.html") + (anchor and f"#{anchor}")
+
+    def text(self, plain: str, page: str = "") -> str:
+        """Text as HTML, with ids and proofs that it names made links."""
+
+        def link(found: re.Match[str]) -> str:
+            key = found[0]
+            if key not in self.ids:
+                return key
+            return f'<a href="{self.page(page, key) if page else "#" + key}">{key}</a>'
+
+        def proof(found: re.Match[str]) -> str:
+            if found[1] not in self.proofs:
+                return found[0]
+            return f'<a href="{self.page("proofs/" + found[1])}">proof: {found[1]}</a>'
+
+        # The proofs first: their names hold no id.
+        return _NAMED.sub(link, _PROOF.sub(proof, escape(" ".join(plain.split()))))
+
+
+def _capital(title: str) -> str:
+    """A title that starts a line; Greek letters and symbols stay as they are."""
+    return title[0].upper() + title[1:] if title[0].isascii() else title
+
+
+def _permalink(key: str) -> str:
+    return f'<a class="headerlink" href="#{key}" title="Permanent link">¶</a>'
+
+
+def _items(name: str, paths: Iterable[str], render: Callable[[str], str]) -> str:
+    rows = "".join(f"<li>{render(path)}</li>" for path in paths)
+    return f'<span class="aside">{name}</span><ul>{rows}</ul>' if rows else ""
+
+
+def _breakable(name: str) -> str:
+    """A long name that a narrow column may break after a dot, a stroke or a slash."""
+    return re.sub(r"([._/])", r"\1<wbr>", escape(name))
 
 
 def _code(path: str) -> str:
     """A dotted path, linked to the API page where that documents it."""
-    return f'<autoref identifier="{path}" optional><code>{path}</code></autoref>'
+    short = _breakable(path.removeprefix("memberbound."))
+    return f'<autoref identifier="{path}" optional><code>{short}</code></autoref>'
 
 
-def _where(result: Mapping[str, Any]) -> str:
-    """What computes a result and what checks it, one line each."""
-    lines = [_code(path) for path in result.get("code", [])]
-    lines += [f"`{path.removeprefix('tests/')}`" for path in result.get("tests", [])]
-    return "<br>".join(lines) or "–"
+def _test(path: str) -> str:
+    return f"<code>{_breakable(path.removeprefix('tests/').replace('::', ' › '))}</code>"
 
 
-def _ledger() -> dict[str, list[dict[str, Any]]]:
-    results = {
-        path.stem: tomllib.loads(path.read_text(encoding="utf-8")).get("result", [])
-        for path in sorted(LEDGER.glob("*.toml"))
-    }
-    known = [key for key in SOURCES if key in results]
-    return {key: results[key] for key in [*known, *(k for k in results if k not in SOURCES)]}
+def _row(entry: Any, links: Links) -> str:
+    said = [f"<p>{links.text(entry.statement)}</p>"]
+    if entry.reason:
+        said.append(f'<p class="aside">Reason: {links.text(entry.reason)}.</p>')
+    anchors = ""
+    if entry.also:
+        # Their own anchors, so that a link to an equation leads to its result.
+        numbers = ", ".join(
+            f'<span id="{name}">{name.split("-eq")[1]}</span>' for name in entry.also
+        )
+        word = "equations" if len(entry.also) > 1 else "equation"
+        anchors = f'<p class="aside">With {word} {numbers}.</p>'
+    status = escape(entry.status)
+    if entry.status == "erratum":
+        status = f'<a href="{links.page("errata", entry.id)}">erratum</a>'
+    # Heading and statement in one cell: the site search then finds them as one section.
+    title = f'<span class="id">{entry.id}</span> · {escape(_capital(entry.title))}'
+    where = _items("code", entry.code, _code) + _items("tests", entry.tests, _test)
+    return (
+        f'<tr><td><h4 id="{entry.id}">{title} {_permalink(entry.id)}</h4>{"".join(said)}{anchors}'
+        f'</td><td class="status">{status}</td><td>{where or "–"}</td></tr>'
+    )
 
 
-def _counts(ledger: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+def _table(columns: Mapping[str, str], rows: Iterable[str]) -> str:
+    head = "".join(f'<th class="{width}">{name}</th>' for name, width in columns.items())
+    # No blank line: it would end the raw block.
+    body = "\n".join(rows)
+    return f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def _counts(ledger: Mapping[str, Sequence[Any]]) -> list[str]:
     """How many results of each source have which status."""
-    counts = {key: Counter(r["status"] for r in results) for key, results in ledger.items()}
+    counts = {key: Counter(e.status for e in results) for key, results in ledger.items()}
     total = sum(counts.values(), Counter())
-    statuses = [status for status, _ in total.most_common()]
-    head = ["| source |", *(f" {status} |" for status in statuses), " all |"]
-    lines = ["".join(head), "|---|" + "--:|" * (len(statuses) + 1)]
+    lines = [
+        "| source | " + " | ".join(STATUSES) + " | all |",
+        "|---|" + "--:|" * (len(STATUSES) + 1),
+    ]
     for key, row in [*counts.items(), ("all", total)]:
-        name = f"[{key}: {SOURCES.get(key, key)}](#{key.lower()})" if key in counts else "all"
-        cells = [f"| {name} |", *(f" {row[s] or '–'} |" for s in statuses), f" {row.total()} |"]
-        lines.append("".join(cells))
+        name = f"[{key}](#{key.lower()})" if key in counts else "all"
+        cells = [name, *(str(row[s] or "–") for s in STATUSES), str(row.total())]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
-def theorems_page(ledger: Mapping[str, list[dict[str, Any]]]) -> str:
+def theorems_page(ledger: Mapping[str, Sequence[Any]], links: Links) -> str:
     """The whole ledger: what is counted first, then one table per source."""
+    statuses = "; ".join(f"*{name}*: {meaning}" for name, meaning in STATUSES.items())
     lines = [
+        *WITHOUT_CONTENTS,
+        STYLE,
+        "",
         "# Theorem ledger",
         "",
-        "Every numbered result of the papers, and the results proved beyond them, with the code"
-        " that computes it and the tests that check it (paths below `tests/`). An id is the"
-        " source's key and the result's number: T theorem, C corollary, L lemma, P proposition,"
-        " D definition, R remark, E example, eq equation, F figure, Tab table, Alg algorithm.",
+        "Every numbered result of the papers, and the results proved beyond them, in the words and"
+        " the [notation](notation.md) of this project, with the code that computes it (paths below"
+        " `memberbound`) and the tests that check it (paths below `tests/`). An id is the source's"
+        " key and the result's number: T theorem, C corollary, L lemma, P proposition, D"
+        " definition, R remark, E example, eq equation, F figure, Tab table, Alg algorithm. The"
+        " site search finds ids and words; `memberbound theorems A25-T14` prints a result, and for"
+        " an erratum computes the counterexample.",
         "",
         *_counts(ledger),
         "",
-        "*implemented*: computed by the code named. *erratum*: what is printed does not hold;"
-        " see [errata](errata.md). *definition*: names a notion. *planned*: the stage that will"
-        " compute it has not landed; tests named check the statement itself against exact"
-        " enumeration. *not computable*: the reason is given.",
+        f"{statuses}. See also the [errata](errata.md) and the [proofs](proofs/index.md).",
+        "",
+        FILTER,
         "",
     ]
     for key, results in ledger.items():
+        rows = [_row(entry, links) for entry in results]
         lines += [f"## {key}: {SOURCES.get(key, key)} {{ #{key.lower()} }}", ""]
-        lines += ["| id | statement | code and tests |", "|---|---|---|"]
-        for result in results:
-            name, status = _cell(result["id"]), _cell(result["status"])
-            if status == "erratum":
-                status = f"[erratum](errata.md#{name})"
-            statement = f"*{_cell(result['title'])}.* {_cell(result['statement'])}"
-            if result.get("reason"):
-                statement += f"<br>Reason: {_cell(result['reason'])}."
-            lines.append(
-                f"| **{name}**{{ #{name} }}<br>{status} | {statement} | {_where(result)} |"
-            )
-        lines.append("")
+        lines += [_table({"result": "", "status": "narrow", "where": "wide"}, rows), ""]
     return "\n".join(lines)
+
+
+def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
+    """What is printed beside what holds."""
+    rows = []
+    for keys, erratum in errata:
+        printed, holds = (links.text(t, "theorems") for t in (erratum.printed, erratum.holds))
+        ids = "<br>".join(
+            f'<a class="id" id="{other}" href="{links.page("theorems", other)}">{other}</a>'
+            for other in keys[1:]
+        )
+        key = keys[0]
+        first = f'<a class="id" href="{links.page("theorems", key)}">{key}</a>'
+        rows.append(
+            f'<tr><td class="status"><h4 id="{key}">{first} {_permalink(key)}</h4>{ids}</td>'
+            f'<td data-label="printed">{printed}</td><td data-label="holds">{holds}</td></tr>'
+        )
+    lines = [
+        *WITHOUT_CONTENTS,
+        STYLE,
+        "",
+        "# Errata",
+        "",
+        "Where a paper and a computation disagree, the code follows the computation. Each entry"
+        " has a demonstration that anybody can run: `memberbound theorems ID` computes the"
+        " counterexample and names the code and the tests. Several ids stand together where one"
+        " statement is printed under several numbers.",
+        "",
+        FILTER,
+        "",
+        _table({"id": "narrow", "what is printed": "", "what holds": ""}, rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _ledger() -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {key: [] for key in SOURCES}
+    for entry in importlib.import_module("memberbound.ledger").entries():
+        key = entry.id.split("-", 1)[0] if "-" in entry.id else "X"
+        found.setdefault(key, []).append(entry)
+    return {key: results for key, results in found.items() if results}
 
 
 def _errata() -> list[tuple[list[str], Any]]:
@@ -111,26 +294,25 @@ def _errata() -> list[tuple[list[str], Any]]:
     errata = importlib.import_module("memberbound.ledger.errata").ERRATA
     grouped: dict[object, tuple[list[str], Any]] = {}
     for key, erratum in errata.items():
-        grouped.setdefault(erratum.demonstrate, ([], erratum))[0].append(key)
+        grouped.setdefault((erratum.demonstrate, erratum.printed), ([], erratum))[0].append(key)
     return list(grouped.values())
 
 
-def errata_page(errata: Iterable[tuple[list[str], Any]]) -> str:
-    """What is printed beside what holds."""
-    lines = [
-        "# Errata",
-        "",
-        "Where a paper and a computation disagree, the code follows the computation. Each entry"
-        " has a demonstration that anybody can run: `memberbound theorems ID` computes the"
-        " counterexample and names the code and the tests.",
-        "",
-        "| id | what is printed | what holds |",
-        "|---|---|---|",
-    ]
-    for keys, erratum in errata:
-        names = "<br>".join(f"**{key}**{{ #{key} }}" for key in keys)
-        lines.append(f"| {names} | {_cell(erratum.printed)} | {_cell(erratum.holds)} |")
-    return "\n".join([*lines, ""])
+def _proofs() -> dict[str, str]:
+    """The proofs as pages of the site: the same files, links to the docs one folder nearer."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(PROOFS.glob("*.md"))}
+    texts["index"] = texts.pop("README")
+    return {name: _for_site(text) for name, text in texts.items()}
+
+
+def _for_site(proof: str) -> str:
+    """Formulas as they are; the site would take some stars and strokes for emphasis or tags."""
+    parts = _VERBATIM.split(proof.replace("](../docs/", "](../"))
+    for number in range(0, len(parts), 2):
+        marks = _EMPHASIS.split(parts[number])
+        marks[::2] = (plain.replace("*", "\\*") for plain in marks[::2])
+        parts[number] = "".join(marks).replace("_", "\\_").replace("<", "&lt;")
+    return "".join(parts)
 
 
 def _roc() -> bytes:
@@ -143,17 +325,26 @@ def _roc() -> bytes:
         return draw(explanation, Path(folder) / "roc.svg").read_bytes()
 
 
+def pages(*, directories: bool) -> dict[str, str]:
+    """The generated pages by their place among the sources."""
+    ledger, proofs = _ledger(), _proofs()
+    if not ledger:
+        raise PluginError("the ledger is empty")
+    ids = [name for results in ledger.values() for e in results for name in (e.id, *e.also)]
+    links = Links(ids, proofs, directories=directories)
+    return {
+        "theorems.md": theorems_page(ledger, links),
+        "errata.md": errata_page(_errata(), links),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        **{f"proofs/{name}.md": text for name, text in proofs.items()},
+    }
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages; a missing source stops the build instead of an empty page."""
-    ledger = _ledger()
-    if not ledger:
-        raise PluginError(f"no ledger file in {LEDGER.relative_to(ROOT)}")
-    pages = {
-        "theorems.md": theorems_page(ledger),
-        "errata.md": errata_page(_errata()),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
-    }
-    for uri, content in pages.items():
-        files.append(File.generated(config, uri, content=content))
+    for uri, content in pages(directories=config.use_directory_urls).items():
+        # The proofs are reached from the ledger; thirty of them would drown the navigation.
+        kept = InclusionLevel.NOT_IN_NAV if uri.startswith("proofs/") else InclusionLevel.UNDEFINED
+        files.append(File.generated(config, uri, content=content, inclusion=kept))
     files.append(File.generated(config, "howto/roc.svg", content=_roc()))
     return files

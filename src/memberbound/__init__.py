@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
+    from memberbound.report.exporting import Export, export
     from memberbound.reproduction import Reproduction, reproduce
     from memberbound.results import AuditBound, Certificate, Estimate
+    from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
     from memberbound.subset.finite import finite_bounds
@@ -54,6 +56,7 @@ _PUBLIC = {
     "Estimate": "results",
     "ExponentialMechanism": "subset.exponential",
     "Explanation": "explanation",
+    "Export": "report.exporting",
     "GaussianCurve": "curve",
     "Hardening": "hardening",
     "IidGame": "games",
@@ -71,11 +74,13 @@ _PUBLIC = {
     "RecordBounds": "subset.bounds",
     "Reproduction": "reproduction",
     "SearchError": "errors",
+    "Study": "studies",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
     "audit": "auditing",
     "certify": "certification",
     "explain": "explanation",
+    "export": "report.exporting",
     "finite_bounds": "subset.finite",
     "harden": "hardening",
     "joint_release": "subset.joint",
@@ -86,6 +91,7 @@ _PUBLIC = {
     "predict_table": "protection",
     "protect": "protection",
     "reproduce": "reproduction",
+    "study": "studies",
     "theorems": "ledger",
 }
 
@@ -99,6 +105,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "ExponentialMechanism",
+    "Export",
     "GaussianCurve",
     "Hardening",
     "IidGame",
@@ -116,12 +123,14 @@ __all__ = [
     "RecordBounds",
     "Reproduction",
     "SearchError",
+    "Study",
     "SubsetGame",
     "TradeoffCurve",
     "__version__",
     "audit",
     "certify",
     "explain",
+    "export",
     "finite_bounds",
     "harden",
     "joint_release",
@@ -132,6 +141,7 @@ __all__ = [
     "predict_table",
     "protect",
     "reproduce",
+    "study",
     "theorems",
 ]
 

@@ -21,7 +21,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: The how-to whose commands need no file of the reader's.
 HOWTO = (ROOT / "docs" / "howto" / "explain.md").read_text(encoding="utf-8")
-TARGETS = {"help", "study", "test", "test-long", "check", "docs", "bench", "clean"}
+TARGETS = {"help", "study", "serve", "test", "test-long", "check", "docs", "bench", "clean"}
 
 # Assembled from words, so that this file does not contain what it forbids.
 MACHINE_PATH = re.compile(

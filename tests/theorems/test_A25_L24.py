@@ -1,11 +1,13 @@
 """A25-L24: the range of C_K over laws on K atoms whose largest probability is δ."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from memberbound.discrete.atoms import Between, diversity, diversity_given_largest_atom
+from memberbound.ledger.errata import ERRATA
 
 
 def random_laws(seed=24, count=400):
@@ -61,3 +63,33 @@ def test_both_ends_are_reached():
         packed = [delta] * fit + [1 - fit * delta]
         assert diversity(packed).c_k == pytest.approx(low, rel=1e-7)
         assert low <= high
+
+
+def width(cells, delta):
+    low, high = diversity_given_largest_atom(cells, delta)
+    return high - low
+
+
+@pytest.mark.parametrize("cells", [3, 5, 10, 100])
+def test_the_range_thins_out_above_one_half(cells):
+    widths = [width(cells, 0.5 + 0.49 * step / 50) for step in range(51)]
+    assert all(a > b for a, b in itertools.pairwise(widths))
+    for step in range(50):  # and it is the closed form of the erratum
+        delta = 0.5 + 0.49 * step / 50
+        form = math.sqrt(1 - delta) * (math.sqrt(cells - 2 + delta) - math.sqrt(delta))
+        assert width(cells, delta) == pytest.approx(form, abs=1e-12)
+
+
+def test_below_one_half_the_range_goes_up_and_down():
+    """The comment on A25-L24 (erratum A25-L24.width), and its demonstration by another route."""
+    shown = ERRATA["A25-L24.width"].demonstrate()
+    assert shown.printed_value == pytest.approx(width(10, 0.4), abs=1e-12)
+    assert shown.true_value == pytest.approx(width(10, 0.34), abs=1e-12)
+    assert shown.true_value > shown.printed_value + 0.05
+    for m in (2, 3, 4):  # peaks at 1/m
+        assert width(10, 1 / m) > max(width(10, 1 / m - 0.01), width(10, 1 / m + 0.01))
+    # Laws that attain both ends at both δ, so that the widths are not the lemma's word alone.
+    for delta, spread in ((0.4, shown.printed_value), (0.34, shown.true_value)):
+        even = diversity([delta, *[(1 - delta) / 9] * 9]).c_k
+        packed = diversity([delta, delta, 1 - 2 * delta]).c_k
+        assert even - packed == pytest.approx(spread, abs=1e-9)

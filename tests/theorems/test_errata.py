@@ -32,13 +32,14 @@ from memberbound.ledger.errata import x as beyond
 
 # A restatement under another number demonstrates the same thing as its source.
 RESTATED = {
-    "A23-C5.1.2": "A24-C5.4.2", "A23-PA.1": "A24-PB.1", "A23-eq7": "A24-eq15",
-    "A24-R5.1": "A25-R13", "A25-P25": "A24-PB.1", "L24-C16": "L24-C4", "L24-L15": "L24-L3",
-    "L24-P19": "L24-P9",
+    "A23-C5.1.2": "A24-C5.4.2", "A23-PA.1": "A24-PB.1", "A23-T4.1": "A24-T5.1",
+    "A23-eq7": "A24-eq15", "A24-E4.3": "A25-E2", "A24-R5.1": "A25-R13", "A25-P25": "A24-PB.1",
+    "L24-C16": "L24-C4", "L24-L15": "L24-L3", "L24-P19": "L24-P9",
 }  # fmt: skip
 IDS = {
-    "A23-C4.1.1", "A24-C5.4.2", "A24-PB.1", "A24-eq15", "A25-H.2", "A25-L21", "A25-L22",
-    "A25-L29", "A25-L33", "A25-R13", "A25-R4", "A25-Tab1", "A25-eq53", "I24-Alg1", "I24-C10",
+    "A23-C4.1.1", "A24-C5.4.2", "A24-PB.1", "A24-T5.1", "A24-eq15", "A25-E1", "A25-E2",
+    "A25-H.2", "A25-L21", "A25-L22", "A25-L24.width", "A25-L29", "A25-L33", "A25-R12", "A25-R13",
+    "A25-R4", "A25-Tab1", "A25-Tab1.text", "A25-eq13", "A25-eq53", "I24-Alg1", "I24-C10",
     "I24-L13", "I24-P11", "I24-T8", "I24-genk", "L24-App1", "L24-C4", "L24-L3", "L24-P9",
     "L24-fn2", "L24-text", "X7", *RESTATED,
 }  # fmt: skip
@@ -812,6 +813,14 @@ def test_A25_Tab1_bound_over_pairs_holds_and_cluster_bound_only_without_labels(s
         math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p) for k in range(n + 1)
     )
     assert result.true_value == float(8 * deviation / 2)
+
+
+def test_A25_Tab1_text(shown):
+    result = shown["A25-Tab1.text"]
+    assert result.true_value == pytest.approx(0.989 - 0.986)
+    assert result.numbers == {
+        "loss_at_4.30": 0.026, "loss_at_6.74": 0.021, "loss_at_9.20": 0.003
+    }  # fmt: skip
 
 
 # X

@@ -35,6 +35,8 @@ class Exposure:
         family_lower: as ``lower``, for all records at once.
         exposed: numbers of the records that are provably exposed, the most exposed first; all of
             them are, at once, with the stated confidence.
+        worst_estimate: accuracy on the record that is guessed best, chosen on half of the target
+            models and measured on the other, so that choosing it does not flatter it.
         blind: accuracy of an attacker who sees no model.
         attacks: the attack of each block of targets, chosen on the shadows before it.
     """
@@ -50,6 +52,7 @@ class Exposure:
     confidence: float
     attacks: tuple[str, ...]
     game: SubsetGame
+    worst_estimate: float
 
     @property
     def eta_lower(self) -> FloatArray:
@@ -69,6 +72,7 @@ class Exposure:
                 "p99": float(np.quantile(self.estimate, 0.99)),
                 "max": float(self.estimate.max()),
             },
+            "worst_record_estimate": self.worst_estimate,
             "exposed_records": int(self.exposed.size),
             "exposed_share": float(self.exposed.size / self.estimate.size),
             "exposed_above": self.level,
@@ -171,4 +175,16 @@ def record_exposure(
         sure,
         tuple(used),
         audit.game,
+        _worst(answers),
     )
+
+
+def _worst(answers: NDArray[np.bool_]) -> float:
+    """Return the accuracy on the record guessed best, chosen and measured on different targets."""
+    odd = np.arange(len(answers)) % 2 == 1
+    shares = []
+    for choosing, measuring in ((answers[odd], answers[~odd]), (answers[~odd], answers[odd])):
+        share = choosing.mean(axis=0)
+        # Several may look equally bad: the mean over all of them.
+        shares.append(float(measuring[:, share == share.max()].mean()))
+    return sum(shares) / 2

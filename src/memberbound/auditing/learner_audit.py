@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from memberbound.auditing.releases import (
     ReleaseStatistics,
     best_threshold,
     mean_interval,
+    mean_roc,
     no_leak_p_value,
     release_statistics,
 )
@@ -97,6 +98,8 @@ class LearnerAudit:
     confidence: float
     seconds: float
     warnings: tuple[str, ...]
+    #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
+    curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
     assumptions: tuple[str, ...] = _ASSUMPTIONS
 
     @property
@@ -178,6 +181,7 @@ def audit_shadows(
         raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
     chosen, skipped = chosen_attacks(attacks, run.signals)
     estimates: dict[str, ReleaseStatistics] = {}
+    curves = {}
     parts: dict[str, list[ReleaseStatistics]] = {a.name: [] for a in chosen}
     plan = blocks_of(total, whole_number("blocks", blocks))
     fought = []
@@ -192,6 +196,7 @@ def audit_shadows(
         estimates[attack.name] = release_statistics(
             scores, run.membership, _cross_thresholds(scores, run.membership), rates
         )
+        curves[attack.name] = mean_roc(scores, run.membership)
     if progress is not None:
         progress(steps, steps)
     held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
@@ -207,7 +212,7 @@ def audit_shadows(
     paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
     warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
     spent = time.perf_counter() - start
-    return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings)
+    return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings, curves)
 
 
 def _block(

@@ -18,6 +18,7 @@ __all__ = [
     "ReleaseStatistics",
     "best_threshold",
     "mean_interval",
+    "mean_roc",
     "no_leak_p_value",
     "release_statistics",
 ]
@@ -103,6 +104,32 @@ def release_statistics(
                 above = len(ins) - np.searchsorted(ins, out[-(few + 1)], "right")
                 share[row] = above / len(ins)
     return ReleaseStatistics(auc, accuracy, advantage, tpr)
+
+
+def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ROC curve of an attack, averaged over releases at equal FPR; an estimate.
+
+    At FPR α a release counts its members above all but ⌊αn₀⌋ of its n₀ non-members.
+
+    Examples:
+        >>> scores = np.array([[0.9, 0.4, 0.6, 0.1]])
+        >>> fpr, tpr = mean_roc(scores, np.array([[True, True, False, False]]))
+        >>> tpr[fpr == 0.0].tolist(), tpr[fpr == 0.5].tolist(), tpr[-1]
+        ([0.5], [1.0], np.float64(1.0))
+    """
+    others = (~member).sum(axis=1)
+    # Close together where α is small, for a logarithmic axis, and even on a linear one.
+    fpr = np.unique(np.concatenate([np.geomspace(1 / others.max(), 1, 41), np.linspace(0, 1, 51)]))
+    tpr = np.zeros(len(fpr))
+    for value, inside in zip(scores, member, strict=True):
+        out, ins = np.sort(value[~inside])[::-1], np.sort(value[inside])
+        # A relative step upwards, so that α = 1/n₀ allows one false alarm.
+        allowed = np.floor(fpr * len(out) * (1 + 1e-12)).astype(np.int64)
+        fence = np.append(out, -np.inf)[np.minimum(allowed, len(out))]
+        tpr += 1 - np.searchsorted(ins, fence, "right") / len(ins)
+    # The last fence is below every score: there all are called members.
+    tpr[-1] = len(scores)
+    return fpr, tpr / len(scores)
 
 
 def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tuple[float, float]:

@@ -13,12 +13,15 @@ import typer
 
 from memberbound._version import __version__
 from memberbound.cli.auditing import audit
+from memberbound.cli.exporting import export
 from memberbound.cli.face import app
 from memberbound.cli.papers import reproduce
 from memberbound.cli.populations import population
 from memberbound.cli.privacy import explain
 from memberbound.cli.protection import protect
 from memberbound.cli.results import theorems
+from memberbound.cli.serving import serve
+from memberbound.cli.studying import study
 from memberbound.cli.tables import certify, harden, plan
 from memberbound.errors import InputError, MemberboundError
 
@@ -27,12 +30,15 @@ __all__ = [
     "audit",
     "certify",
     "explain",
+    "export",
     "harden",
     "main",
     "plan",
     "population",
     "protect",
     "reproduce",
+    "serve",
+    "study",
     "theorems",
 ]
 

@@ -9,14 +9,14 @@ from typing import Annotated, Protocol
 
 import typer
 
-__all__ = ["JsonFlag", "app", "progress_bar", "show"]
+__all__ = ["JsonFlag", "app", "progress_bar", "show", "stages_bar"]
 
 app = typer.Typer(
     name="memberbound",
     help="How often can anybody be right about who was in the training set?",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: memberbound explain --epsilon 8 --delta 1e-5",
+    epilog="Start with: memberbound study, or memberbound explain --epsilon 8 --delta 1e-5",
 )
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -44,24 +44,32 @@ def show(result: Result, as_json: bool) -> None:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error while work is done, with the time left.
+def stages_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on standard error while work is done in stages, with the time left.
 
-    Yields what long work calls with (done, total); on something other than a terminal nothing is
-    drawn.
+    Yields what long work calls with (stage, done, total); on something other than a terminal
+    nothing is drawn.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
     from rich.progress import TimeRemainingColumn as TimeLeft
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task("", total=None)
 
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def advance(stage: str, done: int, total: int) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
 
         yield advance
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar for work of one stage; yields what it calls with (done, total)."""
+    with stages_bar() as bar:
+        bar(label, 0, 1)
+        yield lambda done, total: bar(label, done, total)

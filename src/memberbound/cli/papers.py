@@ -24,6 +24,10 @@ def reproduce(  # noqa: PLR0917  # Typer reads options from positional parameter
     trials: Annotated[
         float | None, typer.Option(metavar="T", help="Random populations to average over.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with MNIST, for A25-Tab1; or MEMBERBOUND_DATA."),
+    ] = None,
     seed: Annotated[float, typer.Option(help="Makes the result repeatable.")] = 0,
     json_: JsonFlag = False,
 ) -> None:
@@ -43,6 +47,7 @@ def reproduce(  # noqa: PLR0917  # Typer reads options from positional parameter
         result = reproduce_(
             id,
             out=out,
+            data=data,
             trials=trials,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             seed=seed,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             progress=progress,

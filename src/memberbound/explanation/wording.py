@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["percent", "percent_up", "significant_up", "six_down", "six_up"]
+__all__ = ["percent", "percent_down", "percent_up", "significant_up", "six_down", "six_up"]
 
 _SIX = Decimal("0.000001")
 
@@ -36,6 +36,17 @@ def percent_up(value: float) -> str:
             text = f"{rounded:f}"
             return (text.rstrip("0").rstrip(".") if "." in text else text) + " %"
     return "100 %"
+
+
+def percent_down(value: float) -> str:
+    """Percent with two decimals, rounded down.
+
+    >>> percent_down(0.81239)
+    '81.23 %'
+    """
+    rounded = (Decimal(value) * 100).quantize(Decimal("0.01"), rounding=ROUND_FLOOR)
+    text = f"{rounded:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + " %"
 
 
 def significant_up(value: float, digits: int = 3) -> str:

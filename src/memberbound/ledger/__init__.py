@@ -19,7 +19,7 @@ from memberbound.results import common_fields
 
 __all__ = ["PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
 
-Status = Literal["implemented", "erratum", "definition", "planned", "not computable"]
+Status = Literal["implemented", "erratum", "definition", "not computable"]
 
 #: Keys of the papers in the order of the ledger; X is ours.
 PAPERS = {
@@ -34,7 +34,18 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One numbered result, in our words."""
+    """One numbered result, in our words.
+
+    Attributes:
+        id: Key of the paper and number of the result, such as ``"A25-T14"``.
+        title: What it is about, in a few words.
+        statement: What it says, in the notation of the docs; for an erratum, what holds.
+        status: What became of it.
+        code: Dotted paths of what computes it.
+        tests: Test files, or single tests, that check it.
+        reason: Why nothing is computed, where that is so.
+        also: Numbered equations of the paper that are part of the result.
+    """
 
     id: str
     title: str
@@ -43,6 +54,7 @@ class Entry:
     code: tuple[str, ...]
     tests: tuple[str, ...]
     reason: str | None = None
+    also: tuple[str, ...] = ()
 
     def to_dict(self, *, demonstrate: bool = False) -> dict[str, object]:
         """Return JSON-ready fields; an erratum's counterexample is computed only on request."""
@@ -54,6 +66,7 @@ class Entry:
                 erratum["counterexample"] = found.demonstrate().to_dict()
         return {
             "id": self.id,
+            "also": list(self.also),
             "title": self.title,
             "statement": self.statement,
             "status": self.status,
@@ -82,6 +95,7 @@ def entries() -> tuple[Entry, ...]:
                     code=tuple(row.get("code", ())),
                     tests=tuple(row.get("tests", ())),
                     reason=row.get("reason"),
+                    also=tuple(row.get("also", ())),
                 )
             )
     return tuple(found)
@@ -122,6 +136,8 @@ class Ledger:
 
 def _story(entry: Entry, demonstrate: bool) -> str:
     lines = [f"{entry.id}  {entry.title}  [{entry.status}]", entry.statement]
+    if entry.also:
+        lines.append(f"Also:  {', '.join(entry.also)}")
     if entry.reason:
         lines.append(f"Reason: {entry.reason}")
     lines += [f"Code:  {path}" for path in entry.code]
@@ -142,18 +158,21 @@ def _story(entry: Entry, demonstrate: bool) -> str:
 def theorems(id: str | None = None) -> Ledger:
     """Return the ledger, or what is known of one result.
 
-    ``id`` is a result ("A25-T14", case does not matter), a paper ("L24") or ``None`` for all.
-    Asking for a single result computes the counterexample of its erratum.
+    ``id`` is a result ("A25-T14", case does not matter), a numbered equation ("A25-eq17", which
+    leads to its result), a paper ("L24") or ``None`` for all.  Asking for a single result computes
+    the counterexample of its erratum.
 
     Examples:
         >>> theorems("x2").results[0].status
         'implemented'
+        >>> theorems("A25-eq17").results[0].id
+        'A25-T14'
     """
     everything = entries()
     if id is None:
         return Ledger(everything)
     wanted = id.strip().upper()
-    single = [e for e in everything if e.id.upper() == wanted]
+    single = [e for e in everything if wanted in map(str.upper, (e.id, *e.also))]
     if single:
         return Ledger(tuple(single), demonstrate=True)
     paper = [e for e in everything if _paper_of(e.id).upper() == wanted]

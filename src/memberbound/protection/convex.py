@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -65,6 +68,7 @@ def calibrate_convex(
     subsets: int | None = None,
     shape: FloatArray | None = None,
     local: bool = True,
+    workers: int | None = None,
     progress: Progress = None,
 ) -> Calibration:
     """Return the least certified scale of Gaussian noise on θ(D), round or shaped.
@@ -90,6 +94,7 @@ def calibrate_convex(
         shape: a lower triangular factor A for noise s·A·z, chosen without the secret
             (:func:`~memberbound.protection.shape.risk_shape`).
         local: also use the curvature seen at the fit (claim 3), not only λ.
+        workers: threads; all cores unless given.  The answer does not depend on them.
         progress: called with (fits done, fits).
 
     Examples:
@@ -137,6 +142,7 @@ def calibrate_convex(
             target=target,
             confidence=level,
             plain=plain,
+            workers=None if workers is None else whole_number("workers", workers),
             progress=progress,
         )
     chosen, route = (sampled, "fits") if sampled < plain else (plain, "worst case")
@@ -285,6 +291,7 @@ class _Search:
         target: float,
         confidence: float,
         plain: float,
+        workers: int | None,
         progress: Progress,
     ) -> tuple[float, float, int]:
         """Certify on one stream a scale whose neighbourhood another chose; ∞ if none passes."""
@@ -304,15 +311,23 @@ class _Search:
             most = np.array([up(float(most.mean()), most.size)])
         values = np.stack([self.family.distances(worst.edges, s) for s in scales], axis=1)
         table = np.empty((count, most.size, scales.size), dtype=np.float32)
-        draws = np.random.default_rng((*np.atleast_1d(fresh.seed), 3))
-        for place, rows in enumerate(fresh.spawned(2).subsets(count)):
+
+        def fill(job: tuple[int, Rows]) -> None:
+            # Its own partners' draws, so that the order of the threads does not matter.
+            place, rows = job
+            draws = np.random.default_rng((*np.atleast_1d(fresh.seed), 3, place))
             means = self.weights(rows, worst.edges, draws) @ values * (1 + 4 * sum_slack(_BINS))
             if not self.every:
                 means = means.mean(axis=0, keepdims=True) * (1 + sum_slack(len(means)))
             # Above the rounding to single precision.
             table[place] = np.minimum(means / most[:, None] * (1 + 1e-6) + 1e-30, 1.0)
-            if progress is not None:
-                progress(pilots + place + 1, total)
+
+        # Threads: nearly all the time is spent inside numpy and LAPACK, which let others run.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers or cpu_count()) as pool:
+            jobs = enumerate(fresh.spawned(2).subsets(count))
+            for done, _ in enumerate(pool.map(fill, jobs), start=1):
+                if progress is not None:
+                    progress(pilots + done, total)
 
         def passes(place: int) -> bool:
             ranges = table[:, :, place].astype(np.float64)

@@ -210,5 +210,7 @@ def calibrated(
 
         if not isinstance(statistic, ConvexParameters):
             raise InputError("method must not be 'convex' for this estimator.")
-        return calibrate_convex(statistic.risk, fresh, **common, subsets=pairs, shape=shape)
+        return calibrate_convex(
+            statistic.risk, fresh, **common, subsets=pairs, shape=shape, workers=workers
+        )
     return run(statistic, fresh, **common, **extra)

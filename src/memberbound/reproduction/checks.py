@@ -37,6 +37,12 @@ class Check:
             "holds": self.holds,
         }
 
+    def ours(self) -> str:
+        """Return what was measured as a text, with its standard error where there is one."""
+        if math.isnan(self.standard_error):
+            return f"{self.measured:.4g}"
+        return f"{self.measured:.4g} ± {self.standard_error:.2g}"
+
 
 def near(claim: str, paper: float, average: Average, *, share: float) -> Check:
     """Check that the average is within a share of the paper's number."""

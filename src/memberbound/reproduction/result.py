@@ -11,7 +11,20 @@ from memberbound.reproduction.experiment import Experiment, Findings
 from memberbound.reproduction.sweep import Row
 from memberbound.results import common_fields
 
-__all__ = ["Reproduction"]
+__all__ = ["LeftOut", "Reproduction"]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A figure or table that was asked for among others and could not be redone."""
+
+    id: str
+    title: str
+    reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return JSON-ready fields."""
+        return {"id": self.id, "title": self.title, "reason": self.reason}
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +33,7 @@ class Reproduction:
 
     ``figures`` are the files with pictures, ``files`` those with the data behind them; both are
     empty where nothing was to be written.  ``table`` is what the figure shows; for several figures
-    it is one row each.
+    it is one row each.  ``left_out`` lists those among several whose data are not there.
     """
 
     id: str | None
@@ -36,6 +49,9 @@ class Reproduction:
     figures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     parts: tuple[Reproduction, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    #: How long it took; not in the answer, which is the same for the same seed.
+    seconds: float | None = None
     #: Every single measurement, one row per value and trial.
     trial_table: list[Row] = field(default_factory=list, repr=False)
 
@@ -49,6 +65,7 @@ class Reproduction:
         seed: int,
         figures: list[Path],
         files: list[Path],
+        seconds: float | None = None,
     ) -> Reproduction:
         """Return the answer about one experiment."""
         return cls(
@@ -64,11 +81,14 @@ class Reproduction:
             seed,
             tuple(str(path) for path in figures),
             tuple(str(path) for path in files),
+            seconds=seconds,
             trial_table=findings.trials,
         )
 
     @classmethod
-    def together(cls, id: str, parts: list[Reproduction], seed: int) -> Reproduction:
+    def together(
+        cls, id: str, parts: list[Reproduction], seed: int, left_out: list[LeftOut]
+    ) -> Reproduction:
         """Return the answer about several experiments, with one summary row each."""
         table: list[Row] = [
             {
@@ -76,12 +96,17 @@ class Reproduction:
                 "title": part.title,
                 "checks": len(part.checks),
                 "hold": sum(check.holds for check in part.checks),
+                "left_out": None,
             }
             for part in parts
         ]
+        table += [
+            {"id": one.id, "title": one.title, "checks": 0, "hold": 0, "left_out": one.reason}
+            for one in left_out
+        ]
         return cls(
             id,
-            f"{len(parts)} figures and tables",
+            f"{len(parts)} figures and tables" + (f", {len(left_out)} left out" * bool(left_out)),
             table,
             tuple(check for part in parts for check in part.checks),
             tuple(f"{part.id}: {note}" for part in parts for note in part.notes),
@@ -92,6 +117,7 @@ class Reproduction:
             figures=tuple(f for part in parts for f in part.figures),
             files=tuple(f for part in parts for f in part.files),
             parts=tuple(parts),
+            left_out=tuple(left_out),
         )
 
     @classmethod
@@ -130,6 +156,7 @@ class Reproduction:
             "table": self.table,
             "checks": checks,
             "notes": list(self.notes),
+            "left_out": [one.to_dict() for one in self.left_out],
         }
 
     def summary(self) -> str:
@@ -140,7 +167,9 @@ class Reproduction:
         if self.parts:
             done = "\n\n".join(part.summary() for part in self.parts)
             held = sum(check.holds for check in self.checks)
-            return f"{done}\n\n{held} of {len(self.checks)} claims hold as stated."
+            lines = [done, "", f"{held} of {len(self.checks)} claims hold as stated."]
+            lines += [f"{one.id} was left out: {one.reason}" for one in self.left_out]
+            return "\n".join(lines)
         lines = [f"{self.id}  {self.title}", f"{self.trials} trials, seed {self.seed}", ""]
         lines += [f"{'holds':<7}{'paper':<9}{'measured':<20}claim"]
         lines += [_line(check) for check in self.checks]
@@ -150,7 +179,4 @@ class Reproduction:
 
 def _line(check: Check) -> str:
     paper = "" if check.paper is None else f"{check.paper:g}"
-    ours = f"{check.measured:.4g}"
-    if check.standard_error == check.standard_error:  # a number
-        ours += f" ± {check.standard_error:.2g}"
-    return f"{'yes' if check.holds else 'NO':<7}{paper:<9} {ours:<20} {check.claim}"
+    return f"{'yes' if check.holds else 'NO':<7}{paper:<9} {check.ours():<20} {check.claim}"

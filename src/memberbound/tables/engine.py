@@ -222,7 +222,7 @@ def _cores() -> int:
 
 
 def _default_memory() -> str:
-    """Return half of the memory this process may use, the container's limit included."""
+    """Return half of the memory this process may use, limits of container and process included."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -233,4 +233,15 @@ def _default_memory() -> str:
         limit = "max"
     if limit.isdigit():
         total = min(total, int(limit))
+    total = min([total, *_process_limits()])
     return f"{max(int(total * _MEMORY_SHARE) // 2**20, 256)}MB"
+
+
+def _process_limits() -> list[int]:
+    """Return the limits of memory that were set for this process (``ulimit -d`` and ``-v``)."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return []
+    soft = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS)]
+    return [limit for limit in soft if limit != resource.RLIM_INFINITY]

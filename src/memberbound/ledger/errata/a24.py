@@ -1,6 +1,6 @@
 """Errata of A24 (the February 2024 preprint): one computed counterexample each.
 
-A23 has the same three statements under other numbers.
+A23 has the same statements under other numbers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from .types import Counterexample
 
@@ -16,7 +16,10 @@ __all__ = [
     "centred_gaussian_distance",
     "corollary_5_4_2",
     "equation_15",
+    "exact_sum_leak_lower",
+    "needed_constant",
     "proposition_b_1",
+    "theorem_5_1",
     "worst_leak",
 ]
 
@@ -124,5 +127,49 @@ def proposition_b_1() -> Counterexample:
             "n": 1,
             "bound_at_2": bound(2),
             "distance_at_2": centred_gaussian_distance(2),
+        },
+    )
+
+
+def exact_sum_leak_lower(n: int, points: int, spread: Fraction) -> Fraction:
+    """A lower bound on Δ at γ = 1 of the mean of n records from points in general position.
+
+    A record is one of the ``points`` values, each as likely, or with probability ``spread`` a draw
+    from a density. No two selections of n points have the same sum, so the attack that says "in"
+    when the sum is one of n points and the record is among them is right on every member while no
+    record came from the density, and wrong on a fresh record that happens to be among them:
+    TPR − FPR = (1−w)^n·(1 − (1−w)(1 − (1−1/N)^n)), w the spread and N the number of points.
+    """
+    kept = (1 - spread) ** n
+    return kept * (1 - (1 - spread) * (1 - (1 - Fraction(1, points)) ** n))
+
+
+def needed_constant(n: int) -> float:
+    """Least C(1) with which A24-T5.1 covers n² points in [0, 1] and a density of weight n^(−2).
+
+    The law is within 1/2 of its mean and has the variance of the uniform law up to n^(−4), so
+    m₁ ≤ 1 and m₃ ≤ (1/2)³·12^(3/2) up to the same; both are taken a little larger.
+    """
+    square = n * n
+    leak = float(exact_sum_leak_lower(n, square, Fraction(1, square)))
+    first, third = 1.001, 5.21
+    return (leak - 1 / (2 * n)) * math.sqrt(n) / (1 + third) - first / (2 * (1 + third))
+
+
+def theorem_5_1() -> Counterexample:
+    """A24-T5.1 has a constant that depends on d alone; these laws need an ever larger one."""
+    sizes = (100, 400, 1600, 6400)
+    needed = [needed_constant(n) for n in sizes]
+    return Counterexample(
+        setting="d = 1, the mean of n records that are uniform on n² points in general position "
+        "of [0, 1], with a density of weight n^(−2) mixed in; n = 100, 400, 1600, 6400: the "
+        "constant C(1) that the first needs, and the last",
+        printed_value=needed[0],
+        true_value=needed[-1],
+        # Δ stays near 1, so each fourfold n asks for twice the constant: there is no bound.
+        violated=all(b > 1.9 * a for a, b in pairwise(needed)),
+        numbers={
+            **{f"constant_needed_at_{n}": value for n, value in zip(sizes, needed, strict=True)},
+            "leak_lower_at_6400": float(exact_sum_leak_lower(6400, 6400**2, Fraction(1, 6400**2))),
         },
     )

@@ -12,6 +12,7 @@ __all__ = [
     "histogram_delta",
     "lemma_21",
     "lemma_22",
+    "lemma_24_comment",
     "lemma_29",
     "maximum_delta",
     "printed_sample_size",
@@ -19,6 +20,7 @@ __all__ = [
     "required_sample_size",
     "table_1",
     "upper_tail",
+    "width_given_largest_atom",
 ]
 
 
@@ -102,6 +104,33 @@ def lemma_22() -> Counterexample:
             "ratio_at_gamma_1_2": late_ratio(Fraction(1, 2)),
             "ratio_at_gamma_5_4": late_ratio(Fraction(5, 4)),
             "ratio_at_gamma_2": late_ratio(Fraction(2)),
+        },
+    )
+
+
+def width_given_largest_atom(atoms: int, largest: float) -> float:
+    """Largest minus least C_K over laws on K atoms whose largest probability is δ (A25-L24)."""
+    alone = math.sqrt(largest * (1 - largest))
+    top = alone + math.sqrt((1 - largest) * (atoms - 2 + largest))
+    fit = math.floor(1 / largest)
+    left = 1 - fit * largest
+    return top - fit * alone - math.sqrt(max(left * (1 - left), 0.0))
+
+
+def lemma_24_comment() -> Counterexample:
+    """The comment on A25-L24 says that the range of C_K thins out away from δ = 1/2."""
+    atoms, near, far = 10, 0.4, 0.34
+    nearer, further = (width_given_largest_atom(atoms, delta) for delta in (near, far))
+    return Counterexample(
+        setting="K = 10: the width of the range of C_K at δ = 0.4 (an upper limit for every δ "
+        "further from 1/2, as printed) and at δ = 0.34",
+        printed_value=nearer,
+        true_value=further,
+        violated=further > nearer + 1e-9,
+        numbers={
+            "width_at_0.5": width_given_largest_atom(atoms, 0.5),
+            "width_at_0.6": width_given_largest_atom(atoms, 0.6),
+            "width_at_0.9": width_given_largest_atom(atoms, 0.9),
         },
     )
 

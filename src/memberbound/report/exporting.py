@@ -1,0 +1,170 @@
+"""The verb ``export``: a study's report as a model card, an MLflow run or a PDF."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memberbound._version import __version__
+from memberbound.errors import InputError, one_of
+from memberbound.files import check_output, write_text, written_whole
+
+__all__ = ["ENDINGS", "FORMATS", "Export", "export"]
+
+#: Format → endings of the file that it is written to; MLflow has a run instead.
+ENDINGS: dict[str, tuple[str, ...]] = {
+    "model-card": (".md", ".markdown"),
+    "mlflow": (),
+    "pdf": (".pdf",),
+}
+FORMATS = tuple(ENDINGS)
+#: Options that only one format has a use for.
+_OPTIONS = {
+    "pdf": ("browser",),
+    "mlflow": ("run_id", "experiment", "tracking_uri"),
+}
+_NAMES = {"model-card": "model card section", "mlflow": "MLflow run", "pdf": "PDF"}
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """What was exported and where it is; ``details`` depend on the format."""
+
+    format: str
+    report: Mapping[str, Any] = field(repr=False)
+    out: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> bool:
+        """Whether some step of the study has no answer."""
+        return bool(self.report["status"] != "complete")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields: the report's game, theorems and assumptions, and the place."""
+        said = {name: self.report[name] for name in ("game", "protects", "theorems", "assumptions")}
+        return (
+            {"command": "export", "version": __version__}
+            | said
+            | {
+                "format": self.format,
+                "out": self.out,
+                "status": self.report["status"],
+                "report_version": self.report["version"],
+            }
+            | dict(self.details)
+        )
+
+    def summary(self) -> str:
+        """Return what was exported, and where to, as a short text."""
+        kind = "partial" if self.partial else "complete"
+        lines = [f"{_NAMES[self.format]} of a {kind} study: {self.report['verdict']['sentence']}"]
+        if self.out is not None:
+            lines.append(f"file: {self.out}")
+        for name, value in self.details.items():
+            shown = ", ".join(value) if isinstance(value, list) else value
+            lines.append(f"{name.replace('_', ' ')}: {shown}")
+        return "\n".join(lines)
+
+
+def export(
+    report: Any,
+    *,
+    format: str,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    browser: str | os.PathLike[str] | None = None,
+    run_id: str | None = None,
+    experiment: str | None = None,
+    tracking_uri: str | None = None,
+) -> Export:
+    """Export a study's report: as a model card section, to MLflow, or as PDF.
+
+    Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
+    and what is rounded for people is rounded so that it stays a bound.
+    Edge cases: a partial report is exported and says that it is partial; a file is written whole or
+    not at all; an option of another format is refused.
+
+    Args:
+        report: ``report.json``, the dictionary that it holds, or what ``study`` returned.
+        format: ``model-card``, ``mlflow`` or ``pdf``.
+        out: file to write (``.md``, ``.pdf``); not for ``mlflow``.
+        force: overwrite ``out``.
+        browser: for ``pdf``: Chromium, Chrome or Edge; searched for unless given.
+        run_id: for ``mlflow``: the run; the active or else a new one unless given.
+        experiment: for ``mlflow``: name of the experiment of a new run.
+        tracking_uri: for ``mlflow``: the server or store; MLflow's own setting unless given.
+    """
+    one_of("format", format, FORMATS)
+    given = {
+        "browser": browser,
+        "run_id": run_id,
+        "experiment": experiment,
+        "tracking_uri": tracking_uri,
+    }
+    for owner, names in _OPTIONS.items():
+        for name in names:
+            if given[name] is not None and owner != format:
+                raise InputError(
+                    f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
+                    f"It belongs to format {owner!r}."
+                )
+    if format == "mlflow":
+        if out is not None:
+            raise InputError(
+                f"out must be left out with format 'mlflow', got {str(out)!r}. The report goes "
+                "to a run; name it with run_id, or its experiment."
+            )
+        return _to_mlflow(_checked(report), run_id, experiment, tracking_uri)
+    if out is None:
+        raise InputError(f"out must be given with format {format!r}: the file to write.")
+    target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
+    if format == "model-card":
+        from memberbound.report.model_card import model_card
+
+        checked = _checked(report)
+        write_text(model_card(checked), target, force=force)
+        return Export(format, checked, str(out))
+    from memberbound.report.pdf import find_browser, page_count, print_pdf
+
+    program = find_browser(browser)
+    checked = _checked(report)
+    printed = print_pdf(checked, browser=program)
+    written_whole(target, lambda draft: draft.write_bytes(printed), force)
+    return Export(format, checked, str(out), {"pages": page_count(printed)})
+
+
+def _to_mlflow(
+    report: dict[str, Any], run_id: str | None, experiment: str | None, tracking_uri: str | None
+) -> Export:
+    from memberbound.report.mlflow_log import log_report
+
+    logged = log_report(report, run_id=run_id, experiment=experiment, tracking_uri=tracking_uri)
+    details = {
+        "run_id": logged.run_id,
+        "experiment_id": logged.experiment_id,
+        "tracking_uri": logged.tracking_uri,
+        "metrics": logged.metrics,
+        "files": list(logged.files),
+    }
+    return Export("mlflow", report, None, details)
+
+
+def _checked(report: Any) -> dict[str, Any]:
+    """Return a checked report, from a file, a dictionary or a study."""
+    from memberbound.report.schema import read, validate
+
+    if isinstance(report, (str, os.PathLike)):
+        return read(report)
+    # A study keeps its report; the class itself belongs to a stage above this one.
+    held = getattr(report, "report", report)
+    if not isinstance(held, Mapping):
+        raise InputError(
+            "report must be a file, the dictionary that it holds, or what study returned, got "
+            f"{type(report).__name__}."
+        )
+    plain = dict(held)
+    validate(plain)
+    return plain

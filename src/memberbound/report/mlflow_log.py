@@ -1,0 +1,285 @@
+"""A study beside the training run that it belongs to: MLflow metrics, parameters, tags and files.
+
+Metrics are grouped by kind (``memberbound/certified/…``, ``…/estimated/…``, ``…/measured/…``), so
+that no chart shows a ceiling among floors.  Nothing is sent but to the tracking server that was
+asked for: MLflow's own usage tracking is off while this module works, unless
+``MLFLOW_DISABLE_TELEMETRY`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from memberbound.errors import InputError, MemberboundError
+from memberbound.report.markdown import clean
+from memberbound.report.quantities import quantities, scores
+
+__all__ = ["ARTIFACTS", "Logged", "log_report", "metrics_of", "parameters_of", "tags_of"]
+
+Report = Mapping[str, Any]
+#: Folder of the run's artifacts that holds the report.
+ARTIFACTS = "memberbound"
+_GROUPS = {"certificate": "certified", "estimate": "estimated", "audit": "measured"}
+#: The smallest limits of the MLflow versions that the extra allows.
+_PARAMETER_LENGTH, _TAG_LENGTH = 500, 5000
+_SECRET = re.compile(r"//[^/\s]+@")
+_ODD = re.compile(r"[^\w.\- /]")
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Where a report went."""
+
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+    metrics: int
+    files: tuple[str, ...]
+
+
+def metrics_of(report: Report) -> dict[str, float]:
+    """Return the finite numbers of a report by name; the name says kind, subject and record."""
+    found: dict[str, float] = {}
+    for quantity in quantities(report):
+        place = f"{_GROUPS[quantity.kind]}/{quantity.subject}/{quantity.record}-record"
+        found[f"{place}/accuracy_{quantity.side}"] = quantity.value
+    for score in scores(report):
+        found[f"estimated/{score.subject}/score_estimate"] = score.estimate
+    for entry in report["exposure"]:
+        place = f"measured/{entry['subject']}"
+        found[f"{place}/exposed_records_lower"] = entry["records"]["exposed_records"]
+    return {
+        f"{ARTIFACTS}/{_ODD.sub('_', name)}": float(value)
+        for name, value in found.items()
+        if math.isfinite(value)
+    }
+
+
+def parameters_of(report: Report) -> dict[str, str]:
+    """Return what was asked and of which table; what was not said is left out."""
+    said = {name: value for name, value in report["question"].items() if name != "columns"}
+    data = report["data"]
+    said |= {f"data_{name}": data[name] for name in ("name", "rows", "task", "sha256")}
+    said["data_columns"] = len(data["columns"])
+    return {
+        f"{ARTIFACTS}.{name}": _cut(value, _PARAMETER_LENGTH)
+        for name, value in said.items()
+        if value is not None
+    }
+
+
+def tags_of(report: Report) -> dict[str, str]:
+    """Return the verdict and what the numbers rest on."""
+    said = {name: report[name] for name in ("version", "schema", "status", "game", "protects")}
+    verdict = report["verdict"]
+    said |= {"level": verdict["level"], "verdict": verdict["sentence"], "advice": verdict["advice"]}
+    said["theorems"] = ", ".join(report["theorems"])
+    said["assumptions"] = " ".join(_sentence(text) for text in report["assumptions"])
+    return {f"{ARTIFACTS}.{name}": _cut(value, _TAG_LENGTH) for name, value in said.items()}
+
+
+def log_report(
+    report: Report,
+    *,
+    run_id: str | None = None,
+    experiment: str | None = None,
+    tracking_uri: str | None = None,
+) -> Logged:
+    """Log a report to a run: the one named, else the active one, else a new one.
+
+    The new run is in ``experiment``, or where MLflow's environment variables say.  A run that
+    already holds the parameters of another report is refused before anything is logged.
+    """
+    if find_spec("mlflow") is None:
+        raise InputError(
+            "format 'mlflow' needs MLflow: install the extra mlflow, "
+            "pip install 'memberbound[mlflow]'."
+        )
+    if run_id is not None and experiment is not None:
+        raise InputError(
+            f"experiment must be left out with run_id, got {experiment!r}. A run is in one already."
+        )
+    with _no_telemetry():
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return _logged(report, run_id, experiment, tracking_uri)
+        except MlflowException as problem:
+            raise MemberboundError(f"MLflow refused the report: {_first(problem)}") from problem
+
+
+def _logged(
+    report: Report, run_id: str | None, experiment: str | None, tracking_uri: str | None
+) -> Logged:
+    client, place = _client(tracking_uri)
+    known = run_id or _active_run(place) or os.environ.get("MLFLOW_RUN_ID")
+    if known is not None and experiment is not None:
+        raise InputError(
+            f"experiment must be left out while a run is active, got {experiment!r}. "
+            "The report goes to that run."
+        )
+    if known is None:
+        # The page is made before the run, so that a failure leaves no empty run behind.
+        with _report_files(report) as files:
+            run = client.create_run(_experiment_id(client, experiment), tags=_of_a_new_run(report))
+            try:
+                logged = _filled(client, run, report, files, place)
+            except BaseException:
+                client.set_terminated(run.info.run_id, status="FAILED")
+                raise
+            client.set_terminated(run.info.run_id)
+            return logged
+    run = _run(client, known, place)
+    _check_same(run, report)
+    with _report_files(report) as files:
+        return _filled(client, run, report, files, place)
+
+
+def _filled(client: Any, run: Any, report: Report, files: tuple[Path, ...], place: str) -> Logged:
+    from mlflow.entities import Metric, Param, RunTag
+
+    now = int(time.time() * 1000)
+    metrics = [Metric(name, value, now, 0) for name, value in metrics_of(report).items()]
+    for file in files:
+        client.log_artifact(run.info.run_id, str(file), ARTIFACTS)
+    client.log_batch(
+        run.info.run_id,
+        metrics=metrics,
+        params=[Param(name, value) for name, value in parameters_of(report).items()],
+        tags=[RunTag(name, value) for name, value in tags_of(report).items()],
+    )
+    names = tuple(f"{ARTIFACTS}/{file.name}" for file in files)
+    return Logged(run.info.run_id, run.info.experiment_id, _shown(place), len(metrics), names)
+
+
+def _client(tracking_uri: str | None) -> tuple[Any, str]:
+    import mlflow
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    place = mlflow.get_tracking_uri() if tracking_uri is None else tracking_uri
+    try:
+        return MlflowClient(tracking_uri=place), place
+    except MlflowException as problem:
+        remedy = (
+            "Name a tracking server (http://…), set MLFLOW_ALLOW_FILE_STORE=true for a folder, or "
+            "install mlflow instead of mlflow-skinny for a database."
+        )
+        raise InputError(
+            f"tracking_uri must be a place that this MLflow can write to, got {_shown(place)!r}: "
+            f"{_first(problem)} {remedy}"
+        ) from problem
+
+
+def _active_run(place: str) -> str | None:
+    """Return the run that the program is in, if it is kept where the report goes."""
+    import mlflow
+
+    run = mlflow.active_run()
+    return run.info.run_id if run is not None and place == mlflow.get_tracking_uri() else None
+
+
+def _run(client: Any, run_id: str, place: str) -> Any:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_run(run_id)
+    except MlflowException as problem:
+        if problem.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            raise
+        raise InputError(f"run_id must be a run at {_shown(place)}, got {run_id!r}.") from problem
+
+
+def _experiment_id(client: Any, name: str | None) -> str:
+    if name is None:
+        known = os.environ.get("MLFLOW_EXPERIMENT_ID")
+        if known:
+            return known
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if not name:
+        return "0"
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return str(client.create_experiment(name))
+    if found.lifecycle_stage != "active":
+        raise InputError(f"experiment must not be deleted, got {name!r}. Restore it first.")
+    return str(found.experiment_id)
+
+
+def _check_same(run: Any, report: Report) -> None:
+    """Refuse a run with other parameters: MLflow would, too, but after half of the work."""
+    for name, value in parameters_of(report).items():
+        held = run.data.params.get(name, value)
+        if held != value:
+            raise InputError(
+                f"run_id must be a run without another study's report, got {run.info.run_id!r}, "
+                f"where {name} is {held!r} and not {value!r}."
+            )
+
+
+def _of_a_new_run(report: Report) -> dict[str, str]:
+    verdict = report["verdict"]
+    note = f"{clean(verdict['sentence'])}\n\n{clean(verdict['advice'])}"
+    name = f"membership study of {clean(report['data']['name'])}"
+    return {"mlflow.runName": name[:250], "mlflow.note.content": note[:_TAG_LENGTH]}
+
+
+@contextmanager
+def _report_files(report: Report) -> Iterator[tuple[Path, ...]]:
+    """Make the two files of a report in a private folder for as long as they are needed."""
+    from memberbound.report.page import render
+
+    with tempfile.TemporaryDirectory(prefix="memberbound-") as folder:
+        html, plain = Path(folder, "report.html"), Path(folder, "report.json")
+        html.write_text(render(dict(report)), encoding="utf-8")
+        text = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
+        plain.write_text(text + "\n", encoding="utf-8")
+        yield html, plain
+
+
+@contextmanager
+def _no_telemetry() -> Iterator[None]:
+    """Keep MLflow from reporting these calls to its makers; the caller's own wish goes first."""
+    name = "MLFLOW_DISABLE_TELEMETRY"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def _shown(place: str) -> str:
+    """Return an address, or a text with one, without the password that it may hold.
+
+    >>> _shown("https://me:secret@tracking.example:5000/x")
+    'https://tracking.example:5000/x'
+    """
+    return _SECRET.sub("//", place)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _cut(value: object, length: int) -> str:
+    text = clean(value)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _first(problem: Exception) -> str:
+    lines = _shown(str(problem).strip()).splitlines()
+    return lines[0].split(". ")[0].rstrip(".") + "." if lines else type(problem).__name__

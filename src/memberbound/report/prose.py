@@ -1,0 +1,157 @@
+"""The report's words: assumptions, limits and the glossary, for readers who are not statisticians.
+
+Only sentences stand here, and which of them a report needs; numbers come from the report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["GAMES", "GLOSSARY", "LEVELS", "LIMITS", "STATES", "assumed", "whom"]
+
+#: Word for the verdict's level.
+LEVELS = {
+    "safe": "Promise kept",
+    "exposed": "Exposed",
+    "unproved": "Not proved",
+    "partial": "Incomplete",
+}
+
+STATES = {
+    "done": "done",
+    "impossible": "not possible here",
+    "failed": "failed",
+    "stopped": "stopped",
+}
+
+GAMES = {
+    "subset": "a random half of these records is the training set; the attacker knows all of them",
+    "iid": "all records are fresh draws from one source; the attacker knows that source",
+    "neighbour": "the attacker knows every other record; one record is in, or another in its place",
+}
+
+#: Step → what has to be true for its numbers to hold.
+_ASSUMED = {
+    "certify": (
+        "The rows are independent draws from one source: nobody appears twice, and no row is there "
+        "because of another.",
+        "The model sees only the columns that were studied.",
+    ),
+    "audit": (
+        "Each attacked model was trained on its own random half of the records. The attacker knows "
+        "the records, the learner and other models of the same kind.",
+    ),
+    "protect": (
+        "The training set is a random half of the records, drawn apart from the halves that the "
+        "noise was measured on.",
+        "The noise is fresh, secret and used for one release. This study's own trials come from a "
+        "seed and are thrown away; a real release draws its own noise.",
+    ),
+    "explain": (
+        "ε and δ are about replacing one record by another. A person who owns several records is "
+        "protected less.",
+    ),
+    "population": (
+        "What is translated is a noisy mean of a random half of these records, and nothing else "
+        "about that half is published.",
+    ),
+    "rows": ("Rows that are still to come are of the same kind as the present ones.",),
+    "coarser": (
+        "The coarser table is made once. Trying several and keeping the nicest is not covered.",
+    ),
+}
+
+#: What the report does not say: a heading and a sentence or two.
+LIMITS = (
+    (
+        "The average is not everybody",
+        "A promise about the average record can hold while a few unusual records are given away "
+        "completely. That is why the worst record always stands beside it.",
+    ),
+    (
+        "A floor is no ceiling",
+        "Attacks that were tried show what is possible at least. A better attack may exist unless "
+        "a certified ceiling excludes it.",
+    ),
+    (
+        "One release",
+        "Each certificate is about one release. Several releases from the same records add up: two "
+        "models with 55 % each may together allow more.",
+    ),
+    (
+        "Different games do not compare",
+        "Numbers about this learner and numbers about any model on the table answer different "
+        "questions. They stand in separate groups and must not be subtracted from one another.",
+    ),
+    (
+        "Facts about the population can still be learned",
+        "That smoking harms is learned from a study whether or not a given person took part. "
+        "Membership is hidden; what the data teach is not.",
+    ),
+    (
+        "Other attacks",
+        "The report is about membership. Reconstruction of records, theft of the model and leaks "
+        "outside the release (logs, backups, people) are not examined.",
+    ),
+    (
+        "Each statement by itself",
+        "Every certificate and interval holds with its own confidence. They do not all hold at "
+        "once with that confidence.",
+    ),
+)
+
+GLOSSARY = (
+    ("record", "One row of the table; usually one person."),
+    ("membership", "Whether a record was in the training set of the model."),
+    ("attack", "A method that looks at what was released and says “in” or “out” about a record."),
+    (
+        "certified ceiling (≤)",
+        "Proved: no attack, known or unknown, is right more often, if the assumptions hold.",
+    ),
+    (
+        "measured floor (≥)",
+        "Shown by experiment: an attack that was tried is right at least this often.",
+    ),
+    ("estimate (≈)", "The best single guess of a number. It may be too high or too low."),
+    (
+        "nothing is proved",
+        "There is no ceiling below 100 %. This says nothing about how good attacks are.",
+    ),
+    ("blind guessing", "Always giving the likelier answer without looking; right about half."),
+    ("average record", "A record picked at random; good and bad luck are averaged."),
+    ("worst record", "The record about which attacks are right most often."),
+    (
+        "confidence",
+        "With 95 %, at most 5 in 100 such statements are wrong because the data or the random "
+        "trials were unlucky.",
+    ),
+    ("η (eta)", "How much more often than blind guessing anybody may be right; 0.05 is 5 %."),
+    (
+        "ε, δ (epsilon, delta)",
+        "The numbers of differential privacy. Smaller ones promise more; an ε near 0 makes all "
+        "attacks blind.",
+    ),
+    ("false alarm", "An outsider whom an attack calls a member."),
+    ("ROC", "The members an attack finds, for each rate of false alarms it puts up with."),
+    (
+        "shadow model",
+        "A model trained only for the attack, on records whose membership the attacker knows.",
+    ),
+    (
+        "MIS",
+        "Membership Inference Security, between 0 and 1; 1 means that attacks are no better than "
+        "blind guessing about the average record.",
+    ),
+)
+
+
+def assumed(report: dict[str, Any]) -> list[str]:
+    """Return the assumptions in plain words, of the steps that gave an answer."""
+    done = [step["id"] for step in report["steps"] if step["state"] == "done"]
+    names = dict.fromkeys("protect" if name.startswith("protect") else name for name in done)
+    return [sentence for name in names for sentence in _ASSUMED.get(name, ())]
+
+
+def whom(record: str) -> str:
+    """Return the record that was asked for, in words."""
+    return "every single record" if record == "every" else "the average record"

@@ -1,0 +1,79 @@
+"""The table of a study: the user's own, or the one that comes along."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.learners import Examples, read_examples
+from memberbound.learners.examples import read_frame
+from memberbound.studies.question import StudyQuestion
+
+__all__ = ["EMBEDDED_TARGET", "StudyData", "embedded_table"]
+
+EMBEDDED_TARGET = "diagnosis"
+
+
+def embedded_table() -> Any:
+    """Return the data set that comes along: 569 patients, 30 measurements and a diagnosis.
+
+    Breast Cancer Wisconsin (Diagnostic), Wolberg, Mangasarian, Street and Street 1995, as
+    scikit-learn carries it.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    loaded = load_breast_cancer(as_frame=True)
+    names = np.asarray(loaded.target_names)
+    return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
+
+
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """The table as pandas and as encoded examples, with a fingerprint of what was read."""
+
+    frame: Any
+    examples: Examples
+    name: str
+    embedded: bool
+    sha256: str
+
+    @classmethod
+    def read(cls, source: Any, question: StudyQuestion) -> StudyData:
+        """Read the table; ``None`` is the embedded one."""
+        embedded = source is None
+        frame, name = (
+            (embedded_table(), "breast cancer (embedded)")
+            if embedded
+            else read_frame(source, question.database_table)
+        )
+        if isinstance(source, (str, os.PathLike)):
+            # The report may be passed on: the file's name says enough, its folder too much.
+            name = Path(source).name
+        columns = None if question.columns is None else list(question.columns)
+        examples = read_examples(frame, question.target, columns=columns)
+        digest = hashlib.sha256()
+        for array in (examples.features, np.asarray(examples.target, dtype=np.float64)):
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update("\0".join((*examples.columns, *examples.classes)).encode())
+        kept = frame[[*examples.columns, question.target]].reset_index(drop=True)
+        return cls(kept, examples, name, embedded, digest.hexdigest())
+
+    def to_dict(self, target: str) -> dict[str, Any]:
+        """Return what the report says about the table; no value of any row."""
+        return {
+            "name": self.name,
+            "embedded": self.embedded,
+            "rows": self.examples.rows,
+            "columns": list(self.examples.columns),
+            "encoded_features": int(self.examples.features.shape[1]),
+            "target": target,
+            "task": self.examples.task,
+            "classes": list(self.examples.classes),
+            "sha256": self.sha256,
+        }

@@ -1,0 +1,315 @@
+"""Which remedy is the cheapest that is enough, and the verdict in one sentence.
+
+A remedy is *enough* if a certificate about the record that was asked for promises at most ½ + η.
+Among those: nothing, if nothing is needed; then more rows, if so many can be had; else the smallest
+loss of score.  A remedy after which the model is no better than one fixed answer is never
+recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memberbound.certification.answer import accuracy_from_leak
+from memberbound.explanation.wording import percent, percent_up
+from memberbound.games import IidGame
+from memberbound.numerics.rounding import sum_up
+from memberbound.studies.composition import Answers
+from memberbound.studies.question import StudyQuestion
+from memberbound.studies.wording import command_of, percent_down
+
+__all__ = ["remedies", "verdict"]
+
+
+#: Step → id of its remedy and its name for a reader.
+_REMEDIES = {
+    "rows": ("rows", "More rows"),
+    "coarser": ("coarser", "Coarser columns"),
+    "protect-average": ("noise-average", "Noise, for the average record"),
+    "protect-every": ("noise-every", "Noise, for every record"),
+}
+
+
+def remedies(
+    answers: Answers, asked: StudyQuestion, source: str, refused: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return every remedy with what is certified, what it costs, and which one is recommended.
+
+    ``refused`` has the reasons of the steps that found that their remedy cannot work.
+    """
+    found = [
+        _nothing(answers, asked),
+        _rows(answers, asked),
+        _coarser(answers, asked, source),
+        _noise(answers, asked, source, "average"),
+        _noise(answers, asked, source, "every"),
+    ]
+    listed = [remedy for remedy in found if remedy is not None]
+    for step, (id, label) in _REMEDIES.items():
+        if step in refused:
+            listed.append(_remedy(id, label, sentence=f"Not possible here: {refused[step]}"))
+    best = _cheapest(listed, asked)
+    return [remedy | {"recommended": remedy is best} for remedy in listed]
+
+
+def _cheapest(listed: list[dict[str, Any]], asked: StudyQuestion) -> dict[str, Any] | None:
+    enough = [r for r in listed if r["enough"] and r["above_chance"] is not False]
+    for remedy in enough:
+        if remedy["id"] == "nothing":
+            return remedy
+        if remedy["id"] == "rows" and remedy["extra_rows"] <= asked.extra_rows:
+            return remedy
+    changes = [r for r in enough if r["id"] != "rows"]
+    # A loss that could not be measured counts as the largest.
+    return min(
+        changes, key=lambda r: (r["loss_estimate"] is None, r["loss_estimate"]), default=None
+    )
+
+
+def _remedy(id: str, label: str, **fields: Any) -> dict[str, Any]:
+    """Return a remedy with every field, those without a value as ``None``."""
+    blank: dict[str, Any] = {
+        "protects": None,
+        "game": None,
+        "enough": False,
+        "accuracy_upper": None,
+        "confidence": None,
+        "score_name": None,
+        "score_before_estimate": None,
+        "score_after_estimate": None,
+        "loss_estimate": None,
+        "above_chance": None,
+        "extra_rows": None,
+        "information_kept_estimate": None,
+        "steps": [],
+        "sentence": "",
+        "command": None,
+    }
+    return {"id": id, "label": label} | blank | fields
+
+
+def _score(answers: Answers) -> Mapping[str, Any] | None:
+    return answers["audit"]["score"] if "audit" in answers else None
+
+
+def _priced(answers: Answers, after: Mapping[str, Any] | None) -> dict[str, Any]:
+    before = _score(answers)
+    if before is None or after is None:
+        return {}
+    return {
+        "score_name": before["name"],
+        "score_before_estimate": before["estimate"],
+        "score_after_estimate": after["estimate"],
+        "loss_estimate": before["estimate"] - after["estimate"],
+        "above_chance": after["estimate"] > after["chance"],
+    }
+
+
+def _table_promise(fields: Mapping[str, Any], asked: StudyQuestion) -> tuple[bool, float]:
+    """Return whether a table's certificate is enough, and the accuracy that it allows."""
+    average = fields["delta_upper"] <= 2 * asked.eta
+    every = fields["record_leak"]["max"] <= 2 * asked.eta
+    enough = average and every if asked.record == "every" else average
+    most = float(fields["accuracy_upper"])
+    if enough and asked.record == "every":
+        # What is promised to every record is the worst record's bound, not the average one's.
+        most = max(most, accuracy_from_leak(fields["record_leak"]["max"], IidGame()))
+    return bool(enough), most
+
+
+def _nothing(answers: Answers, asked: StudyQuestion) -> dict[str, Any] | None:
+    if "certify" not in answers:
+        return None
+    fields = answers["certify"]["result"]
+    enough, most = _table_promise(fields, asked)
+    said = (
+        "The table is coarse and large enough: whatever is trained on it keeps the promise."
+        if enough
+        else "Nothing that keeps the promise is proved about the table or the model as they are."
+    )
+    score = _score(answers)
+    return _remedy(
+        "nothing",
+        "Change nothing",
+        protects=f"{asked.record} record" if enough else "average record",
+        game="iid",
+        enough=enough,
+        accuracy_upper=most,
+        confidence=fields["confidence"],
+        sentence=said,
+        **(_priced(answers, score) if score else {}),
+    )
+
+
+def _rows(answers: Answers, asked: StudyQuestion) -> dict[str, Any] | None:
+    if "rows" not in answers:
+        return None
+    result = answers["rows"]["result"]
+    needed = result["n_required"]
+    if needed is None:
+        return _remedy(*_REMEDIES["rows"], sentence=str(result["reason"]), game="iid")
+    extra = max(0, int(needed) - int(result["rows"]))
+    return _remedy(
+        *_REMEDIES["rows"],
+        protects=f"{asked.record} record",
+        game="iid",
+        enough=True,
+        # Rows that are still to come: the plan promises 1 - 2η, not less.
+        accuracy_upper=sum_up(0.5, asked.eta),
+        confidence=result["confidence"],
+        extra_rows=extra,
+        sentence=f"{needed} rows of the same kind would be enough, {extra} more than there are.",
+    )
+
+
+def _coarser(answers: Answers, asked: StudyQuestion, source: str) -> dict[str, Any] | None:
+    if "coarser" not in answers:
+        return None
+    said = answers["coarser"]
+    result = said["result"]
+    fields = result["after"]
+    refusal = said.get("refusal_for_every_record")
+    enough, most = _table_promise(fields, asked)
+    sentence = f"{result['rows_released']} of {result['rows_read']} rows remain, in "
+    sentence += f"{fields['atoms']} different cells."
+    if said["score"]["models"] == 0:
+        sentence += " No feature is left to learn from."
+    if refusal is not None:
+        sentence += " It protects the average record only; for every record: " + refusal
+    return _remedy(
+        *_REMEDIES["coarser"],
+        protects="every record" if enough and asked.record == "every" else "average record",
+        game="iid",
+        enough=enough,
+        accuracy_upper=most,
+        confidence=fields["confidence"],
+        information_kept_estimate=result["information_kept_estimate"],
+        steps=list(result["steps"]),
+        sentence=sentence,
+        command=command_of(
+            "harden",
+            source,
+            {
+                "--security": f"{asked.security:g}",
+                "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
+                "--target": asked.target,
+                "--seed": asked.seed,
+                "--out": "safe.parquet",
+            },
+        ),
+        **_priced(answers, said["score"]),
+    )
+
+
+def _noise(
+    answers: Answers, asked: StudyQuestion, source: str, record: str
+) -> dict[str, Any] | None:
+    step = f"protect-{record}"
+    if step not in answers:
+        return None
+    said = answers[step]
+    certificate = said["result"]["certificate"]
+    blind = said["audit"]["average"]["blind"]
+    promised = certificate["upper"] <= asked.eta
+    return _remedy(
+        *_REMEDIES[step],
+        protects=f"{record} record",
+        game="subset",
+        enough=bool(promised and (record == "every" or asked.record == "average")),
+        accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
+        confidence=certificate["confidence"],
+        sentence=said["sentence"],
+        command=command_of(
+            "protect",
+            source,
+            {
+                "--target": asked.target,
+                "--learner": asked.learner,
+                "--eta": asked.eta,
+                "--record": record,
+                "--out": "model.skops",
+            },
+        ),
+        **_priced(answers, said["audit"]["score"]),
+    )
+
+
+def verdict(
+    answers: Answers, listed: list[dict[str, Any]], asked: StudyQuestion, failed: list[str]
+) -> dict[str, Any]:
+    """Return the verdict: a level, one sentence, and what to do."""
+    allowed = percent(asked.accuracy)
+    chosen = next((r for r in listed if r["recommended"]), None)
+    safe = chosen if chosen is not None and chosen["id"] == "nothing" else None
+    proved = _proved(answers, asked)
+    if safe is not None:
+        level = "safe"
+        now = (
+            f"As it is, nobody can be right about {_whom(asked.record)} membership more than "
+            f"{percent_up(safe['accuracy_upper'])} of the time, whatever is "
+            "trained on this table."
+        )
+    elif proved is not None:
+        level = "exposed"
+        now = proved
+    else:
+        level = "unproved"
+        now = (
+            f"As it is, no bound of {allowed} or less is proved for {_whom(asked.record)} "
+            "membership, and no attack was proved to reach more than that."
+        )
+    if failed:
+        level = "partial" if level != "exposed" else level
+        now += f" This study is incomplete: {', '.join(failed)} failed."
+    return {"level": level, "sentence": now, "advice": _advice(chosen, asked, safe is not None)}
+
+
+def _whom(record: str) -> str:
+    return "any record's" if record == "every" else "the average record's"
+
+
+def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
+    """Return what attacks have proved against the model as it is, if more than is allowed."""
+    if "audit" not in answers:
+        return None
+    average, worst = answers["audit"]["average"], answers["audit"]["worst"]
+    sure = percent(asked.confidence)
+    if average["lower"] > asked.accuracy:
+        return (
+            f"As it is, the model gives its training records away: an attack is right about the "
+            f"average record at least {percent_down(average['lower'])} of the time "
+            f"(confidence {sure})."
+        )
+    if asked.record == "every" and worst["lower"] > asked.accuracy:
+        return (
+            f"As it is, the model gives some of its training records away: an attack is right "
+            f"about one of them at least {percent_down(worst['lower'])} of the time "
+            f"(confidence {sure})."
+        )
+    return None
+
+
+def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> str:
+    if safe:
+        return "Nothing needs to be changed."
+    if chosen is None:
+        return (
+            f"None of the remedies tried is certified to keep everybody at "
+            f"{percent(asked.accuracy)} or less and leaves a model worth having; allow a larger "
+            "eta, ask for the average record, or collect more rows (extra_rows)."
+        )
+    said = (
+        f"Recommended: {chosen['label'][0].lower()}{chosen['label'][1:]}. Then nobody is right "
+        f"about {_whom(asked.record)} membership more than "
+        f"{percent_up(chosen['accuracy_upper'])} of the time"
+    )
+    said += "" if chosen["confidence"] == 1 else f" (confidence {percent(chosen['confidence'])})"
+    if chosen["id"] == "rows":
+        return f"{said}; {chosen['extra_rows']} more rows are needed."
+    if chosen["loss_estimate"] is not None:
+        said += (
+            f"; {chosen['score_name']} changes from about "
+            f"{chosen['score_before_estimate']:.3f} to about {chosen['score_after_estimate']:.3f}"
+        )
+    return said + "."

@@ -1,0 +1,356 @@
+"""The steps of a study, each a verb of this package on the study's table.
+
+A step returns JSON-ready fields: ``result``, the verb's own dictionary, and beside it what the
+report draws.  Nothing here is released: models and noise come from the study's seed, for trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memberbound.auditing.answer import Audit
+from memberbound.auditing.attacks import DEFAULT_ATTACKS
+from memberbound.auditing.exposure import Exposure, record_exposure
+from memberbound.auditing.learner_audit import LearnerAudit, audit_shadows
+from memberbound.auditing.sandwich import read_ceiling, sandwiched
+from memberbound.auditing.shadows import ShadowRun, train_shadows
+from memberbound.certification import certify
+from memberbound.errors import InputError
+from memberbound.explanation import explain
+from memberbound.games import SubsetGame
+from memberbound.hardening import Hardening, harden
+from memberbound.learners import Examples, learner_from_name, read_examples
+from memberbound.numerics.rounding import down
+from memberbound.planning import plan
+from memberbound.populations import population
+from memberbound.protection import MembershipPrivate, protect
+from memberbound.protection.rehearsal import released_learner
+from memberbound.results import Certificate
+from memberbound.studies.data import StudyData
+from memberbound.studies.question import StudyQuestion
+
+__all__ = ["STEPS", "Bench", "Step"]
+
+#: Pairwise distances of more records than this take longer than the rest of a study.
+_MOST_RECORDS = 20_000
+#: Populations beyond this size are protected with fewer calibration subsets than protect takes.
+_SMALL, _SUBSETS, _FEWEST_SUBSETS = 2_000, 512, 64
+#: Models for a score alone.
+_SCORED = 16
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What the steps work with."""
+
+    question: StudyQuestion
+    data: StudyData
+    workers: int
+    cache: str | None
+
+    def learner(self) -> Any:
+        """Return the study's learner, unfitted."""
+        return learner_from_name(self.question.learner, self.data.examples.task)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: its name, what it does in plain words, and whether its refusal is an answer.
+
+    ``optional`` steps look for a remedy; that there is none is a finding, not a failure.
+    """
+
+    id: str
+    title: str
+    optional: bool
+    run: Callable[[Bench, Progress], dict[str, Any]]
+
+
+def certify_table(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Certify the table as it is, whatever is trained on it."""
+    found = certify(bench.data.frame, confidence=bench.question.confidence)
+    progress(1, 1)
+    return {"result": found.to_dict(), "sentence": found.sentence}
+
+
+def _shadowed(bench: Bench, learner: Any, progress: Progress, models: int) -> ShadowRun:
+    return train_shadows(
+        bench.data.examples,
+        learner,
+        models=models,
+        seed=bench.question.seed,
+        n_jobs=bench.workers,
+        cache=bench.cache,
+        progress=progress,
+    )
+
+
+def score_of(run: ShadowRun) -> dict[str, Any]:
+    """Return the mean score of the models on records outside their halves; an estimate."""
+    scores = []
+    target = run.examples.target
+    for logit, correct, member in zip(
+        run.signals.logit, run.signals.correct, run.membership, strict=True
+    ):
+        out = ~member
+        if run.signals.regression:
+            spread = np.square(target[out] - target[out].mean()).sum()
+            scores.append(1 - np.square(logit[out]).sum() / spread)
+        else:
+            scores.append(correct[out].mean())
+    return {
+        "name": "R²" if run.signals.regression else "accuracy",
+        "estimate": float(np.mean(scores)),
+        "spread": float(np.std(scores)),
+        "models": len(scores),
+        "chance": chance_of(run.examples),
+    }
+
+
+def chance_of(examples: Examples) -> float:
+    """Return the score of always giving the same answer: the commonest class, or the mean."""
+    if examples.task == "regression":
+        return 0.0
+    return float(np.bincount(examples.target).max() / examples.rows)
+
+
+def _audited(
+    bench: Bench, learner: Any, progress: Progress, certificate: Certificate | None = None
+) -> dict[str, Any]:
+    run = _shadowed(bench, learner, progress, bench.question.shadows)
+    found = audit_shadows(run, attacks=DEFAULT_ATTACKS, confidence=bench.question.confidence)
+    exposure = record_exposure(found)
+    sandwich = None
+    if certificate is not None and not run.failures:
+        # Raises where an attack passes the certificate: then the study has found a bug.
+        sandwich = sandwiched(read_ceiling(certificate), found.best_advantage)
+    answer = Audit(
+        found.game,
+        {name: a.to_dict() for name, a in found.attacks.items()},
+        found.best,
+        found.confidence,
+        found.assumptions,
+        found,
+        exposure,
+        sandwich,
+        warnings=found.warnings,
+    )
+    fpr, tpr = found.curves[found.best]
+    return {
+        "result": answer.to_dict(),
+        "sentence": answer.sentence,
+        "score": score_of(run),
+        "roc": {"attack": found.best, "fpr": fpr.tolist(), "tpr": tpr.tolist()},
+        "average": _average(found),
+        "worst": _worst(exposure),
+        "histogram": _histogram(exposure),
+    }
+
+
+def _average(found: LearnerAudit) -> dict[str, Any]:
+    """Return how often the best attack is right about a uniform record."""
+    game = found.game
+    prior = min(game.prior, 1 - game.prior)
+    # Accuracy = π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½.
+    floor = down(prior * (1 + found.best_advantage.lower), 4)
+    blind = max(game.prior, 1 - game.prior)
+    return {
+        "blind": blind,
+        "estimate": found.attacks[found.best].accuracy.estimate,
+        "lower": max(blind, floor),  # guessing blindly is open to everybody
+        "attack": found.best,
+        "confidence": found.confidence,
+    }
+
+
+def _worst(exposure: Exposure) -> dict[str, Any]:
+    """Return how often the attack is right about the record it knows best."""
+    most = int(np.argmax(exposure.family_lower))
+    return {
+        "blind": exposure.blind,
+        "estimate": exposure.worst_estimate,
+        "lower": max(exposure.blind, float(exposure.family_lower[most])),
+        "record": most,
+        "attack": ", ".join(dict.fromkeys(exposure.attacks)),
+        "confidence": exposure.confidence,
+    }
+
+
+def _histogram(exposure: Exposure) -> dict[str, Any]:
+    edges = np.linspace(0, 1, 21)
+    counts, _ = np.histogram(exposure.estimate, bins=edges)
+    return {"edges": [round(float(e), 2) for e in edges], "counts": counts.tolist()}
+
+
+def audit_model(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Attack the learner as it is."""
+    return _audited(bench, bench.learner(), progress)
+
+
+def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
+    def run(bench: Bench, progress: Progress) -> dict[str, Any]:
+        asked = bench.question
+        examples = bench.data.examples
+
+        def first_half(done: int, total: int) -> None:
+            progress(done, 2 * max(total, 1))
+
+        few = max(_FEWEST_SUBSETS, _SUBSETS * _SMALL // examples.rows)
+        found = protect(
+            bench.data.frame,
+            target=asked.target,
+            learner=asked.learner,
+            eta=asked.eta,
+            record=record,
+            confidence=asked.confidence,
+            # Every subset looks at all pairs of records: fewer subsets where there are many pairs.
+            pairs=few if record == "every" and examples.rows > _SMALL else None,
+            workers=None if bench.workers < 1 else bench.workers,
+            # For trial: what the study makes is thrown away, the real release draws its own.
+            insecure_seed=asked.seed,
+            calibration_seed=asked.seed,
+            progress=first_half,
+        )
+        assert isinstance(found.released, MembershipPrivate)
+        learner = released_learner(found.released, examples.features, examples.target)
+        certificate = found.calibration.certificate
+
+        def second_half(done: int, total: int) -> None:
+            progress(total + done, 2 * max(total, 1))
+
+        audited = _audited(bench, learner, second_half, certificate)
+        game = certificate.game
+        assert isinstance(game, SubsetGame)
+        ceiling = read_ceiling(certificate)
+        return {
+            "result": found.to_dict(),
+            "sentence": found.sentence,
+            "ceiling_advantage": ceiling.advantage,
+            "audit": audited,
+        }
+
+    return run
+
+
+def explain_promise(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Translate the promise into DP terms and the user's ε into a promise."""
+    asked = bench.question
+    strict = explain(target_eta=asked.eta)
+    approximate = explain(target_eta=asked.eta, delta=asked.delta) if asked.delta else strict
+    given = explain(epsilon=asked.epsilon, delta=asked.delta or None)
+    progress(1, 1)
+    return {
+        "result": given.to_dict(),
+        "sentence": given.sentence,
+        "strict": strict.to_dict(),
+        "strict_with_delta": approximate.to_dict(),
+    }
+
+
+def translate_population(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Say what the user's ε means for these records."""
+    asked = bench.question
+    features = bench.data.examples.features
+    if len(features) > _MOST_RECORDS:
+        raise InputError(
+            f"records must be at most {_MOST_RECORDS} for this step of a study, got "
+            f"{len(features)}. Run memberbound population on the table."
+        )
+    found = population(
+        features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
+    )
+    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, 17)]
+    swept = found.sweep(epsilons)
+    return {
+        "result": found.to_dict(),
+        "sentence": found.sentence,
+        "sweep": [
+            {
+                "epsilon": e,
+                "worst_case_upper": point.worst_case,
+                "population_upper": point.population,
+                "practical_upper": point.practical,
+            }
+            for e, point in zip(epsilons, swept, strict=True)
+        ],
+    }
+
+
+def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Find how many rows would be enough without any change."""
+    asked = bench.question
+    leak = 2 * asked.eta if asked.record == "every" else None
+    found = plan(
+        bench.data.frame,
+        security=asked.security,
+        record_leak=leak,
+        confidence=asked.confidence,
+    )
+    progress(1, 1)
+    return {"result": found.to_dict(), "sentence": found.summary().splitlines()[0]}
+
+
+def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
+    """Coarsen the table until the bound holds, and train the learner on what remains."""
+    asked = bench.question
+
+    def hardened(leak: float | None) -> Hardening:
+        return harden(
+            bench.data.frame,
+            security=asked.security,
+            record_leak=leak,
+            target=asked.target,
+            confidence=asked.confidence,
+            seed=asked.seed,
+            learners=False,
+        )
+
+    refusal = None
+    if asked.record == "every":
+        try:
+            found = hardened(2 * asked.eta)
+        except InputError as problem:
+            # The average record is the weaker wish; the report says that it is not what was asked.
+            refusal = str(problem)
+            found = hardened(None)
+    else:
+        found = hardened(None)
+    # Without a feature, or with one class left, a learner can only always say the same.
+    chance = chance_of(bench.data.examples)
+    name = "R²" if bench.data.examples.task == "regression" else "accuracy"
+    score = {"name": name, "estimate": chance, "spread": 0.0, "models": 0, "chance": chance}
+    if found.table.shape[1] > 1 and found.table[asked.target].nunique() > 1:
+        examples = read_examples(found.table, asked.target, task=bench.data.examples.task)
+        run = train_shadows(
+            examples,
+            bench.learner(),
+            models=_SCORED,
+            seed=asked.seed,
+            n_jobs=bench.workers,
+            progress=progress,
+        )
+        score = score_of(run)
+    return {
+        "result": found.to_dict(),
+        "sentence": found.summary().splitlines()[0],
+        "score": score,
+        "refusal_for_every_record": refusal,
+    }
+
+
+#: In the order in which they are run.
+STEPS = (
+    Step("certify", "Certify the table as it is", False, certify_table),
+    Step("audit", "Attack the model as it is", False, audit_model),
+    Step("protect-average", "Protect the average record", True, _protected("average")),
+    Step("protect-every", "Protect every record", True, _protected("every")),
+    Step("explain", "Translate into differential privacy", False, explain_promise),
+    Step("population", "What ε means for these records", True, translate_population),
+    Step("rows", "More rows", True, plan_rows),
+    Step("coarser", "Coarser columns", True, coarsen_columns),
+)

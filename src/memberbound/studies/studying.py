@@ -1,0 +1,297 @@
+"""Run a study: one step after the other, each kept, and a report even where one fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import write_text
+from memberbound.games import SubsetGame
+from memberbound.learners import learner_from_name
+from memberbound.ledger import theorems as ledger
+from memberbound.report.schema import SCHEMA_ID as SCHEMA
+from memberbound.results import common_fields
+from memberbound.studies import composition
+from memberbound.studies.answer import Study
+from memberbound.studies.data import EMBEDDED_TARGET, StudyData
+from memberbound.studies.notebook import Notebook, fingerprint
+from memberbound.studies.question import StudyQuestion, read_configuration
+from memberbound.studies.recommendation import remedies, verdict
+from memberbound.studies.steps import STEPS, Bench, Step
+
+__all__ = ["SCHEMA", "study"]
+
+_FILES = ("report.html", "report.json")
+Progress = Callable[[str, int, int], None]
+
+
+def study(
+    source: Any = None,
+    *,
+    target: str | None = None,
+    learner: str | None = None,
+    eta: float | None = None,
+    record: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    confidence: float | None = None,
+    shadows: int | None = None,
+    extra_rows: int | None = None,
+    columns: list[str] | None = None,
+    database_table: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    force: bool = False,
+    cache: str | os.PathLike[str] | None = None,
+    workers: int = -1,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Study:
+    """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
+
+    Without a source the embedded data set is studied.  Nothing is released: the protected models
+    are made for trial, from the study's seed, and thrown away.
+
+    Guarantee: every certificate in the report is that of the verb that made it, with its game, its
+    confidence and its assumptions; they hold one by one, not all at once.
+    Edge cases: a step that fails is reported as such and the others go on; a remedy that cannot
+    work (no noise form for a random forest) is a finding.  Bad options are refused before any work.
+
+    Args:
+        source: a file or a table; the embedded one unless given.
+        target: column that the learner predicts.
+        learner: a short name or ``package.module:factory``; logistic unless given.
+        eta: nobody may be right more than ½ + η of the time; 0.05 unless given.
+        record: whom the recommendation protects: ``every`` (unless given) or ``average``.
+        epsilon: an ε to translate for these records; 8 unless given.
+        delta: its δ; 1e-5 unless given.
+        confidence: of each certificate and interval; 0.95 unless given.
+        shadows: models trained for each audit; 64 unless given.
+        extra_rows: rows that could still be collected; 0 unless given.
+        columns: features; all columns but the target unless given.
+        database_table: the table inside a DuckDB or SQLite file.
+        config: YAML file with these options, ``source`` and ``out``; keywords go before it.
+        out: folder for ``report.html`` and ``report.json``; nothing is written without it.
+        resume: go on with a study in ``out`` that was stopped; steps of another question, table or
+            version are not used.
+        force: replace the report of an earlier study in ``out``.
+        cache: folder for finished fits of the audits.
+        workers: processes; -1 is all cores.
+        seed: makes the study repeatable; 0 unless given.
+        progress: called with (what is being done, done, total).
+    """
+    options = {
+        "target": target,
+        "learner": learner,
+        "eta": eta,
+        "record": record,
+        "epsilon": epsilon,
+        "delta": delta,
+        "confidence": confidence,
+        "shadows": shadows,
+        "extra_rows": extra_rows,
+        "columns": columns,
+        "database_table": database_table,
+        "seed": seed,
+    }
+    said = {} if config is None else read_configuration(config)
+    table = said.pop("source", None) if source is None else source
+    said.pop("source", None)
+    place = said.pop("out", None) if out is None else out
+    said.pop("out", None)
+    question = _question(table, said, options)
+    folder = None if place is None else _folder(place, resume=resume, force=force)
+    data = StudyData.read(table, question)
+    learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    notebook = None
+    if folder is not None:
+        notebook = Notebook.at(folder, fingerprint(question.to_dict(), data.sha256))
+    bench = Bench(question, data, workers, None if cache is None else str(cache))
+    asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
+    run = _Run(bench, notebook, resume=resume, progress=progress, folder=folder, source=asked_for)
+    return run.finished()
+
+
+def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> StudyQuestion:
+    wanted = options["target"] if options["target"] is not None else said.get("target")
+    if wanted is None:
+        if table is not None:
+            raise InputError("target must be given with a table: the column that is predicted.")
+        wanted = EMBEDDED_TARGET
+    elif table is None and wanted != EMBEDDED_TARGET:
+        raise InputError(
+            f"target must be {EMBEDDED_TARGET!r} for the embedded table, got {wanted!r}. "
+            "Name a file for another one."
+        )
+    base = StudyQuestion(str(wanted))
+    return base.with_options(said).with_options(options)
+
+
+def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
+    """Refuse a folder that cannot be used, before any work is done."""
+    folder = Path(place)
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise InputError(f"out must be a folder, got {str(place)!r}, where {existing} is a file.")
+    if not (resume or force):
+        for name in _FILES:
+            if (folder / name).exists():
+                raise InputError(
+                    f"out must not hold a report yet, got {str(folder / name)!r}. "
+                    "Go on with it by --resume or replace it with --force."
+                )
+    return folder
+
+
+class _Run:
+    """One study under way."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        notebook: Notebook | None,
+        *,
+        resume: bool,
+        progress: Progress | None,
+        folder: Path | None,
+        source: str,
+    ) -> None:
+        self.bench = bench
+        self.notebook = notebook
+        self.resume = resume
+        self.progress = progress
+        self.folder = folder
+        self.source = source
+        self.started = datetime.now(UTC)
+        self.steps: list[dict[str, Any]] = []
+
+    def finished(self) -> Study:
+        """Run every step and write the report; also when the run is interrupted."""
+        try:
+            for place, step in enumerate(STEPS):
+                self.steps.append(self._step(step, place))
+        except KeyboardInterrupt:
+            missing = STEPS[len(self.steps) :]
+            self.steps += [_step_fields(s, "stopped", 0.0, "stopped by the user") for s in missing]
+            self._written()
+            raise
+        return self._written()
+
+    def _step(self, step: Step, place: int) -> dict[str, Any]:
+        def advance(done: int, total: int) -> None:
+            if self.progress is not None:
+                share = int(1000 * done / total) if total else 0
+                self.progress(step.title, 1000 * place + share, 1000 * len(STEPS))
+
+        advance(0, 1)
+        known = None
+        if self.notebook is not None and self.resume:
+            known = self.notebook.load(step.id)
+        if known is not None:
+            return known
+        start = time.perf_counter()
+        try:
+            answer = step.run(self.bench, advance)
+            state, error = "done", None
+        except InputError as problem:
+            # A remedy that cannot work is a finding; anything else is a failure.
+            answer, error = None, str(problem)
+            state = "impossible" if step.optional else "failed"
+        except MemberboundError as problem:
+            answer, state, error = None, "failed", str(problem)
+        except Exception as problem:  # a learner may raise anything; the other steps go on
+            first = (str(problem).splitlines() or [""])[0]
+            answer, state, error = None, "failed", f"{type(problem).__name__}: {first}"
+        found = _step_fields(step, state, time.perf_counter() - start, error, answer)
+        if self.notebook is not None and state in ("done", "impossible"):
+            self.notebook.keep(step.id, found)
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """Return what report.json holds."""
+        asked, data = self.bench.question, self.bench.data
+        answers = {s["id"]: s["answer"] for s in self.steps if s["state"] == "done"}
+        failed = [s["title"] for s in self.steps if s["state"] in ("failed", "stopped")]
+        refused = {s["id"]: s["error"] for s in self.steps if s["state"] == "impossible"}
+        listed = remedies(answers, asked, self.source, refused)
+        results = {id: answer["result"] for id, answer in answers.items()}
+        used = dict.fromkeys(t for result in results.values() for t in result["theorems"])
+        game = SubsetGame(
+            data.examples.rows,
+            data.examples.rows // 2,
+            asked.record,  # type: ignore[arg-type]  # checked by the question
+        )
+        seconds = sum(step["seconds"] for step in self.steps)
+        return common_fields("study", game, tuple(used), _assumptions(answers)) | {
+            "schema": SCHEMA,
+            "status": "partial" if failed else "complete",
+            "verdict": verdict(answers, listed, asked, failed),
+            "question": asked.to_dict(),
+            "data": data.to_dict(asked.target),
+            "sandwich": composition.sandwich(answers),
+            "roc": composition.roc(answers),
+            "exposure": composition.exposure(answers),
+            "remedies": listed,
+            "translation": composition.translation(answers, asked.to_dict()),
+            "steps": [_shown(step) for step in self.steps],
+            "ledger": [entry.to_dict() for id in used for entry in ledger(id).results],
+            "run": {
+                "started": self.started.isoformat(timespec="seconds"),
+                "seconds": round(seconds, 1),
+                "python": platform.python_version(),
+            },
+        }
+
+    def _written(self) -> Study:
+        report = self.report()
+        if self.folder is None:
+            return Study(report)
+        from memberbound.report.page import render
+
+        html, plain = (self.folder / name for name in _FILES)
+        text = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
+        write_text(text + "\n", plain, force=True)
+        write_text(render(report), html, force=True)
+        return Study(report, str(self.folder), (str(html), str(plain)))
+
+
+def _step_fields(
+    step: Step, state: str, seconds: float, error: str | None, answer: Any = None
+) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "title": step.title,
+        "state": state,
+        "seconds": round(seconds, 3),
+        "error": error,
+        "answer": answer,
+    }
+
+
+def _shown(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step as the report lists it: the verb's dictionary, and that of its audit."""
+    answer = step["answer"]
+    return {name: value for name, value in step.items() if name != "answer"} | {
+        "sentence": None if answer is None else answer["sentence"],
+        "result": None if answer is None else answer["result"],
+        "audit": None if answer is None or "audit" not in answer else answer["audit"]["result"],
+    }
+
+
+def _assumptions(answers: dict[str, Any]) -> tuple[str, ...]:
+    said: dict[str, None] = {}
+    for answer in answers.values():
+        said |= dict.fromkeys(answer["result"]["assumptions"])
+        if "audit" in answer:
+            said |= dict.fromkeys(answer["audit"]["result"]["assumptions"])
+    return tuple(said)

@@ -1,0 +1,77 @@
+// Talking to the server that served this page, and to nobody else.
+
+/** What the server refused, in its own sentence. */
+export class Refusal extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const GONE = "The server does not answer. Is “memberbound serve” still running?";
+
+function sentence(body, status) {
+  if (body && typeof body.error === "string") return body.error;
+  if (body && body.error && typeof body.error.message === "string") return body.error.message;
+  if (body && Array.isArray(body.detail) && body.detail[0]) {
+    const first = body.detail[0];
+    return `${(first.loc ?? []).slice(1).join(".") || "the request"}: ${first.msg}.`;
+  }
+  if (status === 429) return "The server is busy with other calculations. Try again in a moment.";
+  return `The server answered with status ${status}.`;
+}
+
+async function asked(path, options) {
+  let answer;
+  try {
+    answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new Refusal(GONE, 0);
+  }
+  const text = await answer.text();
+  let body = null;
+  try {
+    body = text ? JSON.parse(text) : null;
+  } catch {
+    throw new Refusal(`The server's answer cannot be read (status ${answer.status}).`, answer.status);
+  }
+  if (!answer.ok) throw new Refusal(sentence(body, answer.status), answer.status);
+  return body;
+}
+
+/** GET a JSON answer. */
+export const get = (path, signal) => asked(path, { signal });
+/** DELETE something of ours. */
+export const remove = (path) => asked(path, { method: "DELETE" });
+/** POST a JSON body. */
+export const post = (path, body, signal) => asked(path, {
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: typeof body === "string" ? body : JSON.stringify(body),
+  signal,
+});
+
+/** Send a file as it is; `progress` is called with a share between 0 and 1. */
+export function upload(file, progress) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.addEventListener("progress", (event) => {
+      if (event.lengthComputable) progress(event.loaded / event.total);
+    });
+    request.addEventListener("load", () => {
+      let body = null;
+      try {
+        body = JSON.parse(request.responseText);
+      } catch {
+        body = null;
+      }
+      if (request.status >= 200 && request.status < 300 && body) resolve(body);
+      else reject(new Refusal(sentence(body, request.status), request.status));
+    });
+    request.addEventListener("error", () => reject(new Refusal(GONE, 0)));
+    request.send(file);
+  });
+}

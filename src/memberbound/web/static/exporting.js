@@ -1,0 +1,60 @@
+// Taking a result along: JSON, picture, link, command line, Python.
+import { element, fill, say } from "./dom.js";
+
+/** Hand a file to the browser's download. */
+export function save(name, content, type) {
+  const blob = content instanceof Blob ? content : new Blob([content], { type });
+  const address = URL.createObjectURL(blob);
+  const link = element("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without a secure context there is no clipboard interface; a selected text can still be copied.
+    const area = element("textarea", { value: text, class: "unseen", "aria-hidden": "true" });
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    button.focus();
+  }
+  const before = button.textContent;
+  button.textContent = "Copied";
+  say("Copied.");
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+
+const copying = (what, text) => element("button", { type: "button", class: "small", "aria-label": `Copy ${what}`, onclick: (event) => copy(text(), event.currentTarget) }, "Copy");
+
+/** The export panel of a page; `show` takes what there is to take along. */
+export class Exports {
+  constructor() {
+    this.node = element("section", { class: "exports card", hidden: true, "aria-label": "Take it along" });
+  }
+
+  hide() { this.node.hidden = true; }
+
+  /** `sentence` goes above the picture; `chart` may be null; `files` are [{name, href, words}]. The command prints a table for people. */
+  show({ name, sentence, json, chart, command, python, files = [] }) {
+    this.node.hidden = false;
+    const picture = element("button", { type: "button", disabled: chart === null, onclick: async () => save(`${name}.png`, await chart.png(sentence)) }, "Save picture (PNG)");
+    const block = (title, text) => text && element("div", { class: "code" },
+      element("p", { class: "codehead" }, title, copying(title.toLowerCase(), () => text)),
+      element("pre", { tabindex: "0", "aria-label": title }, element("code", {}, text)));
+    fill(this.node,
+      element("h2", {}, "Take it along"),
+      element("div", { class: "buttons" },
+        element("button", { type: "button", onclick: () => save(`${name}.json`, `${JSON.stringify(json, null, 2)}\n`, "application/json") }, "Save JSON"),
+        picture,
+        element("button", { type: "button", onclick: (event) => copy(location.href, event.currentTarget) }, "Copy link"),
+        files.map((file) => element("a", { class: "button", href: file.href, download: file.name }, file.words))),
+      block("Command line", command.replace(/ --json$/, "")),
+      block("Python", python));
+  }
+}

@@ -1,0 +1,115 @@
+// Long work: started, watched, cancelled; its id is in the address, so that a reload finds it again.
+import { element, fill, notice, say } from "./dom.js";
+import { get, post, remove } from "./api.js";
+
+const wait = (seconds, signal) => new Promise((resolve) => {
+  const timer = setTimeout(resolve, seconds * 1000);
+  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); });
+});
+
+const STATES = { queued: "Waiting for its turn", running: "Working", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+
+export class JobPanel {
+  /** `found(job)` is called with a finished job, `changed(id)` when the id in the address changes. */
+  constructor({ found, changed }) {
+    this.found = found;
+    this.changed = changed;
+    this.node = element("div", { class: "job", "data-state": "none" });
+    this.control = null;
+    this.busy = false;
+  }
+
+  /** Start a job; what was under way in this panel is cancelled first. */
+  async start(verb, file, options) {
+    if (this.busy) await this.cancel();
+    this.stop();
+    this.#state("queued");
+    fill(this.node, element("p", {}, "Sending the question …"));
+    try {
+      const { job } = await post("/api/jobs", { verb, file, options });
+      this.changed(job);
+      await this.follow(job);
+    } catch (problem) {
+      this.#state("failed");
+      fill(this.node, notice("bad", problem.message));
+    }
+  }
+
+  /** Watch a job until it ends. */
+  async follow(id) {
+    this.stop();
+    const control = new AbortController();
+    this.control = control;
+    this.id = id;
+    this.busy = true;
+    let pause = 0.15;
+    try {
+      for (;;) {
+        const job = await get(`/api/jobs/${encodeURIComponent(id)}`, control.signal);
+        if (control.signal.aborted) return;
+        this.#show(job);
+        if (!["queued", "running"].includes(job.state)) {
+          this.busy = false;
+          if (job.state === "done") this.found(job);
+          return;
+        }
+        await wait(pause, control.signal);
+        if (control.signal.aborted) return;
+        pause = Math.min(1, pause * 1.3);
+      }
+    } catch (problem) {
+      if (control.signal.aborted) return;
+      this.busy = false;
+      this.#state("failed");
+      const lost = problem.status === 404;
+      fill(this.node, notice(lost ? "note" : "bad", lost ? "This result is no longer kept by the server. Calculate it again." : problem.message));
+    }
+  }
+
+  async cancel() {
+    const id = this.id;
+    this.stop();
+    try {
+      if (id) await remove(`/api/jobs/${encodeURIComponent(id)}`);
+    } catch (problem) {
+      // Somebody else may have cancelled it, or the server has dropped it: both are what was asked.
+      if (problem.status !== 404) {
+        this.#state("failed");
+        fill(this.node, notice("bad", problem.message));
+        return;
+      }
+    }
+    this.#state("cancelled");
+    this.changed("");
+    fill(this.node, notice("note", "Cancelled. The calculation was stopped and its files were removed."));
+    say("Cancelled.");
+  }
+
+  /** Stop watching; the job itself goes on. */
+  stop() {
+    this.control?.abort();
+    this.busy = false;
+  }
+
+  #state(name) {
+    if (this.node.dataset.state !== name && STATES[name]) say(STATES[name]);
+    this.node.dataset.state = name;
+  }
+
+  #show(job) {
+    this.#state(job.state);
+    if (job.state === "done") { this.node.replaceChildren(); return; }
+    if (job.state === "failed") { fill(this.node, notice("bad", job.error?.message ?? job.error ?? "The calculation failed.")); return; }
+    if (job.state === "cancelled") { fill(this.node, notice("note", "Cancelled. The calculation was stopped and its files were removed.")); return; }
+    const { done = 0, total = null, label = "" } = job.progress ?? {};
+    const words = `${STATES[job.state]}${label ? `: ${label}` : ""}`;
+    if (!this.bar?.isConnected) {
+      this.words = element("p", {});
+      this.bar = element("progress", { "aria-label": "Progress of the calculation" });
+      fill(this.node, element("div", { class: "working" }, this.words, this.bar,
+        element("button", { type: "button", class: "cancel", onclick: () => this.cancel() }, "Cancel")));
+    }
+    this.words.textContent = `${words}, ${Math.round(job.seconds ?? 0)} s`;
+    if (total) { this.bar.max = total; this.bar.value = done; } else this.bar.removeAttribute("value");
+  }
+}

@@ -1,0 +1,127 @@
+// Giving the server a file: dropped, chosen, or made up for a try.
+import { element, fill, notice, say } from "./dom.js";
+import { get, remove, upload } from "./api.js";
+import { Invalid } from "./fields.js";
+import { bytes, count } from "./numbers.js";
+
+const ENDINGS = ".csv,.csv.gz,.gz,.parquet,.arrow,.feather";
+
+export class FilePanel {
+  /** `chosen(file)` is called with the server's description of the file, or null. */
+  constructor({ title, hint, chosen, example = null }) {
+    this.chosen = chosen;
+    this.example = example;
+    this.file = null;
+    this.input = element("input", { type: "file", accept: ENDINGS, class: "unseen", id: `file-${title.replace(/\W+/g, "-")}`, onchange: () => { if (this.input.files[0]) this.send(this.input.files[0]); } });
+    this.status = element("div", { class: "filestatus" });
+    this.zone = element("div", {
+      class: "drop",
+      ondragover: (event) => { event.preventDefault(); this.zone.classList.add("over"); },
+      ondragleave: () => this.zone.classList.remove("over"),
+      ondrop: (event) => {
+        event.preventDefault();
+        this.zone.classList.remove("over");
+        if (event.dataTransfer.files[0]) this.send(event.dataTransfer.files[0]);
+      },
+    },
+    this.input,
+    element("label", { for: this.input.id, class: "button" }, title),
+    element("p", { class: "quiet" }, hint),
+    example && element("button", { type: "button", class: "link", onclick: () => this.send(example()) }, "No file at hand? Try it with made-up people."));
+    this.node = element("div", { class: "upload" }, this.zone, this.status);
+  }
+
+  /** Send a file and tell the page. */
+  async send(file) {
+    const previous = this.file;
+    this.chosen(null);
+    const bar = element("progress", { max: 1, value: 0, "aria-label": "Upload" });
+    const words = element("p", {}, "Sending ", element("strong", {}, file.name), " to the server on this machine …");
+    fill(this.status, words, bar);
+    try {
+      const found = await upload(file, (share) => {
+        bar.value = share;
+        if (share === 1) { fill(words, "Reading ", element("strong", {}, file.name), " …"); bar.removeAttribute("value"); }
+      });
+      if (previous) this.#drop(previous.file);
+      this.#take(found);
+    } catch (problem) {
+      this.file = null;
+      fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
+    }
+    this.input.value = "";
+  }
+
+  /** Find a file of the address again after a reload. */
+  async recall(id) {
+    try {
+      this.#take(await get(`/api/files/${encodeURIComponent(id)}`));
+    } catch {
+      fill(this.status, notice("note", "The server no longer has the file of this link. Choose it again to go on; the results below stay."));
+    }
+  }
+
+  #take(found) {
+    this.file = found;
+    fill(this.status, element("p", { class: "taken" },
+      element("strong", {}, found.name), ` — ${count(found.rows)} rows, ${count(found.columns.length)} columns, ${bytes(found.bytes)} `,
+      element("button", { type: "button", class: "small", "aria-label": `Remove ${found.name}`, onclick: () => this.forget() }, "Remove")));
+    say(`${found.name} was read: ${found.rows} rows.`);
+    this.chosen(found);
+  }
+
+  forget() {
+    if (this.file) this.#drop(this.file.file);
+    this.file = null;
+    fill(this.status);
+    this.chosen(null);
+  }
+
+  #drop(id) {
+    // A file that is already gone is what was wanted.
+    remove(`/api/files/${encodeURIComponent(id)}`).catch(() => {});
+  }
+}
+
+/** Check boxes for the columns of a file; `changed` is called after each change. */
+export class ColumnChooser {
+  constructor(legend, changed) {
+    this.legend = legend;
+    this.changed = changed;
+    this.boxes = [];
+    this.node = element("fieldset", { class: "columns", hidden: true });
+  }
+
+  show(columns, picked) {
+    this.node.hidden = columns.length === 0;
+    this.boxes = columns.map((column) => {
+      const box = element("input", { type: "checkbox", onchange: () => { this.#told(); this.changed(); } });
+      box.checked = picked === null || picked.includes(column.name);
+      const kind = column.numeric ? "number" : "text";
+      const kinds = column.distinct === null || column.distinct === undefined ? kind : `${kind}, ${count(column.distinct)} different`;
+      return { box, name: column.name, node: element("label", {}, box, element("span", { class: "column" }, column.name), element("span", { class: "quiet" }, kinds)) };
+    });
+    const every = (state) => () => { this.boxes.forEach(({ box }) => { box.checked = state; }); this.#told(); this.changed(); };
+    this.sum = element("span", { class: "quiet", role: "status" });
+    fill(this.node, element("legend", {}, this.legend),
+      element("div", { class: "buttons" },
+        element("button", { type: "button", class: "small", onclick: every(true) }, "All"),
+        element("button", { type: "button", class: "small", onclick: every(false) }, "None"), this.sum),
+      element("div", { class: "boxes" }, this.boxes.map(({ node }) => node)));
+    this.#told();
+  }
+
+  #told() {
+    this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
+  }
+
+  get all() { return this.boxes.every(({ box }) => box.checked); }
+
+  /** The chosen columns as an option: nothing where all are, and none at all is refused. */
+  get asked() {
+    if (this.names.length === 0) throw new Invalid("columns", "Choose at least one column.");
+    return this.all ? {} : { columns: this.names };
+  }
+
+  get names() { return this.boxes.filter(({ box }) => box.checked).map(({ name }) => name); }
+}

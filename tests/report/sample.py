@@ -1,0 +1,144 @@
+"""Reports to test with: a real study of the embedded table, shortened, and what may go wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EVIL", "extreme", "hostile", "partial", "regression", "sample", "stopped"]
+
+#: Closes a script, opens a tag, leaves an attribute, ends a comment, names Plotly's placeholders.
+EVIL = (
+    "</script><script>window.stolen=1</script><img src=x onerror='window.stolen=1'>"
+    "\"'`&amp;<!--${window.stolen=1}{{7*7}}%{x}\u2028@ink"
+)
+
+
+@lru_cache(maxsize=1)
+def _text() -> str:
+    return Path(__file__).with_name("sample.json").read_text(encoding="utf-8")
+
+
+def sample() -> dict[str, Any]:
+    """Return a complete report of a classification."""
+    found: dict[str, Any] = json.loads(_text())
+    return found
+
+
+def _without_steps(report: dict[str, Any], states: dict[str, tuple[str, str]]) -> None:
+    """Make steps end otherwise than with an answer."""
+    for step in report["steps"]:
+        if step["id"] in states:
+            state, error = states[step["id"]]
+            step.update(state=state, error=error, sentence=None, result=None, audit=None)
+
+
+def partial() -> dict[str, Any]:
+    """Return the report of a study whose audit failed and whose noise was impossible."""
+    report = sample()
+    broken = {
+        "audit": ("failed", "RuntimeError: the learner did not converge"),
+        "protect-average": ("impossible", "learner must have a numeric release, got a forest."),
+        "protect-every": ("impossible", "learner must have a numeric release, got a forest."),
+        "population": ("failed", "MemoryError: "),
+    }
+    _without_steps(report, broken)
+    tables = ("table", "coarser-table")
+    report["status"] = "partial"
+    report["verdict"] |= {
+        "level": "partial",
+        "sentence": "As it is, no bound is proved. This study is incomplete: two steps failed.",
+    }
+    report["sandwich"] = [row for row in report["sandwich"] if row["subject"] in tables]
+    report["roc"], report["exposure"] = [], []
+    report["remedies"] = [r for r in report["remedies"] if r["id"] in ("nothing", "rows")]
+    for remedy in report["remedies"]:
+        remedy.update(score_name=None, score_before_estimate=None)
+        remedy.update(score_after_estimate=None, loss_estimate=None)
+    report["translation"]["population"] = None
+    return report
+
+
+def stopped() -> dict[str, Any]:
+    """Return the report of a study that was stopped before any step ended."""
+    report = sample()
+    _without_steps(
+        report, {step["id"]: ("stopped", "stopped by the user") for step in report["steps"]}
+    )
+    report |= {"status": "partial", "theorems": [], "assumptions": [], "ledger": []}
+    report |= {"sandwich": [], "roc": [], "exposure": [], "remedies": [], "translation": None}
+    report["verdict"]["level"] = "partial"
+    return report
+
+
+def regression() -> dict[str, Any]:
+    """Return a report of a regression, where noise destroys R²."""
+    report = sample()
+    report["data"] |= {"task": "regression", "classes": []}
+    for remedy, after in zip(report["remedies"], (0.41, None, 0.2, -0.3, -1234.5), strict=True):
+        if after is not None:
+            remedy |= {
+                "score_name": "R²",
+                "score_before_estimate": 0.41,
+                "score_after_estimate": after,
+                "loss_estimate": 0.41 - after,
+            }
+    return report
+
+
+def hostile() -> dict[str, Any]:
+    """Return a report in which every text that somebody else chose is an attack or far too long."""
+    report = sample()
+    report["data"] |= {
+        "name": f"{EVIL}.csv",
+        "columns": [f"{EVIL} {i} " + "x" * 200 for i in range(300)],
+        "classes": [EVIL, "Ünïcödé 数据 \u202eright to left", ""],
+        "target": "t" * 300,
+    }
+    report["question"] |= {"target": EVIL, "learner": f"package:{EVIL}", "columns": [EVIL] * 3}
+    report["verdict"]["sentence"] = EVIL
+    for row in report["sandwich"]:
+        row["label"] = f"{EVIL}: {row['label']}"
+    for curve in report["roc"]:
+        curve["label"] = EVIL
+    for item in report["exposure"]:
+        item["label"] = EVIL
+    for remedy in report["remedies"]:
+        remedy |= {"label": EVIL, "sentence": EVIL, "command": EVIL, "steps": [EVIL]}
+    for step in report["steps"]:
+        step["title"] = EVIL
+        if step["result"] is not None:
+            step["result"][EVIL] = {EVIL: [EVIL, {EVIL: [1, [2, [3, {"deep": [[EVIL]]}]]]}]}
+    for entry in report["ledger"]:
+        entry |= {"title": EVIL, "statement": EVIL, "code": [EVIL]}
+    report["assumptions"] = [EVIL]
+    return report
+
+
+def extreme() -> dict[str, Any]:
+    """Return a report at the ends: everything given away as it is, nobody exposed with noise."""
+    report = copy.deepcopy(sample())
+    for row in report["sandwich"]:
+        row["blind"] = 0.5
+        given_away = row["subject"] == "model"
+        if row["floor"] is not None:
+            row["floor"]["lower"] = 1.0 if given_away else 0.5
+            row["estimate"]["estimate"] = 1.0 if given_away else 0.5
+        if row["ceiling"] is not None and row["subject"] != "table":
+            row["ceiling"]["upper"] = 0.5
+    for curve in report["roc"]:
+        if curve["kind"] == "estimate":
+            curve |= {"fpr": [0.0, 1.0], "tpr": [1.0, 1.0]}
+    for item in report["exposure"]:
+        bins = len(item["histogram"]["counts"])
+        item["histogram"]["counts"] = [0] * bins
+        item["records"] |= {"exposed_records": 0, "exposed_share": 0.0, "most_exposed": []}
+    report["exposure"][0]["histogram"]["counts"][-1] = 569
+    for point in report["translation"]["population"]["sweep"]:
+        point |= {"worst_case_upper": 1.0, "population_upper": 1.0, "practical_upper": 0.5}
+    for remedy in report["remedies"]:
+        remedy |= {"recommended": False, "enough": False, "accuracy_upper": 1.0}
+    return report

@@ -1,0 +1,65 @@
+"""Names that break what they are pasted into, wherever a report takes words from its user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from report.sample import sample
+
+__all__ = ["SPITEFUL", "spiteful_report"]
+
+#: Names as spiteful tables have them: markup, tables, YAML, HTML, links, line ends, bidi, NUL.
+SPITEFUL = (
+    "a|b",
+    "<script>alert(1)</script>",
+    "`tick` ``two``",
+    "*bold* _it_ ~~x~~",
+    "[link](http://example.org)",
+    "![image](x.png)",
+    "http://example.org www.example.org me@example.org",
+    "# head",
+    "- item",
+    "+ item",
+    "12. item",
+    "> quote",
+    "=====",
+    "---",
+    "---\nevil: true\n---",
+    "key: value",
+    "'single \"double",
+    "{{ braces }} {% raw %}",
+    "&amp; &#124; \\| \\",
+    "$x$ $$y$$",
+    "- - -",
+    "\ttab\r\nline\u2028separator\u0085next",
+    "bidi \u202e turned \u2066 x",
+    "nul \x00 bell \x07",
+    "! !!python/object:os.system",
+    "*anchor &alias",
+    "null",
+    "ünï ε 統計 🦆",
+    "lone \ud800 surrogate",
+    "",
+)
+
+
+def spiteful_report(name: str, names: tuple[str, ...] = SPITEFUL) -> dict[str, Any]:
+    """A report with a name wherever a table, a learner or an error puts words, others in lists."""
+    report = sample()
+    report["data"] |= {"name": name, "target": name, "columns": list(names), "classes": list(names)}
+    report["question"] |= {"target": name, "learner": name}
+    report["verdict"] |= {"sentence": name, "advice": name}
+    report["assumptions"] = list(names)
+    report["steps"][2] |= {"state": "impossible", "error": name}
+    report["translation"]["sentence"] = name
+    report["translation"]["population"]["sentence"] = name
+    for row in report["sandwich"]:
+        row["label"] = name
+        for part in ("floor", "estimate"):
+            if row[part] is not None:
+                row[part]["attack" if part == "floor" else "what"] = name
+    for remedy in report["remedies"]:
+        remedy["label"] = name
+    for item in report["exposure"]:
+        item["label"] = name
+    return report

@@ -1,0 +1,745 @@
+"""Exporters of a report: model card, MLflow run, PDF, and the command."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import zlib
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from conftest import chromium_path
+from memberbound.errors import InputError, MemberboundError
+from memberbound.report import pdf
+from memberbound.report.exporting import FORMATS, Export, export
+from memberbound.report.markdown import clean, escaped, table
+from memberbound.report.mlflow_log import metrics_of, parameters_of, tags_of
+from memberbound.report.model_card import model_card
+from report.sample import hostile, partial, regression, sample, stopped
+from report.spiteful import SPITEFUL, spiteful_report
+
+COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
+KINDS = {"ceiling": "certificate", "estimate": "estimate", "floor": "audit"}
+SIDES = {"ceiling": "upper", "estimate": "estimate", "floor": "lower"}
+#: As the Hub finds the metadata of a card.
+FRONT_MATTER = re.compile(r"^(\s*---[\r\n]+)([\S\s]*?)([\r\n]+---(\r\n|\n|$))")
+
+
+@pytest.fixture
+def report_file(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(sample()), encoding="utf-8")
+    return path
+
+
+def parts(card):
+    found = FRONT_MATTER.match(card)
+    assert found is not None
+    return yaml.safe_load(found.group(2)), card[found.end() :]
+
+
+def evaluations(head):
+    """Read a model-index as the Hub's own library does: what it requires must be there."""
+    found = []
+    for model in head["model-index"]:
+        assert isinstance(model["name"], str)
+        for result in model["results"]:
+            task, data = result["task"]["type"], result["dataset"]
+            assert all(isinstance(text, str) for text in (task, data["type"], data["name"]))
+            # The library refuses a source without an address, and a report has none.
+            assert "source" not in result
+            for metric in result["metrics"]:
+                assert isinstance(metric["type"], str)
+                assert isinstance(metric["value"], float)
+                found.append((task, metric))
+    return found
+
+
+def numbers(report):
+    """Every number of the sandwich, straight from the dictionary."""
+    for row in report["sandwich"]:
+        for part in KINDS:
+            if row[part] is not None:
+                yield row, part, row[part][SIDES[part]]
+
+
+# The model card.
+
+
+def test_card_has_every_number_of_the_report_exactly_once_with_its_kind():
+    report = sample()
+    head, _ = parts(model_card(report))
+    found = [m for task, m in evaluations(head) if task == "membership-inference"]
+    expected = [
+        (f"membership_inference_accuracy_{SIDES[part]}", value, KINDS[part], row)
+        for row, part, value in numbers(report)
+    ]
+    assert len(found) == len(expected) == 7 + 6 + 6
+    for metric, (type_, value, kind, row) in zip(found, expected, strict=True):
+        assert (metric["type"], metric["value"], metric["args"]["kind"]) == (type_, value, kind)
+        assert metric["args"]["game"] == row["game"]
+        assert metric["args"]["record"] == row["record"]
+        assert metric["args"]["subject"] == row["subject"]
+        assert ("theorems" in metric["args"]) == (kind == "certificate")
+        assert ("confidence" in metric["args"]) == (kind != "estimate")
+        assert ("attack" in metric["args"]) == (kind == "audit")
+    ceiling = report["sandwich"][5]["ceiling"]
+    assert {"kind": "certificate", "theorems": ceiling["theorems"]}.items() <= next(
+        metric["args"] for metric in found if "every record (worst" in metric["name"]
+    ).items()
+    names = [metric["name"] for metric in found]
+    assert len(set(names)) == len(names)
+
+
+def test_accuracy_in_the_card_is_the_score_and_no_attack():
+    head, _ = parts(model_card(sample()))
+    scores = [m for task, m in evaluations(head) if task == "tabular-classification"]
+    remedies = {remedy["id"]: remedy for remedy in sample()["remedies"]}
+    expected = [remedies["nothing"]["score_before_estimate"]]
+    changed = ("coarser", "noise-average", "noise-every")
+    expected += [remedies[id]["score_after_estimate"] for id in changed]
+    assert [(m["type"], m["value"]) for m in scores] == [("accuracy", v) for v in expected]
+    assert {m["args"]["kind"] for m in scores} == {"estimate"}
+    kinds = {m["type"] for task, m in evaluations(head) if task != "tabular-classification"}
+    assert "accuracy" not in kinds
+
+
+def test_regression_has_the_hubs_name_of_its_score():
+    head, body = parts(model_card(regression()))
+    scores = [m for task, m in evaluations(head) if task == "tabular-regression"]
+    assert [(m["type"], m["value"]) for m in scores] == [
+        ("r_squared", value) for value in (0.41, 0.2, -0.3, -1234.5)
+    ]
+    assert "R² ≈ 0.410 → ≈ -0.300, estimated" in body
+
+
+def test_card_without_aliases_and_without_what_would_tell_who_was_drawn():
+    report = sample()
+    report["question"]["seed"] = 753124
+    report["exposure"][0]["records"]["most_exposed"][0]["record"] = 864213
+    card = model_card(report)
+    assert "&id" not in card
+    assert "*id" not in card
+    for secret in (report["data"]["sha256"], "753124", "864213"):
+        assert secret in json.dumps(report)
+        assert secret not in card
+
+
+def test_card_says_vacuous_ceilings_and_idle_floors_in_words():
+    _, body = parts(model_card(sample()))
+    rows = [line for line in body.splitlines() if line.startswith("| Any model trained on the ta")]
+    assert len(rows) == 2
+    assert all("| nothing is proved |" in row for row in rows)
+    assert "≤ 100" not in body
+    (idle,) = (line for line in body.splitlines() if line.startswith("| The model as it is | av"))
+    assert idle.endswith("no more than a blind guess |")
+
+
+SHARE = st.floats(min_value=0.0, max_value=0.9999, allow_subnormal=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SHARE, SHARE)
+def test_printed_bounds_are_bounds(upper, lower):
+    report = sample()
+    report["sandwich"] = report["sandwich"][5:6]
+    report["sandwich"][0]["ceiling"]["upper"] = upper
+    report["sandwich"][0]["floor"]["lower"] = lower
+    head, body = parts(model_card(report))
+    (row,) = (line for line in body.splitlines() if line.startswith("| With noise"))
+    most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
+    least = Fraction(re.search(r"\*≥ ([\d.]+) %\*, measured", row).group(1)) / 100
+    assert Fraction(upper) <= most < Fraction(upper) + Fraction(1, 9_999)
+    assert Fraction(lower) - Fraction(1, 9_999) < least <= Fraction(lower)
+    exact = {m["type"][-5:]: m["value"] for task, m in evaluations(head) if "infer" in task}
+    assert (exact["upper"], exact["lower"]) == (upper, lower)
+
+
+def structure(text):
+    """The tokens of a text without the words: what a renderer would make of it."""
+    found = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+        found.append((token.type, token.tag))
+        for child in token.children or ():
+            if child.type != "text":
+                found.append((child.type, child.tag, child.content))
+    return found
+
+
+def words(text):
+    parsed = MarkdownIt("commonmark").enable("table").parse(text)
+    return [
+        "".join(child.content for child in token.children)
+        for token in parsed
+        if token.type == "inline"
+    ]
+
+
+def shape(head):
+    """The keys and types of nested data."""
+    if isinstance(head, dict):
+        return {key: shape(value) for key, value in head.items()}
+    if isinstance(head, list):
+        return [shape(value) for value in head]
+    return type(head).__name__
+
+
+PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
+
+
+@cache
+def usual_card():
+    """The parts of a card, and the structure and the words of its text, with harmless names."""
+    head, body = parts(model_card(spiteful_report("zqNAMEzq", PLAIN)))
+    return head, structure(body), words(body)
+
+
+@pytest.mark.parametrize("name", SPITEFUL, ids=ascii)
+def test_no_name_breaks_markdown_or_yaml(name):
+    card = model_card(spiteful_report(name))
+    card.encode("utf-8")
+    head, body = parts(card)
+    usual_head, usual_structure, usual_words = usual_card()
+    assert structure(body) == usual_structure
+    assert shape(head) == shape(usual_head)
+
+    def renamed(text, empty):
+        for plain, other in zip(("zqNAMEzq", *PLAIN), (name, *SPITEFUL), strict=True):
+            text = text.replace(plain, clean(other) or empty)
+        return text
+
+    # Every cell and paragraph has the words that it should have, at its place.
+    assert words(body) == [renamed(said, "–") for said in usual_words]
+    (result, *_), (usual, *_) = (h["model-index"][0]["results"] for h in (head, usual_head))
+    assert result["dataset"]["name"] == renamed(usual["dataset"]["name"], "")
+    assert result["task"]["name"] == renamed(usual["task"]["name"], "")
+
+
+@pytest.mark.parametrize("name", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "- item", "# head"])
+def test_unescaped_name_would_be_noticed(name):
+    raw = f"{name}\n\n" + "\n".join(table(["a", "b"], [[name, "c"]]))
+    plain, safe = raw.replace(name, "plain"), raw.replace(name, escaped(name))
+    assert (structure(raw), words(raw)) != (structure(plain), words(safe))
+    assert structure(safe) == structure(plain)
+    assert words(safe) == [said.replace("plain", name) for said in words(plain)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(), max_size=12))
+def test_any_text_is_shown_as_it_is(text):
+    said = escaped(text)
+    assert words(f"- {said}") == [clean(text) or "–"]
+    assert structure(f"- {said}\n\n{said}") == structure("- x\n\nx")
+    assert yaml.safe_load(yaml.safe_dump({"k": clean(text)}, allow_unicode=True))["k"] == clean(
+        text
+    )
+
+
+def test_partial_card_says_so_first():
+    head, body = parts(model_card(partial()))
+    assert body.split("\n\n")[1].startswith("**This study is partial.**")
+    assert "- Attack the model as it is: RuntimeError: the learner did not converge" in body
+    assert "- Not possible here: Protect every record. learner must have" in body
+    assert [task for task, _ in evaluations(head)] == ["membership-inference"] * 4
+
+
+def test_card_of_a_study_that_reached_nothing():
+    head, body = parts(model_card(stopped()))
+    assert evaluations(head) == []
+    assert "Nothing was certified, measured or estimated" in body
+    assert body.count("stopped by the user") == len(stopped()["steps"])
+
+
+# The verb: files, bad input.
+
+
+def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, report_file):
+    class Study:
+        report = sample()
+
+    texts = []
+    for place, source in enumerate((report_file, str(report_file), sample(), Study())):
+        out = tmp_path / f"card{place}.md"
+        done = export(source, format="model-card", out=out)
+        assert isinstance(done, Export)
+        assert done.out == str(out)
+        texts.append(out.read_text(encoding="utf-8"))
+    assert set(texts) == {model_card(sample())}
+
+
+def test_result_carries_the_common_fields_of_the_report(tmp_path):
+    report = sample()
+    done = export(report, format="model-card", out=tmp_path / "card.md")
+    said = done.to_dict()
+    assert said["command"] == "export"
+    assert (said["format"], said["out"]) == ("model-card", str(tmp_path / "card.md"))
+    for name in ("game", "protects", "theorems", "assumptions", "status"):
+        assert said[name] == report[name]
+    assert "complete" in done.summary()
+    assert report["verdict"]["sentence"] in done.summary()
+
+
+def test_partial_report_is_exported_and_says_so(tmp_path):
+    done = export(partial(), format="model-card", out=tmp_path / "card.md")
+    assert done.partial
+    assert done.to_dict()["status"] == "partial"
+    assert "partial" in done.summary()
+
+
+def refused(folder, match, report, **options):
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(InputError, match=match) as caught:
+        export(report, **options)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"format": "docx", "out": "x.docx"},
+            "format must be one of 'model-card'",
+        ),
+        ({"format": "model-card", "out": "card.txt"}, r"out must end in \.md"),
+        ({"format": "pdf", "out": "report.md"}, r"out must end in \.pdf"),
+        ({"format": "model-card"}, "out must be given"),
+        ({"format": "pdf"}, "out must be given"),
+        ({"format": "model-card", "out": "there.md"}, "out must not exist yet"),
+        ({"format": "model-card", "out": "missing/card.md"}, "existing folder"),
+        ({"format": "mlflow", "out": "x.md"}, "out must be left out"),
+        ({"format": "pdf", "out": "x.pdf", "run_id": "1"}, "run_id must be left out"),
+        ({"format": "model-card", "out": "x.md", "browser": "chromium"}, "browser must be left"),
+        ({"format": "model-card", "out": "x.md", "experiment": "e"}, "experiment must be left"),
+        ({"format": "mlflow", "browser": "b"}, "browser must be left out with format 'mlflow'"),
+        ({"format": "pdf", "out": "x.pdf", "browser": "no-such-program"}, "browser must be a"),
+    ],
+)
+def test_bad_options_are_refused_and_nothing_is_written(tmp_path, monkeypatch, options, match):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.md").write_text("kept", encoding="utf-8")
+    refused(tmp_path, match, sample(), **options)
+
+
+def test_hostile_report_is_exported(tmp_path):
+    out = tmp_path / "card.md"
+    export(hostile(), format="model-card", out=out)
+    head, body = parts(out.read_text(encoding="utf-8"))
+    assert "<" not in body
+    assert head["model-index"][0]["results"][0]["dataset"]["name"].startswith("</script>")
+
+
+def test_force_overwrites(tmp_path):
+    out = tmp_path / "card.md"
+    out.write_text("old", encoding="utf-8")
+    export(sample(), format="model-card", out=out, force=True)
+    assert out.read_text(encoding="utf-8").startswith("---\n")
+
+
+@pytest.mark.parametrize("format", ["model-card", "mlflow", "pdf"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "not JSON",
+        "[]",
+        "{}",
+        '{"command": "audit"}',
+        json.dumps(sample() | {"schema": "memberbound-report/2"}),
+        json.dumps(sample() | {"sandwich": None}),
+        json.dumps(sample()).replace("0.550878734622144", "NaN"),
+    ],
+    ids=["missing", "empty", "text", "list", "object", "other", "version", "damaged", "nan"],
+)
+def test_bad_reports_are_refused_and_nothing_is_written(tmp_path, content, format):
+    assert format in FORMATS
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    out = {"model-card": tmp_path / "x.md", "pdf": tmp_path / "x.pdf"}.get(format)
+    options = {"browser": sys.executable} if format == "pdf" else {}
+    refused(tmp_path, ".", path, format=format, out=out, **options)
+
+
+@pytest.mark.parametrize("report", [None, 7, ["report"]])
+def test_something_else_is_refused(tmp_path, report):
+    refused(tmp_path, "report must be", report, format="model-card", out=tmp_path / "x.md")
+
+
+# MLflow.
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    place = tmp_path / "store"
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(place.as_uri())
+    yield place.as_uri()
+    mlflow.set_tracking_uri(before)
+
+
+def client(store):
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=store)
+
+
+def artifacts(store, run_id):
+    return {file.path for file in client(store).list_artifacts(run_id, "memberbound")}
+
+
+def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
+    report = sample()
+    done = export(report, format="mlflow", experiment="releases", tracking_uri=store)
+    said = done.to_dict()
+    run = client(store).get_run(said["run_id"])
+    assert run.info.status == "FINISHED"
+    assert client(store).get_experiment(run.info.experiment_id).name == "releases"
+    assert run.data.metrics == metrics_of(report)
+    group = {"ceiling": "certified", "estimate": "estimated", "floor": "measured"}
+    for row, part, value in numbers(report):
+        name = f"memberbound/{group[part]}/{row['subject']}/{row['record']}-record/"
+        assert run.data.metrics[f"{name}accuracy_{SIDES[part]}"] == value
+    assert said["metrics"] == len(run.data.metrics) == 7 + 6 + 6 + 4 + 3
+    assert run.data.params["memberbound.eta"] == "0.05"
+    assert run.data.params["memberbound.data_rows"] == "569"
+    assert run.data.tags["memberbound.verdict"] == report["verdict"]["sentence"]
+    assert run.data.tags["memberbound.status"] == "complete"
+    assert run.data.tags["memberbound.theorems"] == ", ".join(report["theorems"])
+    files = artifacts(store, run.info.run_id)
+    assert files == set(said["files"]) == {"memberbound/report.html", "memberbound/report.json"}
+    copy = client(store).download_artifacts(
+        run.info.run_id, "memberbound/report.json", str(tmp_path)
+    )
+    assert json.loads(Path(copy).read_text(encoding="utf-8")) == report
+
+
+def test_report_goes_to_the_active_run_and_leaves_it_open(store):
+    import mlflow
+
+    with mlflow.start_run() as active:
+        mlflow.log_metric("mine", 1.0)
+        done = export(sample(), format="mlflow")
+        assert done.to_dict()["run_id"] == active.info.run_id
+        assert mlflow.active_run().info.run_id == active.info.run_id
+        with pytest.raises(InputError, match="experiment must be left out while a run is active"):
+            export(sample(), format="mlflow", experiment="other")
+    run = client(store).get_run(active.info.run_id)
+    assert run.data.metrics == metrics_of(sample()) | {"mine": 1.0}
+    assert "mlflow.note.content" not in run.data.tags
+
+
+def test_named_run_takes_the_same_study_twice_and_another_never(store):
+    first = export(partial(), format="mlflow").to_dict()["run_id"]
+    again = export(partial(), format="mlflow", run_id=first).to_dict()["run_id"]
+    assert again == first
+    before = client(store).get_run(first).data.to_dictionary()
+    assert before["tags"]["memberbound.status"] == "partial"
+    other = sample()
+    other["question"]["eta"] = 0.1
+    with pytest.raises(InputError, match=r"memberbound\.eta is '0\.05' and not '0\.1'"):
+        export(other, format="mlflow", run_id=first)
+    assert client(store).get_run(first).data.to_dictionary() == before
+
+
+def test_environment_names_run_and_experiment(store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "from outside")
+    run_id = export(sample(), format="mlflow").to_dict()["run_id"]
+    run = client(store).get_run(run_id)
+    assert client(store).get_experiment(run.info.experiment_id).name == "from outside"
+    monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
+    assert export(sample(), format="mlflow").to_dict()["run_id"] == run_id
+
+
+def test_failure_while_logging_marks_the_new_run(store, monkeypatch):
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    def broken(*arguments, **options):
+        raise MlflowException("the disk at http://me:secret@tracking.example is full. More.")
+
+    monkeypatch.setattr(MlflowClient, "log_batch", broken)
+    with pytest.raises(MemberboundError, match="MLflow refused") as caught:
+        export(sample(), format="mlflow")
+    assert "secret" not in str(caught.value)
+    assert not isinstance(caught.value, InputError)
+    (run,) = client(store).search_runs(["0"])
+    assert run.info.status == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"run_id": "nobody"}, "run_id must be a run at"),
+        ({"run_id": "0" * 32}, "run_id must be a run at"),
+        ({"run_id": "1", "experiment": "e"}, "experiment must be left out with run_id"),
+        ({"tracking_uri": "ftp://u:secret@tracking.example/x"}, "tracking_uri must be a place"),
+    ],
+)
+def test_unusable_places_are_refused(store, options, match):
+    with pytest.raises(InputError, match=match) as caught:
+        export(sample(), format="mlflow", **options)
+    assert "secret" not in str(caught.value)
+    assert client(store).search_runs(["0"]) == []
+
+
+def test_folder_needs_mlflows_consent(tmp_path, store, monkeypatch):
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
+    mlflow = pytest.importorskip("mlflow")
+    if int(mlflow.__version__.split(".")[0]) < 3:
+        pytest.skip("older versions write folders unasked")
+    with pytest.raises(InputError, match="MLFLOW_ALLOW_FILE_STORE=true"):
+        export(sample(), format="mlflow", tracking_uri=(tmp_path / "new").as_uri())
+    assert not (tmp_path / "new").exists()
+
+
+def test_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("memberbound.report.mlflow_log.find_spec", lambda name: None)
+    refused(tmp_path, r"memberbound\[mlflow\]", sample(), format="mlflow")
+
+
+def test_only_finite_numbers_within_mlflows_limits():
+    report = spiteful_report("a|b: c")
+    report["sandwich"][0]["floor"] = None
+    report["question"]["learner"] = "x" * 9000
+    report["assumptions"] = ["A sentence without an end"] * 900
+    logged = metrics_of(report)
+    assert len(logged) == len(metrics_of(sample())) - 1
+    assert all(isinstance(value, float) for value in logged.values())
+    assert not any(value is None for value in parameters_of(report).values())
+    assert max(map(len, parameters_of(report).values())) == 500
+    assert max(map(len, tags_of(report).values())) == 5000
+    for name in (*logged, *parameters_of(report), *tags_of(report)):
+        assert re.fullmatch(r"[\w.\- :/]{1,250}", name), name
+
+
+OFFLINE = """
+import json, socket, sys, threading
+asked = []
+def seen(*arguments, **options):
+    asked.append(arguments)
+    raise OSError("no network in this test")
+socket.getaddrinfo = socket.create_connection = seen
+socket.socket.connect = lambda self, address: seen(address)
+try:
+    socket.create_connection(("tracking.example", 80))
+except OSError:
+    pass
+assert len(asked) == 1, "the watch itself does not work"
+asked.clear()
+from memberbound.report.exporting import export
+done = export(sys.argv[1], format="mlflow", tracking_uri=sys.argv[2])
+import atexit, os
+atexit._run_exitfuncs()
+print(json.dumps([done.to_dict()["metrics"], asked, os.environ.get("MLFLOW_DISABLE_TELEMETRY")]))
+"""
+
+
+def test_nothing_is_sent_to_mlflows_makers(report_file, tmp_path):
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    # MLflow is silent under test runners and in CI by itself: the child must look like neither.
+    names = [*re.findall(r'"([A-Z_]+)"', _quiet_environments()), "PYTEST_CURRENT_TEST", "CI"]
+    hidden = {*names, "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, str(report_file), (tmp_path / "store").as_uri()],
+        env=environment | {"MLFLOW_ALLOW_FILE_STORE": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [26, [], None]
+
+
+def _quiet_environments():
+    try:
+        from mlflow.telemetry import utils
+    except ImportError:  # a version without telemetry
+        return ""
+    return Path(utils.__file__).read_text(encoding="utf-8")
+
+
+# PDF.
+
+
+@pytest.fixture
+def browser():
+    path = chromium_path()
+    if path is None:
+        reason = "no Chromium here; on Debian: apt-get install chromium chromium-driver"
+        if os.environ.get("MEMBERBOUND_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+def drawn(printed):
+    """How many lines and curves the pages of a PDF draw."""
+    streams = re.findall(rb"stream\r?\n(.*?)endstream", printed, flags=re.DOTALL)
+    operators = 0
+    for stream in streams:
+        try:
+            plain = zlib.decompressobj().decompress(stream)
+        except zlib.error:
+            continue
+        operators += len(re.findall(rb"[\d.] [lc]\n", plain))
+    return operators
+
+
+@pytest.mark.browser
+def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file, monkeypatch):
+    out = tmp_path / "report.pdf"
+    done = export(report_file, format="pdf", out=out, browser=browser)
+    printed = out.read_bytes()
+    assert printed.startswith(b"%PDF-")
+    assert done.to_dict()["pages"] == pdf.page_count(printed) >= 2
+    from memberbound.report import page
+
+    whole = page.render
+    # The same page without its script has the words, and none of the figures.
+    monkeypatch.setattr(
+        page, "render", lambda report: re.sub(r"(?s)<script.*?</script>", "", whole(report))
+    )
+    assert drawn(printed) > drawn(pdf.print_pdf(sample(), browser=browser)) + 100
+
+
+@pytest.mark.browser
+def test_partial_pdf(tmp_path, browser):
+    done = export(partial(), format="pdf", out=tmp_path / "report.pdf", browser=browser)
+    assert done.to_dict()["status"] == "partial"
+    assert done.to_dict()["pages"] >= 1
+
+
+def fake_browser(tmp_path, body):
+    path = tmp_path / "fake-browser"
+    path.write_text(f"#!{sys.executable}\nimport os, subprocess, sys, time\n{body}\n", "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+TARGET = "target = [a for a in sys.argv if a.startswith('--print-to-pdf=')][0].split('=')[1]\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in browser is a script")
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        ("", "printed no PDF"),
+        (TARGET + "open(target, 'w').write('hello')", "printed no PDF"),
+        (TARGET + "open(target, 'w').write('%PDF-1.4 /Type /Page')", "printed no PDF"),
+        (TARGET + "open(target, 'w').write('%PDF-1.4 /Type /Page %%EOF')", "1 pages, too few"),
+        (TARGET + "open(target, 'w').write('%PDF-1.4 %%EOF'); sys.exit(3)", "ended with code 3"),
+    ],
+    ids=["nothing", "no PDF", "half a PDF", "one page", "failure"],
+)
+def test_browser_that_prints_nothing_useful_leaves_no_file(tmp_path, body, match):
+    program = fake_browser(tmp_path, body)
+    with pytest.raises(MemberboundError, match=match):
+        export(sample(), format="pdf", out=tmp_path / "x.pdf", browser=program)
+    assert [path.name for path in tmp_path.iterdir()] == ["fake-browser"]
+
+
+def gone(pid):
+    state = Path("/proc", pid, "status")
+    try:
+        return "State:\tZ" in state.read_text(encoding="utf-8")
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
+    pids = tmp_path / "pids"
+    body = (
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(tmp_path / 'draft')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename({str(tmp_path / 'draft')!r}, {str(pids)!r})\n"
+        "time.sleep(600)"
+    )
+    wait = subprocess.Popen.wait
+
+    def hung(process, timeout=None):
+        # The time limit is over as soon as the child is there, however slow this machine is.
+        if timeout == 33:
+            while not pids.exists():
+                assert process.poll() is None
+            raise subprocess.TimeoutExpired("browser", timeout)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", hung)
+    with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
+        pdf.print_pdf(sample(), browser=fake_browser(tmp_path, body), seconds=33)
+    numbers_of_both = pids.read_text(encoding="utf-8").split()
+    assert len(numbers_of_both) == 2
+    deadline = time.monotonic() + 60  # a killed process needs a moment to go
+    while time.monotonic() < deadline and not all(map(gone, numbers_of_both)):
+        time.sleep(0.05)
+    assert all(map(gone, numbers_of_both))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no root")
+@pytest.mark.parametrize(("user", "expected"), [(0, True), (1000, False)])
+def test_sandbox_is_left_out_for_root_only(tmp_path, monkeypatch, user, expected):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert ("--no-sandbox" in pdf._flags(tmp_path, tmp_path / "x.pdf")) is expected
+
+
+def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(pdf.shutil, "which", lambda name: None)
+    said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
+    assert "--browser" in said
+
+
+# The command.
+
+
+def run(*arguments, cwd):
+    assert COMMAND is not None, "memberbound is not installed beside this interpreter"
+    return subprocess.run(
+        [COMMAND, "export", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=180,
+    )
+
+
+def test_command_writes_the_card_and_prints_one_object(tmp_path, report_file):
+    done = run("report.json", "--format", "model-card", "--out", "card.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    expected = export(report_file, format="model-card", out=tmp_path / "again.md").to_dict()
+    assert said == expected | {"out": "card.md"}
+    assert done.stderr == "wrote card.md\n"
+    assert (tmp_path / "card.md").read_bytes() == (tmp_path / "again.md").read_bytes()
+
+
+def test_command_refuses_with_one_sentence(tmp_path):
+    done = run("none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("memberbound: browser must be")
+    assert list(tmp_path.iterdir()) == []

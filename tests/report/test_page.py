@@ -1,0 +1,469 @@
+"""The page: self-contained, safe with any text, complete, and drawn in a real browser."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memberbound.report import marks, plots, prose
+from memberbound.report.appendix import text_of
+from memberbound.report.page import render
+from report import sample as reports
+
+REPORTS = (
+    reports.sample,
+    reports.partial,
+    reports.stopped,
+    reports.regression,
+    reports.hostile,
+    reports.extreme,
+)
+SECTIONS = ("verdict", "roc", "exposed", "remedies", "dp", "assumptions", "glossary", "appendix")
+FIGURES = ("sandwich-average", "sandwich-worst", "roc", "exposure", "remedies", "sweep")
+VOID = {"meta", "link", "br", "img", "input", "hr", "path", "rect", "circle"}
+
+
+class Reader(HTMLParser):
+    """Every start tag with its attributes, and the text outside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.raw: list[tuple[dict[str, str | None], str]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("script", "style"):
+            self.raw.append((self.tags[-1][1], data))
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).replace("\u00a0", " ").split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module", params=REPORTS, ids=lambda build: build.__name__)
+def rendered(request: Any) -> tuple[dict[str, Any], str, Reader]:
+    report = request.param()
+    page = render(report)
+    assert report == request.param(), "render changed the report"
+    return report, page, Reader(page)
+
+
+def test_the_page_stands_alone(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+    _, page, reader = rendered
+    assert len(page.encode()) < 6_000_000
+    kinds = Counter(attributes.get("type") for attributes in reader.all("script"))
+    assert kinds == {"application/json": 1, None: 1}
+    assert len(reader.all("style")) == 1
+    for tag, attributes in reader.tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form"), tag
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name != "style", tag
+            if name in ("src", "href", "action", "srcset", "data"):
+                assert value is not None
+                assert value.startswith(("#", "data:,")), value
+    style = next(text for attributes, text in reader.raw if "color-scheme" in text)
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_the_page_is_well_formed(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+    _, _, reader = rendered
+    assert reader.open == []
+    assert ("html", {"lang": "en"}) in reader.tags
+    assert len(reader.all("h1")) == len(reader.all("main")) == len(reader.all("title")) == 1
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [str(attributes["id"]) for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert set(SECTIONS) <= set(ids)
+    for link in reader.all("a"):
+        assert str(link["href"])[1:] in ids, link
+
+
+def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+    report, _, reader = rendered
+    shown = [a for _, a in reader.tags if "data-figure" in a]
+    specs = json.loads(next(text for a, text in reader.raw if a.get("id") == "figures"))
+    assert [a["data-figure"] for a in shown] == list(specs)
+    expected = {
+        "sandwich-average": report["sandwich"],
+        "sandwich-worst": report["sandwich"],
+        "roc": report["roc"],
+        "exposure": report["exposure"],
+        "remedies": [r for r in report["remedies"] if r["score_after_estimate"] is not None],
+        "sweep": report["translation"] and report["translation"]["population"],
+    }
+    assert list(specs) == [name for name in FIGURES if expected[name]]
+    for attributes in shown:
+        assert attributes["role"] == "img"
+        assert len(str(attributes["aria-label"])) > 60
+
+
+def test_round_trip_and_purity(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+    report, page, _ = rendered
+    again = json.loads(json.dumps(report, ensure_ascii=False, allow_nan=False))
+    assert again == report
+    assert render(again) == page
+
+
+def test_nothing_empty_is_shown_as_a_proof(rendered: tuple[dict[str, Any], str, Reader]) -> None:
+    report, page, reader = rendered
+    assert "≤ 100 %" not in reader.text
+    vacuous = any(row["ceiling"] is None for row in report["sandwich"])
+    assert not vacuous or "nothing is proved" in reader.text
+    # Inside the figures' JSON too.
+    assert "≤ 100 %" not in page
+
+
+def test_nonce_is_on_the_script_and_the_style() -> None:
+    reader = Reader(render(reports.stopped(), nonce="r4nd0m"))
+    assert [a.get("nonce") for a in reader.all("style")] == ["r4nd0m"]
+    assert [a.get("nonce") for a in reader.all("script")] == [None, "r4nd0m"]
+    assert "nonce=" not in render(reports.stopped()).split("<body>")[0]
+
+
+def test_hostile_texts_stay_texts() -> None:
+    report = reports.hostile()
+    reader = Reader(render(report))
+    plain = " ".join(reports.EVIL.split())
+    assert reader.text.count(plain) > 20
+    specs = next(text for a, text in reader.raw if a.get("id") == "figures")
+    assert not set("<>&\u2028\u2029") & set(specs)
+    # Plotly reads tags in texts: it gets them escaped.
+    for spec in json.loads(specs).values():
+        texts = [note["text"] for note in spec["layout"].get("annotations", [])]
+        texts += [trace.get("name", "") for trace in spec["data"]]
+        texts += [t for trace in spec["data"] for t in trace.get("text", []) if t]
+        for text in texts:
+            assert not re.search(r"<(?!/?[bi]>)", text), text
+
+
+def test_partial_reports_say_what_failed() -> None:
+    text = Reader(render(reports.partial())).text
+    assert "This report is incomplete." in text
+    assert "RuntimeError: the learner did not converge" in text
+    assert "learner must have a numeric release, got a forest." in text
+    assert "No curve: no audit ended." in text
+    assert "What ε means for these records was not computed." in text
+    empty = Reader(render(reports.stopped())).text
+    assert empty.count("stopped by the user") >= len(reports.stopped()["steps"])
+    assert "This report is incomplete." not in Reader(render(reports.sample())).text
+
+
+def test_the_recommended_remedy_is_marked_with_its_command() -> None:
+    report = reports.sample()
+    page = render(report)
+    best = next(r for r in report["remedies"] if r["recommended"])
+    marked = page.split('<li class="remedy recommended">')
+    assert len(marked) == 2
+    assert best["label"] in marked[1][:200]
+    assert f"<code>{best['command']}</code>" in marked[1]
+    none = reports.extreme()
+    assert 'class="remedy recommended"' not in render(none)
+    assert "no remedy tried is enough" in Reader(render(none)).text
+
+
+def test_the_appendix_holds_every_number() -> None:
+    report = reports.sample()
+    text = Reader(render(report)).text
+
+    def leaves(node: Any, name: str) -> list[str]:
+        if isinstance(node, dict):
+            return [leaf for key, part in node.items() for leaf in leaves(part, key)]
+        if isinstance(node, list):
+            return [leaf for part in node for leaf in leaves(part, name)]
+        return [text_of(node, name)] if isinstance(node, (int, float)) else []
+
+    missing = []
+    for step in report["steps"]:
+        for part in ("result", "audit"):
+            for name, value in (step[part] or {}).items():
+                # The parts of tpr_upper are rounded by the name around them.
+                wanted = leaves(value, name)
+                if name == "tpr_upper":
+                    wanted = [text_of(v, name) for v in value.values() if v is not None]
+                missing += [leaf for leaf in wanted if leaf not in text]
+    assert not missing
+    for entry in report["ledger"]:
+        assert " ".join(entry["statement"].split()) in text
+    for sentence in (*report["assumptions"], *prose.assumed(report)):
+        assert " ".join(sentence.split()) in text
+
+
+@given(st.floats(0.5, 1.0, exclude_max=True), st.floats(0.0, 1.0))
+def test_bounds_are_rounded_to_the_safe_side(upper: float, lower: float) -> None:
+    shown = marks.certified(upper)
+    assert shown.kind == "certificate"
+    number = Decimal(shown.text.removeprefix("≤ ").removesuffix(" %"))
+    assert Decimal(upper) * 100 <= number < 100 + Decimal("1e-12")
+    floor = marks.measured(lower)
+    assert Decimal(floor.text.removeprefix("≥ ").removesuffix(" %")) <= Decimal(lower) * 100
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_six_digits_keep_a_bound(value: float) -> None:
+    exact = Decimal(value)
+    high, low = (Decimal(marks.significant(value, way)) for way in ("up", "down"))
+    assert low <= exact <= high
+    assert high - low <= Decimal("1.01e-5") * abs(exact)
+
+
+def test_kinds_never_look_alike() -> None:
+    shown = [marks.certified(0.55), marks.measured(0.55), marks.estimated(0.55), marks.given(0.55)]
+    shown.append(marks.certified(1.0))
+    assert len({m.kind for m in shown}) == len({m.text for m in shown}) == len(shown)
+    style = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
+    rules = {m.kind: re.search(rf"\.mark\.{m.kind} {{(.*?)}}", style) for m in shown}
+    assert all(rules.values())
+    assert len({found.group(1) for found in rules.values() if found}) == len(shown)
+
+
+def test_sandwich_draws_the_numbers_of_the_report() -> None:
+    report = reports.sample()
+    for record in ("average", "worst"):
+        drawing = plots.sandwich_drawing(report, record)
+        assert drawing is not None
+        rows = [row for row in report["sandwich"] if row["record"] == record]
+        by_symbol: dict[str, list[float]] = {}
+        for trace in drawing.data:
+            if trace["type"] == "scatter" and trace["mode"] == "markers":
+                by_symbol.setdefault(trace["marker"]["symbol"], []).extend(trace["x"])
+        proved = [r for r in rows if r["ceiling"] is not None and r["ceiling"]["upper"] < 1]
+        assert by_symbol["pentagon"] == [r["ceiling"]["upper"] for r in proved]
+        assert by_symbol["triangle-right"] == [r["floor"]["lower"] for r in rows if r["floor"]]
+        assert by_symbol["circle"] == [r["estimate"]["estimate"] for r in rows if r["estimate"]]
+        striped = [t for t in drawing.data if t.get("marker", {}).get("pattern", {}).get("shape")]
+        assert len(striped) == len(rows) - len(proved) > 0
+        # Open to the right: the stripes end at 100 %.
+        assert all(t["base"][0] + t["x"][0] == pytest.approx(1.0) for t in striped)
+
+
+def test_a_certified_curve_is_never_read_below_itself() -> None:
+    report = reports.sample()
+    drawing = plots.roc_drawing(report)
+    assert drawing is not None
+    for curve, row in zip(report["roc"], drawing.rows, strict=True):
+        if curve["kind"] == "certificate":
+            gain = curve["tpr"][0]
+            for column, shown in zip(drawing.columns[1:], row[1:], strict=True):
+                rate = Decimal(re.findall(r"\d+", column)[0]) / 100
+                said = Decimal(str(shown).removeprefix("≤ ").removesuffix(" %")) / 100
+                assert said >= rate + Decimal(gain) - Decimal("1e-12")
+
+
+def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
+    """TPR ≤ min(1, α + 0.5625), known at three points: a chord after 0.3125 would lie below."""
+    report = reports.sample()
+    ends = [c for c in report["roc"] if c["kind"] == "certificate"][:1]
+    ends[0] |= {"fpr": [0.0, 0.3125, 1.0], "tpr": [0.5625, 0.875, 1.0]}
+    drawing = plots.roc_drawing(report | {"roc": ends})
+    assert drawing is not None
+    assert [str(cell) for cell in drawing.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
+
+
+def test_chance_is_the_binomial_law() -> None:
+    report = reports.sample()
+    drawing = plots.exposure_drawing(report)
+    assert drawing is not None
+    item = report["exposure"][0]
+    tries, blind = item["records"]["targets"], item["records"]["blind_accuracy"]
+    edges, counts = item["histogram"]["edges"], item["histogram"]["counts"]
+    expected = np.zeros(len(counts))
+    for right in range(tries + 1):
+        share = right / tries
+        place = max(i for i in range(len(counts)) if edges[i] <= share)
+        expected[place] += math.comb(tries, right) * blind**right * (1 - blind) ** (tries - right)
+    assert drawing.data[1]["y"] == pytest.approx(sum(counts) * expected, abs=2e-3)
+    assert drawing.data[0]["y"] == counts
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_enough_in_both_schemes() -> None:
+    style = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part))
+        for part in style.split("@media screen and (prefers-color-scheme: dark)")[:2]
+    )
+    assert set(light) == set(dark)
+    text = ("ink", "quiet", "link", "certified", "estimated", "measured", "danger", "warn", "good")
+    for scheme in (light, dark):
+        for name in text:
+            assert _contrast(scheme[name], scheme["card"]) >= 4.5, name
+        for name in ("ink", "quiet", "link"):
+            assert _contrast(scheme[name], scheme["page"]) >= 4.5, name
+        assert _contrast(scheme["certified-ink"], scheme["certified"]) >= 4.5
+        for level in ("danger", "warn", "good"):
+            assert _contrast(scheme[level], scheme[f"{level}-wash"]) >= 4.5, level
+        for name in ("model", "noise-average", "noise-every", "worst-case", "in-population"):
+            assert _contrast(scheme[name], scheme["card"]) >= 3, name
+
+
+# In a real browser.
+
+DRAWN = "html[data-drawn]"
+SCROLLS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]], str]:
+    """Write a report's page and return its address."""
+    folder: Path = tmp_path_factory.mktemp("pages")
+
+    def write(build: Callable[[], dict[str, Any]]) -> str:
+        path = folder / f"{build.__name__}.html"
+        if not path.exists():
+            path.write_text(render(build()), encoding="utf-8")
+        return path.as_uri()
+
+    return write
+
+
+def _drawn(page: Any) -> dict[str, int]:
+    """Return how many marks each figure holds."""
+    page.wait_for_selector(DRAWN)
+    found: dict[str, int] = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("[data-figure]")].map(h =>
+        [h.dataset.figure, h.querySelectorAll(
+          "svg.main-svg .trace path, svg.main-svg .point path").length]))"""
+    )
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) -> None:
+    page = open_page(place(reports.sample), width=width, scheme=scheme)
+    drawn = _drawn(page)
+    assert set(drawn) == set(FIGURES)
+    report = reports.sample()
+    least = {"roc": len(report["roc"]) + 1, "sweep": 3, "remedies": 4, "exposure": 20}
+    for name, count in drawn.items():
+        assert count >= least.get(name, 5), (name, count)
+    for section in SECTIONS:
+        assert page.locator(f"section#{section} h2").is_visible()
+    assert not page.evaluate(SCROLLS)
+    boxes = page.evaluate(
+        """() => [...document.querySelectorAll("[data-figure]")].map(h =>
+        [h.querySelector("svg.main-svg").getBoundingClientRect().width, h.clientWidth])"""
+    )
+    assert all(abs(drawn_ - room) <= 1 for drawn_, room in boxes)
+    ink = page.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
+    bright = sum(int(part) for part in re.findall(r"\d+", ink)[:3]) > 380
+    assert bright == (scheme == "dark")
+
+
+@pytest.mark.browser
+def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
+    page = open_page(place(reports.sample))
+    _drawn(page)
+    # The axes, by keyboard alone.
+    axes = "document.getElementById('plot-roc')._fullLayout.xaxis.type"
+    page.locator("input[name=roc-view]").first.focus()
+    assert page.evaluate(axes) == "linear"
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"{axes} === 'log'")
+    assert page.evaluate("document.activeElement.value") == "log"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"{axes} === 'linear'")
+    # A theorem's link opens its entry.
+    entry = reports.sample()["ledger"][0]["id"]
+    assert not page.locator(f'[id="{entry}"] p').first.is_visible()
+    page.evaluate("document.querySelector('details.step').open = true")
+    page.locator(f'a[href="#{entry}"]').first.click()
+    page.locator(f'[id="{entry}"] p').first.wait_for(state="visible")
+    # The scheme may change while the page is open.
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    before = page.evaluate(ink)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{ink} !== {before!r}")
+    # On paper everything is open, light, and no wider than the paper.
+    folded = page.locator("details:not([open])").count()
+    assert folded > 10
+    page.emulate_media(media="print")
+    page.wait_for_function("document.querySelectorAll('details:not([open])').length === 0")
+    page.wait_for_function(f"{ink} === {before!r}")
+    widths = page.evaluate("[...document.querySelectorAll('svg.main-svg')].map(s => s.clientWidth)")
+    assert max(widths) <= 660
+    page.emulate_media(media="screen")
+    page.wait_for_function(f"document.querySelectorAll('details:not([open])').length === {folded}")
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 8
+
+
+@pytest.mark.browser
+def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
+    page = open_page(place(reports.hostile), width=390)
+    # The page object asks for its own address only; the next ones are files beside it.
+    assert len(_drawn(page)) == len(FIGURES)
+    assert page.evaluate("window.stolen === undefined")
+    assert page.locator("img").count() == 0
+    assert not page.evaluate(SCROLLS)
+    for build in (reports.partial, reports.stopped, reports.regression, reports.extreme):
+        other = open_page(place(build), width=390, scheme="dark")
+        assert all(count > 0 for count in _drawn(other).values())
+        assert not other.evaluate(SCROLLS), build.__name__
+
+
+@pytest.mark.browser
+def test_without_scripts_the_tables_tell_everything(open_page: Any, place: Any) -> None:
+    page = open_page(place(reports.sample), java_script_enabled=False)
+    text = page.locator("section[aria-labelledby=h-sandwich]").inner_text()
+    assert "its numbers are in the table below" in text
+    page.locator("summary", has_text="The numbers: the worst record").click()
+    row = page.locator("details[open] tr", has_text="With noise, for every record").first
+    assert "≤ 55.09 %" in row.inner_text()
+
+
+@pytest.mark.browser
+def test_runs_under_a_policy_with_a_nonce(open_page: Any, tmp_path: Path) -> None:
+    policy = "default-src 'none'; script-src 'nonce-abc'; style-src 'unsafe-inline'; img-src data:"
+    meta = f'<head><meta http-equiv="Content-Security-Policy" content="{policy}">'
+    path = tmp_path / "strict.html"
+    path.write_text(render(reports.sample(), nonce="abc").replace("<head>", meta, 1), "utf-8")
+    page = open_page(path.as_uri())
+    assert set(_drawn(page)) == set(FIGURES)

@@ -1,0 +1,212 @@
+"""The report's format: what is accepted, and one broken report for each rule that matters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from memberbound.errors import InputError
+from memberbound.report import schema
+from report import sample as reports
+
+REPORTS = (
+    reports.sample,
+    reports.partial,
+    reports.stopped,
+    reports.regression,
+    reports.hostile,
+    reports.extreme,
+)
+
+
+def test_the_schema_is_a_schema_of_its_draft() -> None:
+    Draft202012Validator.check_schema(schema.document())
+    assert schema.document()["properties"]["schema"]["const"] == schema.SCHEMA_ID
+
+
+def test_every_object_that_the_report_owns_is_closed() -> None:
+    """A key that nobody described is an error; only the verbs' own dictionaries are open."""
+    open_ones = []
+
+    def walk(node: Any, place: str) -> None:
+        if isinstance(node, dict):
+            if "properties" in node and node.get("type") == "object":
+                if node.get("additionalProperties") is not False:
+                    open_ones.append(place)
+                elif "required" in node:
+                    assert set(node["required"]) <= set(node["properties"]), place
+            for name, item in node.items():
+                walk(item, f"{place}/{name}")
+        elif isinstance(node, list):
+            for item in node:
+                walk(item, place)
+
+    walk(schema.document(), "")
+    assert open_ones == ["/$defs/result"]
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda build: build.__name__)
+def test_reports_are_accepted(report: Callable[[], dict[str, Any]]) -> None:
+    schema.validate(report())
+
+
+def _put(*path: Any) -> Callable[[dict[str, Any]], None]:
+    *place, last, value = path
+
+    def change(report: dict[str, Any]) -> None:
+        node: Any = report
+        for part in place:
+            node = node[part]
+        node[last] = value
+
+    return change
+
+
+def _drop(*path: Any) -> Callable[[dict[str, Any]], None]:
+    *place, last = path
+
+    def change(report: dict[str, Any]) -> None:
+        node: Any = report
+        for part in place:
+            node = node[part]
+        del node[last]
+
+    return change
+
+
+#: A change that breaks the report, and what the sentence has to name.
+BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
+    (_put("schema", "memberbound-report/2"), "schema 'memberbound-report/1'"),
+    (_drop("schema"), "got None"),
+    (_drop("verdict"), "'verdict'"),
+    (_drop("ledger"), "'ledger'"),
+    (_put("extra", 1), "without 'extra'"),
+    (_put("command", "audit"), "report.command must be 'study'"),
+    (_put("status", "half"), "report.status must be one of"),
+    (_put("verdict", "level", "fine"), "report.verdict.level"),
+    (_put("verdict", "sentence", ""), "report.verdict.sentence"),
+    (_put("question", "eta", 0.5), "report.question.eta must be less than 0.5"),
+    (_put("question", "eta", "0.05"), "report.question.eta must be a number"),
+    (_put("question", "record", "all"), "report.question.record"),
+    (_put("question", "confidence", 1), "report.question.confidence"),
+    (_put("question", "columns", "a"), "report.question.columns must be null or a list"),
+    (_put("data", "rows", 0), "report.data.rows must be at least 1"),
+    (_put("data", "rows", 5.5), "report.data.rows must be a whole number"),
+    (_put("data", "sha256", "abc"), "report.data.sha256"),
+    (_put("data", "task", "ranking"), "report.data.task"),
+    # A kind is never mistaken for another.
+    (_put("sandwich", 2, "ceiling", "kind", "estimate"), "report.sandwich[2].ceiling.kind"),
+    (_put("sandwich", 0, "floor", "kind", "certificate"), "report.sandwich[0].floor.kind"),
+    (_put("sandwich", 0, "estimate", "kind", "audit"), "report.sandwich[0].estimate.kind"),
+    (_put("sandwich", 0, "estimate", 0.5), "sandwich[0].estimate must be null or an object"),
+    (_put("sandwich", 0, "floor", "lower", 1.01), "floor.lower must be at most 1"),
+    (_put("sandwich", 0, "floor", "lower", 0.49), "floor.lower must be at least 0.5"),
+    (_put("sandwich", 2, "ceiling", "upper", 0.4), "ceiling.upper must be at least 0.5"),
+    (_put("sandwich", 2, "ceiling", "theorems", ["</a>"]), "ceiling.theorems[0]"),
+    (_put("sandwich", 0, "subject", "oracle"), "report.sandwich[0].subject"),
+    (_put("sandwich", 0, "record", "median"), "report.sandwich[0].record"),
+    (_put("sandwich", 0, "game", "neighbour"), "report.sandwich[0].game"),
+    (_put("sandwich", 1, "record", "average"), "report.sandwich must be distinct"),
+    (_put("roc", 0, "kind", "audit"), "report.roc[0].kind"),
+    (_put("roc", 0, "tpr", [0.1, 0.2]), "report.roc[0].tpr must be as long as fpr"),
+    (_put("roc", 0, "fpr", 1, 2.0), "report.roc[0].fpr[1] must be at most 1"),
+    (_put("roc", 0, "fpr", 1, 0.99), "report.roc[0].fpr must be in rising order"),
+    (_put("exposure", 1, "histogram", "counts", [1, 2]), "exposure[1].histogram.edges"),
+    (_put("exposure", 1, "histogram", "edges", 1, 0.06), "must be those of exposure[0]"),
+    (_put("exposure", 0, "histogram", "counts", 3, -1), "histogram.counts[3] must be at least 0"),
+    (_put("exposure", 0, "records", "targets", 0), "records.targets must be at least 1"),
+    (_put("exposure", 0, "records", "name", "Ada"), "without 'name'"),
+    (_put("remedies", 0, "recommended", True), "report.remedies[0].enough must be True"),
+    (_put("remedies", 2, "recommended", True), "report.remedies must be recommended once"),
+    (_put("remedies", 4, "accuracy_upper", None), "remedies[4].accuracy_upper must be a number"),
+    (_put("remedies", 4, "score_name", None), "remedies[4].score_name must be a text"),
+    (_put("remedies", 4, "id", "prayer"), "report.remedies[4].id"),
+    (_drop("remedies", 0, "command"), "'command'"),
+    (_put("translation", []), "report.translation must be null or an object"),
+    (_put("translation", "epsilon", 0), "report.translation.epsilon must be greater than 0"),
+    (_put("translation", "population", "sweep", 0, "epsilon", 99), "must be in rising order"),
+    (_put("translation", "tpr_upper", "0.1", 2), "report.translation.tpr_upper"),
+    (_put("steps", []), "report.steps must be a list of at least 1"),
+    (_put("steps", 0, "state", "failed"), "report.steps[0]"),
+    (_put("steps", 0, "result", None), "report.steps[0].result must be an object"),
+    (_put("steps", 0, "id", "pray"), "report.steps[0].id"),
+    (_drop("steps", 0, "result", "theorems"), "'theorems'"),
+    (_put("steps", 1, "id", "certify"), "report.steps must be distinct"),
+    (_put("ledger", 0, "id", "no such id"), "report.ledger[0].id"),
+    (_put("run", "started", "yesterday"), "report.run.started"),
+    # What is not JSON at all.
+    (_put("question", "eta", float("nan")), "plain JSON"),
+    (_put("steps", 0, "result", "delta_upper", float("inf")), "plain JSON"),
+    (_put("steps", 0, "result", "rows", {1, 2}), "plain JSON"),
+    (_put("data", "name", "\ud800"), "surrogate"),
+)
+
+
+@pytest.mark.parametrize(("change", "named"), BROKEN, ids=[named for _, named in BROKEN])
+def test_a_broken_report_is_refused(change: Callable[[dict[str, Any]], None], named: str) -> None:
+    report = reports.sample()
+    change(report)
+    with pytest.raises(InputError) as refused:
+        schema.validate(report)
+    sentence = str(refused.value)
+    assert named in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 400
+
+
+@pytest.mark.parametrize("value", [None, [], "report", 3])
+def test_only_an_object_is_a_report(value: object) -> None:
+    with pytest.raises(InputError, match="report must be a JSON object"):
+        schema.validate(value)
+
+
+def test_endless_nesting_is_refused() -> None:
+    report = reports.sample()
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    report["steps"][0]["result"]["deep"] = deep
+    with pytest.raises(InputError, match="nested"):
+        schema.validate(report)
+    # Unwound by hand: freeing it at once would nest as deeply.
+    while deep:
+        deep = deep.pop()
+
+
+def test_read_gives_back_what_was_written(tmp_path: Path) -> None:
+    report = reports.hostile()
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report, ensure_ascii=False, indent=1), encoding="utf-8")
+    assert schema.read(path) == report
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "must be JSON"),
+        (b"{", "must be JSON"),
+        (b"\xff\xfe\x00", "must be JSON"),
+        (b"[]", "must be a JSON object"),
+        (b'{"schema": "memberbound-report/9"}', "must have schema 'memberbound-report/1'"),
+        (b'{"schema": NaN}', "finite numbers, got NaN"),
+        (b"[" * 200_000, "nested"),
+    ],
+)
+def test_read_says_what_is_wrong(tmp_path: Path, content: bytes, named: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=named) as refused:
+        schema.read(path)
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_read_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="existing file"):
+        schema.read(tmp_path / "none.json")
+    with pytest.raises(InputError, match="existing file"):
+        schema.read(tmp_path)

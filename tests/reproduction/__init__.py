@@ -1,0 +1,1 @@
+"""Tests of the reproductions, and the small files they use."""

@@ -1,0 +1,88 @@
+"""A25-D1 to D3 and eq3 to eq5 (A24-D2.1 to D2.3, eq3, eq15): the curve against the definitions.
+
+Truth: every attack on a small i.i.d. game is played; the games include randomised learners.
+"""
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from memberbound.curve import PolygonCurve
+from memberbound.games import IidGame, gamma_from_priors
+from oracle import finite, iid, mechanisms
+
+F = Fraction
+# Doubles without rounding, so that the game played is the game asked for.
+PRICES = [(0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.5, 4.0), (0.125, 0.25)]
+
+
+def games():
+    rng = Random(2)
+    for i in range(12):
+        atoms, n = rng.choice([(2, 1), (2, 2), (2, 3), (3, 1)])
+        p = mechanisms.random_iid_law(rng, atoms)
+        make = mechanisms.random_release if i % 2 else mechanisms.random_merge
+        yield iid.joint_laws(p, n, make(rng, n, atoms, 2))
+
+
+def curve_of(pair):
+    law_in, law_out = pair
+    points = finite.outcomes(law_in, law_out)
+    return PolygonCurve.from_masses(
+        [law_in.get(a, F(0)) for a in points], [law_out.get(a, F(0)) for a in points]
+    )
+
+
+@pytest.mark.parametrize(("nu", "lam"), PRICES)
+def test_security_and_leak_are_those_of_the_best_attack(nu, lam):
+    for pair in games():
+        truth = iid.security(pair, F(nu), F(lam), by_attacks=True)
+        curve = curve_of(pair)
+        assert truth - F(1, 10**12) <= F(curve.security(nu, lam)) <= truth  # from below
+        assert 1 - truth <= F(curve.leak(nu, lam)) <= 1 - truth + F(1, 10**12)
+
+
+@pytest.mark.parametrize("nu", [0.5, 0.25, 0.75])
+def test_accuracy_is_that_of_the_best_attack(nu):
+    """λ = 1: a fresh record with probability ν, so "in" has the prior 1 - ν (A24-eq15)."""
+    for pair in games():
+        _, best = iid.accuracies_by_attacks(pair, F(nu), F(1))
+        assert best <= F(curve_of(pair).accuracy(1 - nu)) <= best + F(1, 10**12)
+
+
+def test_exchanged_worlds_are_noticed():
+    """The slip of A24-eq15 in the code would show at ν other than ½."""
+    shown = 0
+    for pair in games():
+        _, best = iid.accuracies_by_attacks(pair, F(1, 4), F(1))
+        shown += abs(F(curve_of(pair[::-1]).accuracy(0.75)) - best) > F(1, 10**6)
+    assert shown > 3
+
+
+def test_hockey_sticks_are_suprema_over_events():
+    """eq3: (1/α)sup_B[αP(B) - Q(B)] from the curve's δ in both directions, P the out-world."""
+    for pair in games():
+        law_in, law_out = pair
+        curve = curve_of(pair)
+        points = finite.outcomes(law_in, law_out)
+        for side, p, q in (("forward", law_in, law_out), ("backward", law_out, law_in)):
+            sup = max(finite.mass(p, s) - finite.mass(q, s) for s in finite.events(points))
+            assert sup <= F(curve.delta(0.0, side)) <= sup + F(1, 10**12)
+        assert sup <= F(curve.advantage) <= sup + F(1, 10**12)
+
+
+def test_the_game_knows_its_price():
+    for nu, lam in PRICES:
+        exact = F(nu) / (F(lam) * (1 - F(nu)))
+        for told in (IidGame(nu, lam).gamma, gamma_from_priors(nu, lam)):
+            assert abs(F(told) - exact) <= exact / 2**51
+
+
+def test_constant_attacks_bound_the_accuracy():
+    """A25-D2's remark: between max(ν, λ(1-ν)) and ν + λ(1-ν), so MIS lies in [0, 1]."""
+    for pair in games():
+        for nu, lam in PRICES:
+            _, best = iid.accuracies_by_attacks(pair, F(nu), F(lam))
+            assert max(F(nu), F(lam) * (1 - F(nu))) <= best <= F(nu) + F(lam) * (1 - F(nu))
+            assert 0 <= curve_of(pair).security(nu, lam) <= 1

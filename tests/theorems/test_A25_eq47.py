@@ -1,0 +1,86 @@
+"""A25-eq47: the exact form of the mean deviations, for any γ, against what the code adds up.
+
+Truth: the deviations by their meaning, E|B/n - γp|, in rationals.
+"""
+
+import math
+from fractions import Fraction
+
+from memberbound.numerics.binomial import hockey_stick_upper
+from oracle import iid
+
+F = Fraction
+# Dyadic, so that the doubles are these numbers.
+LAWS = [
+    [F(1, 2), F(1, 2)],
+    [F(1, 8), F(3, 8), F(1, 2)],
+    [F(1, 64), F(15, 64), F(1, 4), F(1, 2)],
+    [F(31, 32), F(1, 32)],
+]
+GAMMAS = [F(1, 4), F(3, 4), F(1), F(5, 4), F(2), F(4)]
+SIZES = [1, 2, 5, 12]
+
+
+def psi(n, m, p):
+    return (m + 1) * math.comb(n, m + 1) * p ** (m + 1) * (1 - p) ** (n - m) if m < n else F(0)
+
+
+def eq47(law, n, gamma):
+    total = shares = F(0)
+    for p in law:
+        m = math.floor(gamma * n * p)
+        total += psi(n, m, p)
+        shares += p * sum(iid.binomial(n, p)[: m + 1])
+    return total / (gamma * n) + (1 - 1 / gamma) * (shares - F(1, 2))
+
+
+def meaning(law, n, gamma):
+    return sum(
+        m * abs(F(b, n) - gamma * p) for p in law for b, m in enumerate(iid.binomial(n, p))
+    ) / (2 * gamma)
+
+
+def remainder_dropped(law, n, gamma):
+    """A25-L29 as printed: without the tail probabilities."""
+    total = sum(psi(n, math.floor(gamma * n * p), p) for p in law)
+    return total / (gamma * n) + abs(1 - 1 / gamma) / 2
+
+
+def floor_of_the_mean(law, n, gamma):
+    """m = ⌊np⌋ in place of ⌊γnp⌋."""
+    total = shares = F(0)
+    for p in law:
+        m = math.floor(n * p)
+        total += psi(n, m, p)
+        shares += p * sum(iid.binomial(n, p)[: m + 1])
+    return total / (gamma * n) + (1 - 1 / gamma) * (shares - F(1, 2))
+
+
+def violations(form):
+    return [
+        (law, n, gamma)
+        for law in LAWS
+        for n in SIZES
+        for gamma in GAMMAS
+        if form(law, n, gamma) != meaning(law, n, gamma)
+    ]
+
+
+def test_the_form_is_exact():
+    assert violations(eq47) == []
+
+
+def test_broken_forms_are_caught():
+    assert violations(remainder_dropped)
+    assert violations(floor_of_the_mean)
+
+
+def test_the_code_adds_up_to_it():
+    """Δ = max(1,γ)[eq47 - ½|1 - 1/γ|] is the sum of the hockey-sticks, from above."""
+    for law in LAWS:
+        for n in SIZES:
+            for gamma in GAMMAS:
+                truth = max(F(1), gamma) * (eq47(law, n, gamma) - abs(1 - 1 / gamma) / 2)
+                shares = hockey_stick_upper(n, [float(p) for p in law], float(gamma))
+                value = sum(F(float(s)) for s in shares)
+                assert truth <= value <= truth * (1 + F(1, 10**11)) + F(1, 10**280)

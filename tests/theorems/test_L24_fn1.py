@@ -1,0 +1,81 @@
+"""L24-fn1: a population of any size N > n; what DP and PMP give when k is not N/2.
+
+Truth: enumeration of the k-subsets, in rationals.
+"""
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from memberbound.curve import PolygonCurve
+from memberbound.games import SubsetGame
+from memberbound.subset.finite import exact_pmp_ratio
+from oracle import mechanisms, subset
+
+F = Fraction
+SHAPES = [(4, 1), (5, 2), (4, 3), (5, 4), (6, 2)]
+
+
+def games():
+    rng = Random(241)
+    for size, k in SHAPES:
+        for g in (F(3, 2), F(3)):
+            yield size, k, g, mechanisms.random_dp_kernel(rng, size, k, g)
+            yield size, k, g**2, mechanisms.exponential_kernel(rng, size, k, g)
+            response = mechanisms.randomised_response(g / (1 + g))
+            yield size, k, g, subset.tabulate(response, size, k)
+
+
+def success(prior, g):
+    """Best success under PMP with e^ε = g: the corner of the ROC, or a constant guess."""
+    return max(prior, 1 - prior, g / (1 + g))
+
+
+def without_the_prior(prior, g):
+    """L24-L6 as it stands, which is for k = N/2."""
+    return g / (1 + g)
+
+
+def violations(bound):
+    bad = []
+    for size, k, g, kernel in games():
+        for x in range(size):
+            if subset.best_accuracy(kernel.__getitem__, size, k, x) > bound(F(k, size), g):
+                bad.append((size, k, g, x))
+    return bad
+
+
+def test_dp_gives_pmp_at_every_size():
+    for size, k, g, kernel in games():
+        ratio = subset.pmp_ratio(kernel.__getitem__, size, k)
+        assert ratio is not None
+        assert ratio <= g
+
+        def mechanism(data, kernel=kernel):
+            return kernel[next(key for key in kernel if set(key) == set(data))]
+
+        assert exact_pmp_ratio(mechanism, SubsetGame(size, k)) == ratio
+
+
+def test_success_is_bounded_with_the_prior():
+    assert violations(success) == []
+
+
+def test_randomised_response_reaches_it():
+    for size, k in SHAPES:
+        for g in (F(3, 2), F(3), F(9)):
+            response = mechanisms.randomised_response(g / (1 + g))
+            assert subset.best_accuracy(response, size, k, 0) == success(F(k, size), g)
+
+
+def test_without_the_prior_the_bound_fails():
+    assert violations(without_the_prior)
+
+
+@pytest.mark.parametrize(("prior", "g"), [(F(1, 4), F(2)), (F(2, 5), F(9)), (F(7, 8), F(3))])
+def test_the_curve_says_the_same(prior, g):
+    """Randomised response is the worst ε-PMP mechanism: its curve at this prior, from above."""
+    corner = [g / (1 + g), 1 / (1 + g)]
+    value = F(PolygonCurve.from_masses(corner, corner[::-1]).accuracy(float(prior)))
+    assert success(F(float(prior)), g) <= value <= success(F(float(prior)), g) + F(1, 10**12)

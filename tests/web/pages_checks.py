@@ -1,0 +1,56 @@
+"""What every page must keep, whatever it shows: asked of the browser itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+_CHECKS = (Path(__file__).parent / "pages_checks.js").read_text("utf-8").partition("\n")[2]
+
+
+def shortcomings(page: Any) -> list[str]:
+    """Everything that a page gets wrong for some readers."""
+    found: dict[str, list[str]] = page.evaluate(
+        f"() => {{ const checks = {_CHECKS.strip()};"
+        " return Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name]()])); }"
+    )
+    assert len(found) == 5
+    return [f"{name}: {text}" for name, texts in found.items() for text in texts]
+
+
+def until(page: Any, expression: str, seconds: float = 30) -> None:
+    """Wait until an expression holds; Playwright's own way needs eval, which the policy refuses."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
+
+
+def downloaded(page: Any, button: str, folder: Path) -> Path:
+    """Press a button (or link) and return the file that the browser saved."""
+    with page.expect_download() as waiting:
+        page.locator("button, a.button").filter(has_text=button).locator(
+            "visible=true"
+        ).last.click()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+def cli(command: str, folder: Path) -> dict[str, Any]:
+    """Run a command line that the page shows, as a user would paste it, with ``--json``."""
+    from typer.testing import CliRunner
+
+    from memberbound.cli import app
+
+    name, *words = shlex.split(command, comments=True)
+    assert name == "memberbound"
+    with chdir(folder):
+        done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

@@ -1,0 +1,207 @@
+"""``explain`` and ``plan`` over HTTP: the command line's numbers, and no question that hurts."""
+
+import asyncio
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import memberbound
+from memberbound.web.answering import ANSWERS, answered
+from memberbound.web.calculations import Calculations
+from memberbound.web.limits import Limits
+from memberbound.web.refusals import RefusedError
+from web.conftest import COMMAND, in_a_loop, opened
+
+QUESTIONS = [
+    {"epsilon": 8, "delta": 1e-5},
+    {"gdp": 1.5, "fpr": [0.2, 0.003], "prior": 0.1},
+    {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 500, "nu": 0.3, "lam": 2.0},
+    {"target_eta": 0.05, "delta": 1e-6},
+    {"target_tpr": 0.05, "fpr": 0.01, "adjacency": "add-remove"},
+]
+
+
+def command_line(verb, options):
+    words = []
+    for name, value in options.items():
+        for item in value if isinstance(value, list) else [value]:
+            words += ["--" + name.replace("_", "-"), repr(item) if name != "adjacency" else item]
+    ran = subprocess.run(
+        [COMMAND, verb, *words, "--json"], capture_output=True, text=True, check=True, timeout=120
+    )
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("options", QUESTIONS[1:3], ids=str)
+def test_explain_is_the_command_lines_dictionary(client, options):
+    answer = client.post("/api/explain", json=options)
+    assert answer.status_code == 200
+    assert answer.json() == command_line("explain", options)
+
+
+@pytest.mark.parametrize("options", QUESTIONS, ids=str)
+def test_explain_is_the_functions_dictionary(client, options):
+    expected = memberbound.explain(**options).to_dict()
+    assert client.post("/api/explain", json=options).json() == json.loads(json.dumps(expected))
+
+
+def test_plan_is_the_command_lines_dictionary(client):
+    options = {"uniform": 316, "security": 0.9, "record_leak": 0.2}
+    assert client.post("/api/plan", json=options).json() == command_line("plan", options)
+
+
+def test_plan_for_given_probabilities(client):
+    law = [0.5, 0.25, 0.125, 0.125]
+    answer = client.post("/api/plan", json={"probabilities": law, "security": 0.9})
+    expected = memberbound.plan(probabilities=law, security=0.9).to_dict()
+    assert answer.json() == json.loads(json.dumps(expected))
+
+
+@pytest.mark.parametrize("options", QUESTIONS, ids=str)
+def test_the_roc_is_a_ceiling_that_both_scales_can_draw(client, options):
+    found = client.post("/api/explain/roc", json=options).json()
+    fpr, tpr = np.array(found["fpr"]), np.array(found["tpr"])
+    assert fpr[0] == 1e-6
+    assert fpr[-1] == 1.0
+    assert np.all(np.diff(fpr) > 0)
+    assert np.all(np.diff(tpr) >= 0)
+    assert np.all((tpr >= fpr) & (tpr <= 1))
+    assert np.max(np.diff(fpr)) < 0.006
+    assert np.max(fpr[1:] / fpr[:-1]) < 1.06
+    curve = memberbound.explain(**options).guarantee.curve
+    assert np.all(tpr >= [min(1.0, curve.tpr(a)) * (1 - 1e-12) for a in fpr])
+    assert tpr == pytest.approx([curve.tpr(a) for a in fpr], rel=1e-9)
+    second = found["tpr_replace_one"]
+    assert (second is None) == (found["adjacency"] == "replace-one")
+    if second is not None:
+        assert np.all(np.array(second) >= tpr - 1e-9)
+
+
+def test_the_roc_of_epsilon_delta_goes_through_its_corner(client):
+    # Exact: the two lines of (ε, δ)-DP meet where FPR = (1 - δ)/(1 + e^ε).
+    found = client.post("/api/explain/roc", json={"epsilon": 2.0, "delta": 0.01}).json()
+    corner = (1 - 0.01) / (1 + np.exp(2.0))
+    place = int(np.argmin(np.abs(np.array(found["fpr"]) - corner)))
+    assert found["fpr"][place] == pytest.approx(corner, rel=1e-9)
+    assert found["tpr"][place] == pytest.approx(1 - corner, rel=1e-9)
+
+
+REFUSED = [
+    ({}, "the guarantee must be given"),
+    ({"epsilon": -1}, "epsilon must be at least 0"),
+    ({"epsilon": 1, "gdp": 1}, "in one way"),
+    ({"epsilon": "8"}, "epsilon"),
+    ({"epsilon": True}, "epsilon"),
+    ({"epsilon": 1, "nope": 2}, "nope"),
+    ({"epsilon": 1, "fpr": [0.1] * 51}, "fpr"),
+    ({"epsilon": 1, "adjacency": "x"}, "adjacency"),
+    ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 10**13}, "steps"),
+    ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 1.5}, "steps"),
+    # No lattice that fits: an answer, not a server that is gone.
+    ({"noise_multiplier": 0.1358, "sample_rate": 3.1895e-8, "steps": 91349085925}, "less memory"),
+    ({"target_advantage": 1e-9, "sample_rate": 0.01, "steps": 100000}, "noise multiplier"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])
+@pytest.mark.parametrize("path", ["/api/explain", "/api/explain/roc"])
+def test_what_cannot_be_explained_is_refused_with_a_sentence(client, path, options, words):
+    answer = client.post(path, json=options)
+    assert answer.status_code == 422
+    assert set(answer.json()) == {"error"}
+    assert words in answer.json()["error"]
+    assert answer.json()["error"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1e400", "NaN", "Infinity", "1" + "0" * 400, "1" + "0" * 5000]
+)
+@pytest.mark.parametrize("name", ["epsilon", "gdp", "uniform", "steps"])
+def test_numbers_out_of_this_world_are_refused(client, name, number):
+    path = "/api/plan" if name == "uniform" else "/api/explain"
+    answer = client.post(
+        path, content=f'{{"{name}": {number}}}', headers={"content-type": "application/json"}
+    )
+    assert answer.status_code in (400, 422)
+    assert set(answer.json()) == {"error"}
+
+
+def test_extreme_numbers_are_answered(client):
+    for options in (
+        {"epsilon": 1e308},
+        {"gdp": 1e308},
+        {"gdp": 5e-324},
+        {"epsilon": 0, "delta": 1},
+    ):
+        answer = client.post("/api/explain", json=options)
+        assert answer.status_code == 200, (options, answer.text)
+        assert 0 <= answer.json()["advantage_upper"] <= 1
+
+
+def test_a_question_that_takes_too_long_is_refused_and_the_next_one_answered():
+    slow = {"target_tpr": 0.2384, "fpr": 0.004512, "sample_rate": 4.9615e-6, "steps": 21649149}
+    with opened(Limits(calculation_seconds=1.5, calculations=1)) as client:
+        assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
+        answer = client.post("/api/explain", json=slow)
+        assert answer.status_code == 422
+        assert "within 1.5 seconds" in answer.json()["error"]
+        assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
+
+
+def test_too_many_waiting_questions_are_refused():
+    # The pool itself: one at work, one allowed in all.
+    async def crowd():
+        pool = Calculations(Limits(calculations=1, waiting=3))
+        asked = [pool.ask("explain", {"epsilon": float(e)}) for e in range(5)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await pool.close()
+        return found
+
+    found = in_a_loop(crowd())
+    refused = [r for r in found if isinstance(r, RefusedError)]
+    assert [r.status for r in refused] == [429, 429]
+    assert [r["epsilon"] for r in found if isinstance(r, dict)] == [0.0, 1.0, 2.0]
+
+
+def test_nobody_computes_for_somebody_who_left():
+    async def left():
+        return True
+
+    async def ask():
+        pool = Calculations(Limits())
+        with pytest.raises(RefusedError, match="given up"):
+            await pool.ask("explain", {"epsilon": 1.0}, left)
+        await pool.close()
+
+    in_a_loop(ask())
+
+
+def test_answers_are_sentences_for_whatever_is_raised(monkeypatch):
+    for problem, words in (
+        (MemoryError(), "less memory"),
+        (OverflowError("x"), "less extreme"),
+        (memberbound.InputError("a must be b."), "a must be b."),
+    ):
+
+        def fail(options, problem=problem):
+            raise problem
+
+        monkeypatch.setitem(ANSWERS, "explain", fail)
+        assert words in answered('{"verb": "explain", "options": {}}')["error"]
+
+
+def test_equivalents_of_a_question(client):
+    found = client.post("/api/explain/equivalents", json={"epsilon": 8, "fpr": [0.1, 0.01]}).json()
+    assert found["command"] == "memberbound explain --epsilon 8.0 --fpr 0.1 --fpr 0.01 --json"
+    assert "memberbound.explain(epsilon=8.0, fpr=[0.1, 0.01])" in found["python"]
+    found = client.post("/api/plan/equivalents", json={"uniform": 10, "security": 0.9}).json()
+    assert found["command"] == "memberbound plan --security 0.9 --uniform 10 --json"
+
+
+def test_health(client):
+    found = client.get("/api/health").json()
+    assert found["version"] == memberbound.__version__
+    assert found["limits"]["rows"] == 20_000
+    assert {"explain", "certify", "study"} <= set(found["verbs"])

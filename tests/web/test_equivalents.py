@@ -1,0 +1,122 @@
+"""The command line and the Python that the page offers for copying do what the page did."""
+
+import contextlib
+import io
+import json
+import shlex
+import subprocess
+
+import pytest
+
+import memberbound
+from memberbound.web.equivalents import equivalent
+from memberbound.web.options import (
+    AuditOptions,
+    CertifyOptions,
+    ExplainOptions,
+    HardenOptions,
+    PlanOptions,
+    PopulationOptions,
+    ProtectOptions,
+)
+from web.conftest import COMMAND
+
+WORDS = [
+    ("explain", None, {"epsilon": 8.0, "fpr": 0.01}, "explain --epsilon 8.0 --fpr 0.01 --json"),
+    (
+        "explain",
+        None,
+        {"gdp": 1.0, "fpr": [0.1, 0.01]},
+        "explain --gdp 1.0 --fpr 0.1 --fpr 0.01 --json",
+    ),
+    (
+        "certify",
+        "my people.csv",
+        {"columns": ["a,b", "c"], "records": True},
+        "certify 'my people.csv' --columns '\"a,b\",c' --records records.parquet --json",
+    ),
+    ("certify", "-x.csv", {"records": False}, "certify ./-x.csv --json"),
+    (
+        "harden",
+        "p.csv",
+        {"security": 0.9, "learners": False, "bins": {"age": [-1.0, 2.5]}},
+        "harden p.csv --security 0.9 --no-learners --bins age=-1.0,2.5 --out hardened.parquet "
+        "--recipe recipe.json --json",
+    ),
+    (
+        "population",
+        "p.csv",
+        {"epsilon": 1.0, "candidates": "c.csv", "records": True},
+        "population p.csv --epsilon 1.0 --candidates c.csv --records records.csv --json",
+    ),
+    (
+        "protect",
+        "p.csv",
+        {"statistic": "mean", "tune": True},
+        "protect p.csv --statistic mean --tune --out release.safetensors --json",
+    ),
+    ("protect", "p.csv", {"target": "y"}, "protect p.csv --target y --out release.skops --json"),
+    (
+        "audit",
+        "p.csv",
+        {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},
+        "audit p.csv --target '$(rm -r x)' --attacks loss,lira --json",
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "table", "options", "expected"), WORDS, ids=[w[3] for w in WORDS])
+def test_commands(verb, table, options, expected):
+    assert equivalent(verb, table, options).command == f"memberbound {expected}"
+
+
+def test_a_list_that_the_command_line_reads_from_a_file_says_so():
+    found = equivalent("certify", None, {"probabilities": [0.5, 0.5], "n": 3})
+    first, second = found.command.splitlines()
+    assert first.startswith("# probabilities.csv: one column")
+    assert second == "memberbound certify --probabilities probabilities.csv --n 3 --json"
+    assert "probabilities=[0.5, 0.5]" in found.python
+
+
+def test_every_option_is_one_of_the_command_line():
+    """No option of the web is unknown to the command, whatever its value."""
+    import typer
+
+    from memberbound.cli import app
+
+    commands = typer.main.get_command(app).commands
+    for verb, options in (
+        ("explain", ExplainOptions),
+        ("plan", PlanOptions),
+        ("certify", CertifyOptions),
+        ("harden", HardenOptions),
+        ("population", PopulationOptions),
+        ("audit", AuditOptions),
+        ("protect", ProtectOptions),
+    ):
+        known = {flag for p in commands[verb].params for flag in (*p.opts, *p.secondary_opts)}
+        for name in options.model_fields:
+            value = True if name in ("records", "tune", "learners") else "x"
+            value = {"a": [1.0]} if (verb, name) == ("harden", "bins") else value
+            words = shlex.split(equivalent(verb, "t.csv", {name: value}).command)
+            flags = [word for word in words[3:] if word.startswith("--")]
+            assert set(flags) <= known, (verb, name)
+            assert len(flags) >= 2, (verb, name)
+
+
+def test_the_command_and_the_python_give_the_same_answer(tmp_path, people, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my people.csv").write_bytes(people)
+    found = equivalent("certify", "my people.csv", {"columns": ["sex", "age"], "list_exposed": 2})
+    words = shlex.split(found.command)
+    ran = subprocess.run(
+        [COMMAND, *words[1:]], capture_output=True, text=True, check=True, timeout=120
+    )
+    printed = io.StringIO()
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(printed):
+        exec(compile(found.python, "snippet", "exec"), names)
+    result = names["result"]
+    assert isinstance(result, memberbound.Certification)
+    assert json.loads(ran.stdout) == json.loads(json.dumps(result.to_dict()))
+    assert "Whatever is trained on" in printed.getvalue()

@@ -1,0 +1,326 @@
+"""Who may ask: hosts, origins, tokens, bodies, and the headers of every answer."""
+
+import re
+
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.web import gate
+from memberbound.web.gate import Policy
+from memberbound.web.server import Listening, is_loopback
+from web.conftest import SMALL, opened
+
+TOKEN = "correct-horse-battery-staple"
+JSON = {"content-type": "application/json"}
+
+
+def ask(client, **headers):
+    """A harmless question that changes nothing, with these headers."""
+    return client.post(
+        "/api/plan",
+        json={"uniform": 2, "security": 0.5},
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+# ---- Host ---------------------------------------------------------------------------------
+
+OWN = ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000"]
+FOREIGN = [
+    "evil.example",
+    "evil.example:8000",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "10.0.0.7",
+    "127.0.0.1@evil.example",
+    "",
+    "[::1",
+    "127.0.0.1:99999999",
+    "127.0.0.1/x",
+    "127.0.0.1 evil.example",
+]
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_own_hosts_are_answered(client, host):
+    assert ask(client, host=host).status_code == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+@pytest.mark.parametrize("path", ["/", "/static/index.html", "/api/health", "/api/jobs"])
+def test_foreign_hosts_are_refused(client, host, path):
+    answer = client.get(path, headers={"host": host})
+    assert answer.status_code == 403
+    assert set(answer.json()) == {"error"}
+
+
+def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
+    monkeypatch.setattr(Policy, "addressed", lambda self, host: True)
+    with opened() as client:
+        assert client.get("/api/health", headers={"host": "evil.example"}).status_code == 200
+
+
+def test_a_server_on_all_interfaces_answers_to_addresses_and_its_names():
+    policy = Listening("0.0.0.0", 0, TOKEN, ("Lab.example",)).policy()
+    assert policy.addressed("192.168.1.5:80")
+    assert policy.addressed("[fe80::1]:80")
+    assert policy.addressed("lab.example")
+    assert not policy.addressed("evil.example")
+    assert not Listening("192.168.1.5", 0, TOKEN).policy().addressed("192.168.1.6")
+    assert Listening("192.168.1.5", 0, TOKEN).policy().addressed("192.168.1.5:1")
+
+
+# ---- pages of others ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9000"},
+        {"origin": "http://127.0.0.1:8000.evil.example"},
+        {"origin": "file://127.0.0.1:8000"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate"},
+    ],
+    ids=str,
+)
+def test_requests_that_foreign_pages_start_are_refused(client, headers):
+    answer = ask(client, **headers)
+    assert answer.status_code == 403
+    assert "own pages" in answer.json()["error"]
+
+
+def test_foreign_pages_read_nothing_but_may_link_here(client):
+    cross = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/api/jobs", headers=cross).status_code == 403
+    assert client.get("/static/index.html", headers=cross).status_code == 403
+    assert client.get("/api/jobs", headers=linked).status_code == 403
+    assert client.get("/", headers=linked).status_code == 200
+
+
+def test_requests_of_our_own_pages_are_answered(client):
+    same = {"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-origin"}
+    assert ask(client, **same).status_code == 200
+    assert ask(client).status_code == 200
+
+
+def test_nothing_is_shared_across_origins(client):
+    answer = client.options(
+        "/api/explain",
+        headers={"origin": "http://evil.example", "access-control-request-method": "POST"},
+    )
+    assert answer.status_code == 405
+    for found in (answer, ask(client)):
+        assert not [name for name in found.headers if name.startswith("access-control")]
+
+
+# ---- token --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    with opened(SMALL, Policy(token=TOKEN)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.css", "/api/health", "/api/openapi.json"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": f"Basic {TOKEN}"},
+        {"authorization": f"Bearer {TOKEN}x"},
+        {"cookie": "memberbound_8000=x"},
+        {"cookie": f"memberbound_8000={TOKEN}"},
+        {"cookie": '\x01=";'},
+    ],
+    ids=str,
+)
+def test_without_the_token_nothing_is_answered(guarded, path, headers):
+    answer = guarded.get(path, headers=headers)
+    assert answer.status_code == 401
+    assert TOKEN not in answer.text
+
+
+def test_the_token_as_a_header(guarded):
+    for scheme in ("Bearer", "bearer"):
+        answer = guarded.get("/api/health", headers={"authorization": f"{scheme} {TOKEN}"})
+        assert answer.status_code == 200
+
+
+def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
+    with opened(SMALL, Policy(token=TOKEN)) as client:
+        answer = client.get(f"/?a=1&token={TOKEN}&b=%2F", follow_redirects=False)
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/?a=1&b=%2F"
+        cookie = answer.headers["set-cookie"]
+        assert re.search(r"; HttpOnly; SameSite=Strict; Path=/$", cookie)
+        assert TOKEN not in cookie
+        assert client.get("/api/health").status_code == 200
+        client.cookies.clear()
+        assert client.get("/api/health").status_code == 401
+        assert client.get("/?token=wrong").status_code == 401
+        assert client.post(f"/api/plan?token={TOKEN}", json={}).status_code == 401
+        away = client.get(f"//evil.example/x?token={TOKEN}", follow_redirects=False)
+        assert not away.headers.get("location", "/x").startswith(("//", "http"))
+
+
+def test_the_cookie_of_one_server_is_no_key_to_another():
+    with opened(SMALL, Policy(token=TOKEN)) as first:
+        first.get(f"/?token={TOKEN}", follow_redirects=False)
+        stolen = dict(first.cookies)
+    assert stolen
+    with opened(SMALL, Policy(token=TOKEN)) as second:
+        second.cookies.update(stolen)
+        assert second.get("/api/health").status_code == 401
+
+
+def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
+    seen = []
+    monkeypatch.setattr(gate.hmac, "compare_digest", lambda a, b: seen.append((a, b)) or False)
+    guarded.get("/api/health", headers={"authorization": f"Bearer {TOKEN}"})
+    assert (TOKEN.encode(), TOKEN.encode()) in seen
+
+
+# ---- where it listens ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.x"])
+def test_another_host_without_a_token_is_refused(host):
+    with pytest.raises(InputError, match="token"):
+        Listening(host)
+
+
+def test_what_is_this_machine():
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"))
+    with pytest.raises(InputError, match="at least 16"):
+        Listening("0.0.0.0", 0, "short")
+    with pytest.raises(InputError, match="port"):
+        Listening(port=70000)
+    assert Listening("::1", 1).address(99) == "http://[::1]:99/"
+    assert (
+        Listening("0.0.0.0", 1, "a b" * 6).address(9).startswith("http://127.0.0.1:9/?token=a%20")
+    )
+
+
+# ---- bodies -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 422),
+        (b"{", 400),
+        (b"nope", 400),
+        (b"\xff\xfe{}", 400),
+        (b"[" * 100_000, 400),
+        (b'{"a":' * 50 + b"1" + b"}" * 50, 400),
+        (b'{"epsilon": NaN}', 400),
+        (b'{"epsilon": -Infinity}', 400),
+        (b"[]", 422),
+        (b"null", 422),
+        (b'"x"', 422),
+        (b'{"epsilon": 1} x', 400),
+        (b'{"epsilon": "' + b"[" * 100 + b'"}', 422),
+        (b" " * 200_001, 413),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_bodies_that_are_no_question(client, body, status):
+    for path in ("/api/explain", "/api/jobs", "/api/plan"):
+        answer = client.post(path, content=body, headers=JSON)
+        assert answer.status_code == status, answer.text
+        assert set(answer.json()) == {"error"}
+
+
+def test_a_body_of_another_type_is_refused(client):
+    answer = client.post(
+        "/api/explain", content=b"epsilon=1", headers={"content-type": "text/plain"}
+    )
+    assert answer.status_code in (400, 422)
+    form = client.post("/api/explain", data={"epsilon": "1"})
+    assert form.status_code in (400, 422)
+
+
+def test_a_body_without_a_length_is_counted(client):
+    def endless():
+        for _ in range(100):
+            yield b" " * 10_000
+
+    assert client.post("/api/explain", content=endless(), headers=JSON).status_code == 413
+    assert (
+        client.post("/api/explain", content=b"{}", headers=JSON | {"content-length": "-1"})
+    ).status_code in (400, 413)
+
+
+# ---- headers of answers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.css", "/api/health", "/nothing", "/api/jobs/x"])
+def test_every_answer_is_locked_down(client, path):
+    headers = client.get(path).headers
+    policy = dict(
+        part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert "unsafe-inline" not in policy["script-src"] + policy["default-src"]
+    assert "unsafe-eval" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-frame-options"] == "DENY"
+    assert "server" not in headers
+
+
+def test_refusals_at_the_gate_are_locked_down_too(client):
+    answer = client.get("/", headers={"host": "evil.example"})
+    assert "content-security-policy" in answer.headers
+
+
+# ---- files of the pages -------------------------------------------------------------------
+
+
+def test_pages_come_from_a_fixed_list(client):
+    assert client.get("/").headers["content-type"].startswith("text/html")
+    plotly = client.get("/static/plotly.min.js")
+    assert plotly.headers["content-type"].startswith("text/javascript")
+    assert len(plotly.content) > 1_000_000
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/",
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/static/..%2fserver.py",
+        "/static//etc/passwd",
+        "/static/%00",
+        "/server.py",
+        "/static/index.html/",
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+    ],
+)
+def test_nothing_else_is_found_by_name(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert set(answer.json()) == {"error"}
+
+
+def test_wrong_methods(client):
+    for method, path in (("GET", "/api/explain"), ("POST", "/"), ("PUT", "/api/files")):
+        answer = client.request(method, path, headers=JSON)
+        assert answer.status_code == 405
+        assert set(answer.json()) == {"error"}

@@ -1,0 +1,231 @@
+"""Jobs: the verbs' own dictionaries, progress, cancel, limits, files, and what remains of them."""
+
+import contextlib
+import io
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import memberbound
+from memberbound.web.limits import MIB
+from memberbound.web.uploads import Uploads
+from web.conftest import SMALL, finished, opened, performed, uploaded
+
+
+@pytest.fixture(scope="module")
+def table(client, people):
+    return uploaded(client, people)["file"]
+
+
+@pytest.fixture
+def path(tmp_path, people, monkeypatch):
+    """The same table on disk, to ask the function itself; outputs go beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_bytes(people)
+    return "people.csv"
+
+
+def as_json(result):
+    return json.loads(json.dumps(result.to_dict(), allow_nan=False))
+
+
+def start(client, verb, file=None, **options):
+    return client.post("/api/jobs", json={"verb": verb, "file": file, "options": options})
+
+
+def download(client, job, name):
+    answer = client.get(f"/api/jobs/{job['job']}/files/{name}")
+    assert answer.status_code == 200
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+    return answer.content
+
+
+def working(folder):
+    """Processes of jobs whose folder lies below ``folder``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder):
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_job_from_start_to_download(client, table, path):
+    options = {"columns": ["sex", "age"], "list_exposed": 3, "exposed_above": 0.1}
+    job = performed(client, "certify", table, **options, records=True)
+    assert job["state"] == "done", job["error"]
+    own = memberbound.certify(path, **options, records="records.parquet")
+    assert job["result"] == as_json(own)
+    assert job["progress"]["label"] == "counting cells"
+    assert job["seconds"] > 0
+    assert sum(job["plots"]["record_leak"]["rows"]) == 2000
+    listed = {j["job"]: j for j in client.get("/api/jobs").json()["jobs"]}
+    assert listed[job["job"]] == {k: v for k, v in job.items() if k not in ("result", "plots")}
+    assert [f["name"] for f in job["files"]] == ["records.parquet"]
+    records = pq.read_table(io.BytesIO(download(client, job, "records.parquet")))
+    assert records.num_rows == 2000
+    # Nothing that was not listed is given out, and the inputs are gone.
+    base = f"/api/jobs/{job['job']}/files"
+    for name in ("..%2fanswer.json", "../answer.json", "answer.json", "%2e%2e/answer.json", "x"):
+        assert client.get(f"{base}/{name}").status_code == 404
+    assert client.get("/api/jobs/unknown/files/records.parquet").status_code == 404
+    folder = client.app.state.desk.jobs[job["job"]].folder
+    assert not (folder / "in").exists()
+    # An ended job is forgotten with its files.
+    assert client.delete(f"/api/jobs/{job['job']}").status_code == 200
+    assert client.get(f"/api/jobs/{job['job']}").status_code == 404
+    assert not folder.exists()
+
+
+@pytest.mark.long
+def test_audit_of_a_learner_tells_how_far_it_is(client, table):
+    asked = start(client, "audit", table, target="income", shadows=24, records=True).json()
+    totals = set()
+    while (state := client.get(f"/api/jobs/{asked['job']}").json())["state"] != "done":
+        assert state["state"] in ("queued", "running"), state
+        if state["progress"] and state["progress"]["label"] == "training models":
+            totals.add(state["progress"]["total"])
+    assert totals == {24}
+    assert [f["name"] for f in state["files"]] == ["records.csv"]
+
+
+def test_a_verb_that_refuses_fails_with_its_sentence(client, table):
+    job = performed(client, "certify", table, columns=["nope"])
+    assert job["state"] == "failed"
+    assert job["result"] is None
+    assert job["files"] == []
+    assert job["error"]["message"].startswith("people.csv has no column 'nope'")
+    assert str(client.app.state.desk.folder) not in json.dumps(job)
+    assert ".." not in job["error"]["message"]
+
+
+REFUSED = [
+    ({"verb": "certify", "options": {"records": "../x.csv"}}, 422),
+    ({"verb": "harden", "options": {"out": "x.csv"}}, 422),
+    ({"verb": "certify", "options": {"database_table": "x"}}, 422),
+    ({"verb": "certify", "options": {"probabilities": "/etc/passwd"}}, 422),
+    ({"verb": "certify", "options": {"reference": "../../x"}}, 422),
+    ({"verb": "certify", "options": {"reference": "x" * 22, "uniform": 3}}, 404),
+    ({"verb": "audit", "options": {"learner": "os:system"}}, 422),
+    ({"verb": "protect", "options": {"learner": "package.module:factory"}}, 422),
+    ({"verb": "protect", "options": {"insecure_seed": 1}}, 422),
+    ({"verb": "audit", "options": {"cache": "x"}}, 422),
+    ({"verb": "inspect", "options": {}}, 422),
+    ({"verb": "explain"}, 422),
+    ({"verb": "certify", "file": "unknown-file-id"}, 404),
+    ({"verb": "certify", "file": "../../etc"}, 422),
+    ({"verb": "certify", "extra": 1}, 422),
+    ({"file": None}, 422),
+    ({"verb": "harden", "options": {"bins": {"a": ["x"]}}}, 422),
+]
+
+
+@pytest.mark.parametrize(("body", "status"), REFUSED, ids=[str(b)[:70] for b, _ in REFUSED])
+def test_requests_that_start_nothing(client, body, status):
+    before = len(client.get("/api/jobs").json()["jobs"])
+    answer = client.post("/api/jobs", json=body)
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"error"}
+    assert len(client.get("/api/jobs").json()["jobs"]) == before
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Take uploads without looking inside, which other tests do."""
+
+    async def trusted(self, folder, path, shown):
+        return {"rows": 1, "columns": []}
+
+    monkeypatch.setattr(Uploads, "_inspected", trusted)
+
+
+def slow(client):
+    """Start a job that takes minutes."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 3)).round(5)
+    content = "a,b,y\n" + "\n".join(f"{a},{b},{int(c > 0)}" for a, b, c in values)
+    file = uploaded(client, content.encode(), "slow.csv")["file"]
+    asked = start(client, "audit", file, target="y", learner="random-forest", shadows=5000)
+    assert asked.status_code == 202, asked.text
+    return asked.json()["job"]
+
+
+def running(client, job):
+    """Wait until a job has told how far it is."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        state = client.get(f"/api/jobs/{job}").json()
+        if state["progress"] and state["progress"]["label"] == "training models":
+            return state
+        assert state["state"] in ("queued", "running"), state
+        time.sleep(0.05)
+    raise AssertionError(state)
+
+
+def test_cancel_kills_the_process_and_frees_its_files(taken):
+    with opened(replace(SMALL, running=1)) as client:
+        desk = client.app.state.desk
+        first = slow(client)
+        state = running(client, first)
+        assert state["state"] == "running"
+        assert state["progress"]["total"] == 5000
+        assert working(desk.folder)
+        second = start(client, "certify", uniform=3, n=9).json()["job"]
+        third = start(client, "certify", uniform=3, n=9).json()["job"]
+        assert client.get(f"/api/jobs/{second}").json()["state"] == "queued"
+        assert client.delete(f"/api/jobs/{third}").json()["state"] == "cancelled"
+        folder = desk.jobs[first].folder
+        assert client.delete(f"/api/jobs/{first}").json()["state"] == "cancelled"
+        assert not working(folder)
+        assert not any((folder / name).exists() for name in ("in", "out", "tmp"))
+        # The next one in the queue has its turn; the cancelled one never ran.
+        assert finished(client, second)["state"] == "done"
+        assert client.get(f"/api/jobs/{third}").json()["seconds"] == 0
+        # What still runs when the application ends is stopped, and everything is deleted.
+        last = slow(client)
+        assert client.get(f"/api/jobs/{last}").json()["state"] == "running"
+        assert desk.folder.exists()
+    assert not desk.folder.exists()
+    assert not working(desk.folder)
+
+
+def test_time_and_memory_of_a_job_are_limited():
+    with opened(replace(SMALL, job_seconds=0.2)) as client:
+        job = performed(client, "certify", None, uniform=3, n=9)
+        assert job["state"] == "failed"
+        assert "stopped after 0.2 seconds" in job["error"]["message"]
+        assert not working(client.app.state.desk.folder)
+    with opened(replace(SMALL, job_memory_bytes=60 * MIB)) as client:
+        job = performed(client, "certify", None, uniform=10**6, n=10**6)
+        assert job["state"] == "failed"
+        assert "memory" in job["error"]["message"]
+
+
+def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people):
+    with opened(replace(SMALL, running=0, queued=2)) as client:
+        file = uploaded(client, people)["file"]
+        job = start(client, "certify", file, reference=file).json()["job"]
+        assert client.delete(f"/api/files/{file}").status_code == 204
+        inputs = client.app.state.desk.jobs[job].folder / "in"
+        found = {str(p.relative_to(inputs)): p.read_bytes() for p in inputs.glob("*/*")}
+        assert found == {"table/people.csv": people, "reference/people.csv": people}
+        assert start(client, "certify", uniform=3, n=9).status_code == 202
+        answer = start(client, "certify", uniform=3, n=9)
+        assert answer.status_code == 429
+        assert "at most 2 jobs" in answer.json()["error"]
+
+
+def test_the_oldest_jobs_are_forgotten_beyond_the_limit():
+    with opened(replace(SMALL, kept_jobs=1)) as client:
+        done = [performed(client, "certify", None, uniform=3, n=n)["job"] for n in (7, 8)]
+        end = time.monotonic() + 10
+        while client.get(f"/api/jobs/{done[0]}").status_code != 404:
+            assert time.monotonic() < end
+        assert client.get(f"/api/jobs/{done[1]}").json()["result"]["n"] == 8
+        assert [p.name for p in (client.app.state.desk.folder / "jobs").iterdir()] == [done[1]]

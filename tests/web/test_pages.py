@@ -1,0 +1,662 @@
+"""The pages of the calculator in a real browser: each path from opening to an exported result."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memberbound
+from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
+from memberbound.ledger import theorems
+from report.sample import hostile, sample
+from web.pages_checks import cli, downloaded, shortcomings, until
+
+pytestmark = pytest.mark.browser
+
+STATIC = Path(memberbound.__file__).parent / "web" / "static"
+#: A name that would run if it were ever taken for markup.
+NASTY = '<img src=x onerror="window.broken = 1">'
+PNG = b"\x89PNG\r\n\x1a\n"
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def visit(open_page: Open, served: str) -> Open:
+    """Open a page of the calculator by the part of the address after ``#``."""
+
+    def visit_(place: str, **options: Any) -> Any:
+        page = open_page(f"{served}/#{place}", **options)
+        page.set_default_timeout(30_000)
+        return page
+
+    return visit_
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A table with common and rare rows, and names that must stay text."""
+    rng = random.Random(0)
+    path = tmp_path / "people.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(["sex", "region", NASTY, "age"])
+        for _ in range(2000):
+            lines.writerow(
+                [
+                    rng.choice("fm"),
+                    rng.choice(["north", "south"]),
+                    rng.choice("ab"),
+                    rng.randint(20, 29),
+                ]
+            )
+        lines.writerow(["f", NASTY, "a", 99])
+    return path
+
+
+def number(page: Any, name: str, index: int = 0) -> str:
+    """A number of the page, with its sign, as it is read."""
+    text: str = page.locator(f"[data-number={name}] .value").nth(index).inner_text()
+    return " ".join(text.split())
+
+
+def shown(page: Any, name: str) -> None:
+    page.locator(f"[data-number={name}]").first.wait_for()
+
+
+def answered(page: Any) -> None:
+    page.locator(".plot[data-drawn]").first.wait_for()
+
+
+def command(page: Any) -> str:
+    text: str = page.get_by_label("Command line", exact=True).last.inner_text()
+    return text
+
+
+def settled(page: Any, text: str) -> None:
+    """Wait until the sentence of the answer holds a text."""
+    page.locator(".sentence", has_text=text).first.wait_for()
+
+
+# --- Explain ------------------------------------------------------------------------------------
+
+
+def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Path) -> None:
+    page = visit(
+        "/explain?epsilon=8&delta=1e-5&fpr=0.01", permissions=["clipboard-read", "clipboard-write"]
+    )
+    answered(page)
+    expected = memberbound.explain(epsilon=8, delta=1e-5, fpr=[0.01])
+    assert page.locator(".sentence").inner_text() == expected.sentence
+    assert (
+        number(page, "accuracy_upper") == f"≤ {percent_up(expected.accuracy_upper)}" == "≤ 99.97 %"
+    )
+    assert number(page, "tpr_upper") == f"≤ {percent_up(expected.tpr_upper['0.01'])}"
+    assert number(page, "advantage_upper") == f"≤ {six_up(expected.advantage_upper)}"
+    assert number(page, "eta_upper") == f"≤ {six_up(expected.eta_upper)}"
+    assert number(page, "security_lower") == f"≥ {six_down(expected.security_lower)}"
+    # Exports: the same dictionary, from the page and from the command that it shows.
+    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    assert saved == expected.to_dict() == cli(command(page), tmp_path)
+    picture = downloaded(page, "Save picture", tmp_path).read_bytes()
+    assert picture.startswith(PNG)
+    assert len(picture) > 20_000
+    page.get_by_label("Copy command line").click()
+    assert page.evaluate("navigator.clipboard.readText()") == command(page)
+    code = page.get_by_label("Python", exact=True).inner_text()
+    scope: dict[str, Any] = {}
+    exec(code.replace("print(", "("), scope)
+    assert scope["result"].to_dict() == saved
+
+
+def test_explain_finds_the_setting_and_the_link_shares_it(visit: Open) -> None:
+    page = visit("/explain?epsilon=8&delta=1e-5")
+    answered(page)
+    # From “what does ε = 8 mean” to “which ε should we take” without reading anything else.
+    page.get_by_text("Which setting should we take?").click()
+    settled(page, "To keep η ≤ 0.05")
+    expected = memberbound.explain(target_eta=0.05, delta=1e-5)
+    assert page.locator(".sentence").inner_text() == expected.sentence
+    assert expected.epsilon is not None
+    # What to take is rounded down: a hair more would break the promise.
+    found = float(number(page, "epsilon").removeprefix("= "))
+    assert 0 <= expected.epsilon - found < 1e-6
+    ladder = page.get_by_role("region", name="Largest ε that keeps a promise")
+    ladder.get_by_role("button", name="Use 60 %").click()
+    settled(page, "To keep η ≤ 0.1")
+    page.get_by_text("log–log").click()
+    other = visit(page.url.split("#")[1], width=390, scheme="dark")
+    settled(other, "To keep η ≤ 0.1")
+    assert other.locator(".sentence").inner_text() == page.locator(".sentence").inner_text()
+    assert number(other, "epsilon") == number(page, "epsilon")
+    assert other.get_by_label("log–log").is_checked()
+    assert other.get_by_label("Right at most", exact=True).input_value() == "60"
+
+
+NOTIONS = {
+    "notion=gdp&gdp=1.5&prior=0.1": {"gdp": 1.5, "delta": 1e-5, "prior": 0.1},
+    "notion=sgd&noise_multiplier=1&sample_rate=0.01&steps=100&nu=0.3&lam=2": {
+        "noise_multiplier": 1,
+        "sample_rate": 0.01,
+        "steps": 100,
+        "delta": 1e-5,
+        "nu": 0.3,
+        "lam": 2,
+    },
+    "mode=choose&notion=epsilon&delta=0&accept=tpr&accept_tpr=5&accept_fpr=1": {
+        "target_tpr": 0.05,
+        "fpr": [0.01],
+        "delta": 0,
+    },
+    "mode=choose&notion=sgd&sample_rate=0.01&steps=100&accept=security&accept_security=0.8": {
+        "target_security": 0.8,
+        "sample_rate": 0.01,
+        "steps": 100,
+        "delta": 1e-5,
+    },
+    "notion=epsilon&epsilon=1&delta=&adjacency=add-remove": {
+        "epsilon": 1,
+        "adjacency": "add-remove",
+    },
+}
+
+
+def test_explain_reads_every_notion(visit: Open) -> None:
+    page = visit("/explain")
+    for place, options in NOTIONS.items():
+        page.evaluate("(place) => { location.hash = place; }", f"/explain?{place}")
+        expected = memberbound.explain(**options)
+        settled(page, expected.sentence)
+        assert number(page, "advantage_upper") == f"≤ {six_up(expected.advantage_upper)}"
+        assert number(page, "security_lower") == f"≥ {six_down(expected.security_lower)}"
+
+
+def test_explain_refuses_in_words_beside_the_field(visit: Open) -> None:
+    page = visit("/explain?epsilon=8&delta=1e-5")
+    answered(page)
+    field = page.get_by_label("ε (epsilon)", exact=True)
+    # The browser logs each refused request; that is not a fault of the page.
+    for wrong, words in (
+        ("-1", "epsilon must be"),
+        ("eight", "must be a number, got “eight”"),
+        ("", "got nothing"),
+    ):
+        field.fill(wrong)
+        page.locator("form .problem", has_text=words).wait_for()
+        assert field.get_attribute("aria-invalid") == "true"
+        assert not page.locator(".sentence").is_visible()
+        assert not page.get_by_role("button", name="Save JSON").is_visible()
+    field.fill("2")
+    settled(page, "With ε = 2")
+    assert field.get_attribute("aria-invalid") is None
+    assert all("422" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+
+
+def test_explain_with_the_keyboard_alone(visit: Open) -> None:
+    page = visit("/explain?epsilon=8&delta=1e-5")
+    answered(page)
+    page.locator("body").press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    assert "epsilon=8" in page.url
+    seen = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        seen.append(
+            page.evaluate("document.activeElement.name || document.activeElement.ariaLabel")
+        )
+        outline = page.evaluate(
+            "(() => { const at = document.activeElement;"
+            " const wide = (node) => parseFloat(getComputedStyle(node).outlineWidth) >= 2;"
+            " return [at, at.closest('label')].filter(Boolean).some(wide); })()"
+        )
+        assert outline, seen[-1]
+        if seen[-1] == "epsilon-slider":
+            break
+    assert seen[-1] == "epsilon-slider", seen
+    for _ in range(40):
+        page.keyboard.press("ArrowLeft")
+    value = float(page.get_by_label("ε (epsilon)", exact=True).input_value())
+    settled(page, f"With ε = {value:g} and")
+    assert 0.01 < value < 8
+    assert f"epsilon={value:g}" in page.url
+    # Numbers are explained on focus, with the theorem, and Escape closes the bubble.
+    why = page.locator("[data-number=accuracy_upper] .why")
+    why.focus()
+    bubble = page.locator("[data-number=accuracy_upper] [role=tooltip]")
+    assert bubble.is_visible()
+    assert "Theorem I24-P2" in bubble.inner_text()
+    page.keyboard.press("Escape")
+    assert not bubble.is_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save JSON").press("Enter")
+    saved = json.loads(Path(waiting.value.path()).read_text("utf-8"))
+    assert saved == memberbound.explain(epsilon=value, delta=1e-5).to_dict()
+
+
+def test_explain_draws_the_ceiling_on_both_scales(visit: Open) -> None:
+    page = visit("/explain?epsilon=1&delta=0")
+    answered(page)
+    read = (
+        "(() => { const { layout, data } = document.querySelector('.plot');"
+        " return [layout.xaxis.type ?? 'linear', [...data[0].x], [...data[0].y]]; })()"
+    )
+    kind, fpr, tpr = page.evaluate(read)
+    assert kind == "linear"
+    curve = memberbound.explain(epsilon=1).guarantee.curve
+    assert max(abs(curve.tpr(x) - y) for x, y in zip(fpr[::25], tpr[::25], strict=True)) < 1e-9
+    page.get_by_text("log–log").click()
+    until(page, "document.querySelector('.plot').layout.xaxis.type === 'log'")
+    kind, fpr, _ = page.evaluate(read)
+    assert min(fpr) <= 1e-6
+    assert "scale=log" in page.url
+    label = page.locator(".plot").get_attribute("aria-label")
+    assert f"at most {percent_up(curve.tpr(0.01))} of the members" in label
+
+
+# --- Table --------------------------------------------------------------------------------------
+
+
+def test_table_from_file_to_coarser_table(visit: Open, table: Path, tmp_path: Path) -> None:
+    page = visit("/table", width=390, scheme="dark")
+    page.set_input_files("input[type=file]", table)
+    page.get_by_text("2,001 rows, 4 columns").wait_for()
+    assert page.locator(".columns label", has_text=NASTY).first.is_visible()
+    page.locator("fieldset.columns").first.get_by_label("age").uncheck()
+    page.get_by_role("button", name="Certify this table").click()
+    shown(page, "delta_upper")
+    expected = memberbound.certify(table, columns=["sex", "region", NASTY], list_exposed=10)
+    assert page.locator(".sentence").inner_text() == expected.sentence
+    assert number(page, "delta_upper") == f"≤ {six_up(expected.delta_upper)}"
+    assert number(page, "table_security_lower") == f"≥ {six_down(expected.security_lower)}"
+    leak = expected.fields["record_leak"]
+    assert number(page, "record_leak_max") == f"≤ {six_up(leak['max'])}" == "≤ 1.000000"
+    # The rare row is listed, as text.
+    exposed = page.get_by_role("region", name=re.compile("rarest combinations"))
+    assert exposed.locator("td", has_text=NASTY).count() == 1
+    answered(page)
+    assert page.evaluate("window.broken") is None
+    rows = page.evaluate("document.querySelector('.plot').data[0].y.reduce((a, b) => a + b, 0)")
+    assert rows == 2001
+    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    assert saved == json.loads(json.dumps(expected.to_dict()))
+    assert saved == cli(command(page), table.parent)
+    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    assert shortcomings(page) == []
+    kinds = {
+        kind: page.locator(f".figure.{kind}").first.evaluate(
+            "(node) => [getComputedStyle(node).borderTopStyle,"
+            " ...['.sign', '.kind'].map((part) => node.querySelector(part).textContent)]"
+        )
+        for kind in ("certified", "estimated")
+    }
+    # Not only by colour: another frame, another sign, another word.
+    assert all(one != other for one, other in zip(*kinds.values(), strict=True)), kinds
+    # Step 2: coarser columns.
+    page.get_by_label("Security MIS to reach", exact=True).fill("0.8")
+    page.get_by_role("button", name="Make it coarser").click()
+    shown(page, "information_kept_estimate")
+    assert number(page, "information_kept_estimate").startswith("≈ ")
+    after = float(number(page, "table_security_lower", 1).removeprefix("≥ "))
+    assert after >= 0.8
+    page.get_by_label("Security MIS to reach", exact=True).fill("0.95")
+    page.locator(".preview", has_text="A security of 0.95 would keep about").wait_for()
+    recipe = json.loads(downloaded(page, "Recipe", tmp_path).read_text("utf-8"))
+    assert recipe
+    coarser = downloaded(page, "Coarser table, CSV", tmp_path).read_text("utf-8").splitlines()
+    report = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    assert len(coarser) - 1 == report["rows_released"]
+    # A reload finds the file, the columns and both answers again.
+    before = page.locator(".sentence").all_inner_texts()
+    page.reload()
+    page.locator(".sentence").nth(1).wait_for()
+    assert page.locator(".sentence").all_inner_texts() == before
+    page.get_by_text("2,001 rows, 4 columns").wait_for()
+    assert not page.locator("fieldset.columns").first.get_by_label("age").is_checked()
+
+
+def test_table_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, table: Path) -> None:
+    page = visit("/table")
+    for name, content, words in (
+        ("notes.txt", b"a,b\n1,2\n", "notes.txt: the file's name must end in .csv"),
+        ("picture.csv", PNG + bytes(range(256)), "picture.csv: the file must be"),
+        ("table.parquet", b"a,b\n1,2\n", "table.parquet: the file must be"),
+        ("empty.csv", b"", "empty.csv: the file must hold a table"),
+    ):
+        wrong = tmp_path / name
+        wrong.write_bytes(content)
+        page.set_input_files("input[type=file]", wrong)
+        alert = page.locator(".filestatus [role=alert]", has_text=words)
+        alert.wait_for()
+        assert alert.inner_text().strip().endswith("."), name
+        assert page.get_by_role("button", name="Certify this table").is_disabled()
+    # The next file is taken, and may be dropped as well.
+    page.evaluate(
+        """(text) => {
+          const carried = new DataTransfer();
+          carried.items.add(new File([text], "dropped.csv", { type: "text/csv" }));
+          const zone = document.querySelector(".drop");
+          const told = { dataTransfer: carried, bubbles: true, cancelable: true };
+          for (const kind of ["dragover", "drop"]) zone.dispatchEvent(new DragEvent(kind, told));
+        }""",
+        table.read_text("utf-8"),
+    )
+    page.locator(".filestatus", has_text="dropped.csv — 2,001 rows, 4 columns").wait_for()
+    page.locator("fieldset.columns").first.get_by_role("button", name="None").click()
+    page.get_by_role("button", name="Certify this table").click()
+    page.locator("form .problem", has_text="at least one column").wait_for()
+    assert all("422" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+
+
+def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    slow = tmp_path / "slow.csv"
+    names = ",".join(f"c{i}" for i in range(12))
+    rows = (",".join(str(rng.randrange(40)) for _ in range(12)) for _ in range(6000))
+    slow.write_text(f"{names}\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    page = visit("/table")
+    page.set_input_files("input[type=file]", slow)
+    page.get_by_role("button", name="Make it coarser").click()
+    page.locator(".working progress").wait_for()
+    # A reload while it runs finds it again.
+    job = re.search(r"harden=([^&]+)", page.url)
+    assert job is not None
+    page.reload()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. The calculation was stopped").wait_for()
+    state = page.evaluate(f"fetch('/api/jobs/{job[1]}').then((a) => a.json()).then((j) => j.state)")
+    assert state == "cancelled"
+    assert "harden=" not in page.url
+    assert page.locator(".sentence").count() == 0
+    page.get_by_role("button", name="Certify this table").click()
+    shown(page, "delta_upper")
+    page.complaints[:] = [c for c in page.complaints if "404" not in c]
+
+
+# --- Population ---------------------------------------------------------------------------------
+
+
+def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    records = tmp_path / "records.csv"
+    lines = [f"{rng.gauss(0, 1)!r},{rng.gauss(0, 1)!r},x" for _ in range(60)]
+    records.write_text("a,b,word\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    page = visit("/population?clip=5&epsilon=8")
+    page.set_input_files("input[type=file]", records)
+    page.get_by_role("button", name="Calculate").click()
+    shown(page, "success_upper")
+    expected = memberbound.population(records, epsilon=8, clip=5)
+    said = expected.to_dict()
+    assert page.locator(".sentence").inner_text() == expected.sentence
+    for name in ("success_worst_case_upper", "success_population_upper", "success_upper"):
+        assert number(page, name) == f"≤ {percent_up(said[name])}"
+    assert number(page, "pmp_epsilon_upper") == f"≤ {significant_up(said['pmp_epsilon_upper'], 5)}"
+    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    assert saved == json.loads(json.dumps(said)) == cli(command(page), tmp_path)
+    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    # The slider reads the curve from above.
+    page.get_by_label("ε (epsilon)", exact=True).fill("4")
+    reading = page.locator(".reading", has_text="Read off the curve at ε = 4")
+    reading.wait_for()
+    read = re.search(r"practical attacker ≤ ([\d.]+) %", reading.inner_text())
+    assert read is not None
+    exact = memberbound.population(records, epsilon=4, clip=5).success_upper * 100
+    assert exact <= float(read[1]) < exact + 5
+    # Which ε for a promise?
+    page.get_by_text("which ε for a promise?").click()
+    page.get_by_label("Right at most", exact=True).fill("52")
+    page.get_by_role("button", name="Calculate").click()
+    page.get_by_text("Take ε (δ = 0.00001)").wait_for()
+    assert float(number(page, "success_upper").removeprefix("≤ ").removesuffix(" %")) <= 52.01
+    other = visit(page.url.split("#")[1], width=390)
+    shown(other, "success_upper")
+    assert number(other, "epsilon") == number(page, "epsilon")
+
+
+def test_population_explains_what_the_exponential_mechanism_needs(
+    visit: Open, tmp_path: Path
+) -> None:
+    records = tmp_path / "line.csv"
+    records.write_text("x\n" + "\n".join(str(i / 10) for i in range(20)) + "\n", encoding="utf-8")
+    page = visit("/population?mechanism=exponential&epsilon=5&clip=-9&candidates=0%0A1")
+    page.set_input_files("input[type=file]", records)
+    page.get_by_role("button", name="Calculate").click()
+    # A job that fails says why, and the page goes on.
+    page.locator(".job [role=alert]", has_text="clip must be").wait_for()
+    page.get_by_label("Clipping norm", exact=True).fill("9")
+    page.get_by_label("Candidates", exact=True).fill("")
+    page.get_by_role("button", name="Calculate").click()
+    page.locator("form .problem", has_text="one per line").wait_for()
+    page.get_by_label("Candidates", exact=True).fill("0\n0.5\n1\n1.5")
+    page.get_by_role("button", name="Calculate").click()
+    shown(page, "success_upper")
+    expected = memberbound.population(
+        records, mechanism="exponential", epsilon=5, clip=9, candidates=[[0], [0.5], [1], [1.5]]
+    )
+    assert page.locator(".sentence").inner_text() == expected.sentence
+
+
+# --- Plan ---------------------------------------------------------------------------------------
+
+
+def test_plan_for_laws_and_a_table(visit: Open, table: Path, tmp_path: Path) -> None:
+    page = visit("/plan?uniform=316&security=0.95")
+    page.locator(".sentence").wait_for()
+    expected = memberbound.plan(security=0.95, uniform=316)
+    assert page.locator(".sentence").inner_text() == expected.summary()
+    assert number(page, "n_required") == f"≥ {expected.n_required:,}"
+    answered(page)
+    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    assert saved == expected.to_dict() == cli(command(page), tmp_path)
+    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    page.get_by_text("known frequencies").click()
+    page.get_by_label("Frequencies", exact=True).fill("0.5 0.25, 0.25")
+    page.get_by_label("Security MIS to reach", exact=True).fill("")
+    page.get_by_label("Leak allowed for the worst record", exact=True).fill("0.1")
+    law = memberbound.plan(record_leak=0.1, probabilities=[0.5, 0.25, 0.25])
+    settled(page, law.summary())
+    page.reload()
+    settled(page, law.summary())
+    # The browser's log of a refused request is not a fault of the page.
+    page.get_by_label("Frequencies", exact=True).fill("0.5, 0.9")
+    page.locator("form .problem", has_text="probabilities").wait_for()
+    assert all("422" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+    page.get_by_text("a table like ours").click()
+    page.set_input_files("input[type=file]", table)
+    page.locator("fieldset.columns").get_by_role("button", name="None").click()
+    page.locator("fieldset.columns").get_by_label("sex").check()
+    page.get_by_label("Security MIS to reach", exact=True).fill("0.9")
+    page.get_by_label("Leak allowed for the worst record", exact=True).fill("")
+    page.get_by_role("button", name="Calculate").click()
+    found = memberbound.plan(table, columns=["sex"], security=0.9)
+    settled(page, found.summary())
+    other = visit(page.url.split("#")[1])
+    settled(other, found.summary())
+
+
+# --- Study --------------------------------------------------------------------------------------
+
+
+def test_report_viewer_shows_a_report_and_shares_it(visit: Open, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps(sample()), encoding="utf-8")
+    page = visit("/study")
+    page.set_input_files("#file-report", report)
+    settled(page, sample()["verdict"]["sentence"])
+    answered(page)
+    frame = page.frame_locator("iframe.report")
+    frame.get_by_role("heading", level=1).wait_for()
+    text = " ".join(frame.locator("body").inner_text().split())
+    assert sample()["verdict"]["sentence"] in text
+    assert json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8")) == sample()
+    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    assert shortcomings(page) == []
+    other = visit(page.url.split("#")[1], width=390, scheme="dark")
+    other.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
+    assert shortcomings(other) == []
+
+
+def test_report_viewer_refuses_what_is_no_report_and_trusts_none(
+    visit: Open, tmp_path: Path
+) -> None:
+    page = visit("/study")
+    for name, content, words in (
+        ("words.json", "no JSON", "must be a report.json, got a file that is not JSON"),
+        ("other.json", '{"a": 1}', "report must have schema"),
+        ("list.json", "[1, 2]", "list.json: "),
+    ):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        page.set_input_files("#file-report", tmp_path / name)
+        page.locator(".filestatus [role=alert]", has_text=words).wait_for()
+        assert not page.locator("iframe.report").is_visible()
+    assert all("422" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+    (tmp_path / "evil.json").write_text(json.dumps(hostile()), encoding="utf-8")
+    page.set_input_files("#file-report", tmp_path / "evil.json")
+    page.locator(".sentence").wait_for()
+    answered(page)
+    page.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
+    assert page.locator(".sentence").inner_text().startswith("</script><script>")
+    frame = next(frame for frame in page.frames if "/api/views/" in frame.url)
+    assert [found.evaluate("window.stolen") for found in (page, frame)] == [None, None]
+
+
+@pytest.mark.long
+def test_study_from_file_to_report(visit: Open, tmp_path: Path) -> None:
+    rng = random.Random(4)
+    table = tmp_path / "small.csv"
+    rows = [(rng.gauss(0, 1), rng.gauss(0, 1)) for _ in range(240)]
+    lines = [f"{a!r},{b!r},{'yes' if a + b > 0 else 'no'}" for a, b in rows]
+    table.write_text("a,b,answer\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    page = visit("/study?shadows=8")
+    page.set_default_timeout(900_000)
+    page.set_input_files("input[type=file]", table)
+    assert page.get_by_label("Column to predict", exact=True).input_value() == "answer"
+    page.get_by_role("button", name="Run the study").click()
+    page.locator(".sentence").wait_for()
+    report = json.loads(downloaded(page, "report.json", tmp_path).read_text("utf-8"))
+    assert report["question"]["target"] == "answer"
+    assert report["question"]["shadows"] == 8
+    assert page.locator(".sentence").inner_text() == report["verdict"]["sentence"]
+    page.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
+    assert b"<!doctype html" in downloaded(page, "report.html", tmp_path).read_bytes()[:200].lower()
+    assert shortcomings(page) == []
+    page.reload()
+    page.locator(".sentence").wait_for()
+    assert page.locator(".sentence").inner_text() == report["verdict"]["sentence"]
+
+
+# --- All pages ----------------------------------------------------------------------------------
+
+PLACES = {
+    "explain": "/explain?epsilon=8&delta=1e-5",
+    "choose": "/explain?mode=choose&notion=sgd&sample_rate=0.01&steps=100&scale=log",
+    "table": "/table",
+    "population": "/population",
+    "plan": "/plan?uniform=300&security=0.9",
+    "study": "/study",
+}
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (390, "dark"),
+        (1400, "light"),
+        pytest.param(390, "light", marks=pytest.mark.long),
+        pytest.param(1400, "dark", marks=pytest.mark.long),
+    ],
+)
+def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
+    page = visit("/explain", width=width, scheme=scheme)
+    answered(page)
+    for name, place in PLACES.items():
+        page.evaluate("(place) => { location.hash = place; }", place)
+        page.locator(f".page[data-page={place[1:].split('?')[0]}]").wait_for()
+        if name in ("explain", "choose", "plan"):
+            page.locator(".sentence").wait_for()
+            answered(page)
+        for more in page.locator("details").all():
+            more.evaluate("(node) => { node.open = true; }")
+        assert shortcomings(page) == [], name
+        # Every bubble stays on the screen.
+        for why in page.locator(".why:visible").all()[:4]:
+            why.focus()
+            box = why.locator("xpath=..").locator("[role=tooltip]").bounding_box()
+            assert box is not None
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= width, name
+
+
+def test_a_page_keeps_its_answer_while_another_one_is_open(visit: Open) -> None:
+    page = visit("/explain?epsilon=3&delta=0")
+    settled(page, "With ε = 3")
+    page.get_by_role("link", name="Plan").click()
+    page.get_by_role("heading", name="How many rows are enough?").wait_for()
+    page.get_by_role("link", name="Explain").click()
+    settled(page, "With ε = 3")
+    # The link of the open page starts it afresh.
+    page.get_by_role("link", name="Explain").click()
+    settled(page, "With ε = 8")
+    page.go_back()
+    settled(page, "With ε = 3")
+
+
+# --- What the scripts promise -------------------------------------------------------------------
+
+
+def test_numbers_are_rounded_as_python_rounds_them(visit: Open) -> None:
+    rng = random.Random(3)
+    values = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 5e-324, 0.1, 0.55, 0.5500000000000006]
+    values += [rng.random() for _ in range(200)] + [10 ** rng.uniform(-12, 0) for _ in range(200)]
+    large = [10 ** rng.uniform(-6, 6) for _ in range(200)] + [9.9999, 99.96, 1000.0, 10.0]
+    page = visit("/study")
+    found = page.evaluate(
+        """async ([values, large]) => {
+          const n = await import("/static/numbers.js");
+          const rounded = [n.percentUp, n.sixUp, n.sixDown].map((round) => values.map(round));
+          return [...rounded, large.map((value) => n.significant(value, 4))];
+        }""",
+        [values, large],
+    )
+    assert found[0] == [percent_up(v) for v in values]
+    assert found[1] == [six_up(v) for v in values]
+    assert found[2] == [six_down(v) for v in values]
+    assert [float(text) for text in found[3]] == [float(significant_up(v, 4)) for v in large]
+    assert all(float(text) >= v for text, v in zip(found[3], large, strict=True))
+
+
+def test_glossary_names_results_of_the_ledger(visit: Open) -> None:
+    page = visit("/study")
+    entries = page.evaluate("import('/static/glossary.js').then((found) => found.GLOSSARY)")
+    known = {result.id for result in theorems().results}
+    for name, entry in entries.items():
+        assert entry["label"], name
+        assert entry["text"].endswith((".", "?")), name
+        assert set(entry["theorems"]) <= known, name
+
+
+def test_scripts_never_build_markup_from_text() -> None:
+    forbidden = (
+        "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "eval(",
+        "new Function", "javascript:", "createContextualFragment", "srcdoc", "http://", "https://",
+    )  # fmt: skip
+    scripts = sorted(STATIC.glob("*.js"))
+    assert len(scripts) > 10
+    for path in scripts:
+        text = path.read_text("utf-8")
+        assert [word for word in forbidden if word in text] == [], path.name
+        assert text.count("\n") <= 400, path.name
+    page = (STATIC / "index.html").read_text("utf-8")
+    assert not re.search(r"\son\w+=|\sstyle=|<style|https?://|<script(?![^>]*\ssrc=)", page)
+    # Only the style sheet's own file and our icon: nothing from elsewhere.
+    assert "url(" not in (STATIC / "app.css").read_text("utf-8")

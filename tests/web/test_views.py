@@ -1,0 +1,80 @@
+"""Reports from a file: checked, shown without network and without an origin, and forgotten."""
+
+import re
+
+import pytest
+
+from report.sample import hostile, sample
+from web.conftest import SMALL, opened
+
+
+def viewed(client, report):
+    answer = client.post("/api/report", json=report)
+    assert answer.status_code == 200, answer.text
+    return client.get(f"/api/views/{answer.json()['view']}")
+
+
+def test_a_report_is_shown_with_a_policy_of_its_own(client):
+    answer = viewed(client, sample())
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = dict(p.split(" ", 1) for p in answer.headers["content-security-policy"].split("; "))
+    assert policy["sandbox"] == "allow-scripts allow-downloads"
+    assert policy["connect-src"] == policy["default-src"] == "'none'"
+    assert policy["frame-ancestors"] == "'self'"
+    nonce = re.fullmatch(r"'nonce-([\w-]{16,})'", policy["script-src"])
+    assert nonce
+    run = [s for s in re.findall(r"<script\b[^>]*>", answer.text) if "application/json" not in s]
+    assert run == [f'<script nonce="{nonce[1]}">']
+    assert "x-frame-options" not in answer.headers
+    assert "x-content-type-options" in answer.headers
+    # Another view has another word: no report can know it beforehand.
+    assert nonce[1] not in viewed(client, sample()).text
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({}, "schema"),
+        ({"schema": "memberbound-report/99"}, "schema"),
+        ({"schema": "memberbound-report/1"}, "report"),
+        (sample() | {"verdict": 3}, "verdict"),
+        (sample() | {"extra": 3}, "extra"),
+    ],
+    ids=["empty", "other format", "nothing else", "wrong type", "more than known"],
+)
+def test_what_is_no_report_is_refused(client, report, words):
+    answer = client.post("/api/report", json=report)
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+    assert client.post("/api/report", json=[]).status_code == 422
+
+
+def test_the_oldest_views_are_forgotten_beyond_the_limit():
+    assert SMALL.kept_views == 2
+    with opened() as client:
+        ids = [client.post("/api/report", json=sample()).json()["view"] for _ in range(3)]
+        assert [client.get(f"/api/views/{id}").status_code for id in ids] == [404, 200, 200]
+
+
+@pytest.mark.browser
+def test_a_hostile_report_reaches_nothing(served, open_page):
+    import httpx
+
+    made = httpx.post(f"{served}/api/report", json=hostile(), timeout=60)
+    assert made.status_code == 200, made.text
+    page = open_page(f"{served}/")
+    address = f"{served}/api/views/{made.json()['view']}"
+    page.goto(address)
+    page.wait_for_selector("h1")
+    assert page.evaluate("window.stolen") is None
+    assert page.evaluate("self.origin") == "null"
+    assert page.evaluate("typeof window.Plotly") == "object"
+    reached = "fetch('/api/jobs').then(() => 'reached', () => 'refused')"
+    assert page.evaluate(reached) == "refused"
+    # The browser says that it refused, which is what was asked for; nothing else was reported.
+    assert all("Content Security Policy" in text or "CORS" in text for text in page.complaints)
+    page.complaints.clear()
+    # The same request from a page of ours is answered: the test above can fail.
+    page.goto(f"{served}/")
+    assert page.evaluate(reached) == "reached"
