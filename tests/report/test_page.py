@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.report import marks, plots, prose
-from memberbound.report.appendix import text_of
+from memberbound.report.appendix import block_of, text_of
 from memberbound.report.page import render
 from report import sample as reports
 
@@ -223,6 +223,27 @@ def test_the_appendix_holds_every_number() -> None:
         assert " ".join(sentence.split()) in text
 
 
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.sampled_from(["estimate", "lower", "upper", "x"]), below, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), ANYTHING, max_size=4))
+def test_the_appendix_takes_any_dictionary(value: dict[str, Any]) -> None:
+    def shown(block: Any) -> str:
+        parts = [*(text for pair in block.pairs for text in pair), *block.columns]
+        parts += [text for row in block.rows for text in row]
+        return " ".join([block.title, *parts, *(shown(below) for below in block.blocks)])
+
+    found = shown(block_of("result", value))
+    assert all(name in found for name in value if name not in ("theorems", "sentence"))
+
+
 @given(st.floats(0.5, 1.0, exclude_max=True), st.floats(0.0, 1.0))
 def test_bounds_are_rounded_to_the_safe_side(upper: float, lower: float) -> None:
     shown = marks.certified(upper)
@@ -344,6 +365,9 @@ def test_contrast_is_enough_in_both_schemes() -> None:
 # In a real browser.
 
 DRAWN = "html[data-drawn]"
+#: Boxes whose content is wider than they are, and that do not scroll by themselves.
+SPILLING = """[...document.querySelectorAll(".cards > div, .remedy, .legend li, .card, dl, p, pre")]
+    .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.outerHTML.slice(0, 200))"""
 SCROLLS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
@@ -386,6 +410,9 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
     for section in SECTIONS:
         assert page.locator(f"section#{section} h2").is_visible()
     assert not page.evaluate(SCROLLS)
+    page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    assert not page.evaluate(SCROLLS)
+    assert page.evaluate(SPILLING) == []
     boxes = page.evaluate(
         """() => [...document.querySelectorAll("[data-figure]")].map(h =>
         [h.querySelector("svg.main-svg").getBoundingClientRect().width, h.clientWidth])"""
@@ -423,6 +450,15 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
     # On paper everything is open, light, and no wider than the paper.
     folded = page.locator("details:not([open])").count()
     assert folded > 10
+    # A printer takes the page right after this event: the figures must be ready when it returns.
+    ready = page.evaluate(
+        f"""() => {{ dispatchEvent(new Event("beforeprint"));
+        const figures = [...document.querySelectorAll("svg.main-svg")];
+        const found = [{ink}, ...figures.map(figure => figure.clientWidth)];
+        dispatchEvent(new Event("afterprint")); return found; }}"""
+    )
+    assert ready[0] == before
+    assert max(ready[1:]) <= 660
     page.emulate_media(media="print")
     page.wait_for_function("document.querySelectorAll('details:not([open])').length === 0")
     page.wait_for_function(f"{ink} === {before!r}")

@@ -34,7 +34,7 @@ def command_line(verb, options):
     return json.loads(ran.stdout)
 
 
-@pytest.mark.parametrize("options", QUESTIONS[1:3], ids=str)
+@pytest.mark.parametrize("options", QUESTIONS[2:3], ids=str)
 def test_explain_is_the_command_lines_dictionary(client, options):
     answer = client.post("/api/explain", json=options)
     assert answer.status_code == 200
@@ -101,7 +101,7 @@ REFUSED = [
     ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 1.5}, "steps"),
     # No lattice that fits: an answer, not a server that is gone.
     ({"noise_multiplier": 0.1358, "sample_rate": 3.1895e-8, "steps": 91349085925}, "less memory"),
-    ({"target_advantage": 1e-9, "sample_rate": 0.01, "steps": 100000}, "noise multiplier"),
+    ({"target_advantage": 1e-9, "sample_rate": 0.3, "steps": 10**12}, "noise multiplier"),
 ]
 
 

@@ -18,6 +18,7 @@ from memberbound.web.options import (
     PlanOptions,
     PopulationOptions,
     ProtectOptions,
+    StudyOptions,
 )
 from web.conftest import COMMAND
 
@@ -93,6 +94,7 @@ def test_every_option_is_one_of_the_command_line():
         ("population", PopulationOptions),
         ("audit", AuditOptions),
         ("protect", ProtectOptions),
+        ("study", StudyOptions),
     ):
         known = {flag for p in commands[verb].params for flag in (*p.opts, *p.secondary_opts)}
         for name in options.model_fields:

@@ -222,6 +222,7 @@ def test_what_is_this_machine():
         (b'{"a":' * 50 + b"1" + b"}" * 50, 400),
         (b'{"epsilon": NaN}', 400),
         (b'{"epsilon": -Infinity}', 400),
+        (b'{"adjacency": "\\ud800"}', 400),
         (b"[]", 422),
         (b"null", 422),
         (b'"x"', 422),
@@ -311,6 +312,7 @@ def test_pages_come_from_a_fixed_list(client):
         "/docs",
         "/redoc",
         "/openapi.json",
+        "/api/jobs/",
     ],
 )
 def test_nothing_else_is_found_by_name(client, path):

@@ -192,6 +192,9 @@ def test_explain_refuses_in_words_beside_the_field(visit: Open) -> None:
         assert field.get_attribute("aria-invalid") == "true"
         assert not page.locator(".sentence").is_visible()
         assert not page.get_by_role("button", name="Save JSON").is_visible()
+    # An address that nobody wrote is read with care.
+    page.evaluate("location.hash = '/explain?mode=x&notion=y&accept=z&epsilon=%3Cimg%20src=x%3E'")
+    page.locator("form .problem", has_text="got “<img src=x>”").wait_for()
     field.fill("2")
     settled(page, "With ε = 2")
     assert field.get_attribute("aria-invalid") is None
@@ -403,6 +406,9 @@ def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> N
     saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == json.loads(json.dumps(said)) == cli(command(page), tmp_path)
     assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    page.get_by_label("Clipping norm", exact=True).fill("4")
+    page.locator(".job", has_text="settings have changed since this answer").wait_for()
+    page.get_by_label("Clipping norm", exact=True).fill("5")
     # The slider reads the curve from above.
     page.get_by_label("ε (epsilon)", exact=True).fill("4")
     reading = page.locator(".reading", has_text="Read off the curve at ε = 4")
@@ -595,6 +601,29 @@ def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
             box = why.locator("xpath=..").locator("[role=tooltip]").bounding_box()
             assert box is not None
             assert 0 <= box["x"] <= box["x"] + box["width"] <= width, name
+
+
+def test_the_checks_of_a_page_can_fail(visit: Open) -> None:
+    page = visit("/study")
+    assert shortcomings(page) == []
+    page.evaluate(
+        """() => {
+          const add = (tag, text, style = {}) => {
+            const node = document.createElement(tag);
+            node.textContent = text;
+            Object.assign(node.style, style);
+            document.body.append(node);
+            return node;
+          };
+          add("p", "faint", { color: "rgb(150, 150, 150)", background: "rgb(255, 255, 255)" });
+          add("button", "");
+          add("p", "twice").id = "content";
+          add("p", "wide", { width: "3000px" });
+          add("h1", "another title");
+        }"""
+    )
+    found = {text.split(":")[0] for text in shortcomings(page)}
+    assert found == {"faint", "nameless", "loose", "wide", "headings"}
 
 
 def test_a_page_keeps_its_answer_while_another_one_is_open(visit: Open) -> None:

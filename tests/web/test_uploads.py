@@ -1,10 +1,13 @@
 """Uploads: what is taken, what is refused, and that nothing refused is left on disk."""
 
+import asyncio
 import gzip
 import io
 import stat
 import struct
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +17,9 @@ from pyarrow import feather
 
 from memberbound.errors import InputError
 from memberbound.web.inspection import ending_of, inspected
+from memberbound.web.refusals import RefusedError
 from memberbound.web.uploads import Upload, Uploads, shown_name
-from web.conftest import SMALL, opened, uploaded
+from web.conftest import SMALL, in_a_loop, opened, uploaded
 
 TABLE = pa.table(
     {"sex": ["f", "m", "f", None], "age": [30, 40, 30, 50], "code": ["007", "1", "2", "3"]}
@@ -237,6 +241,21 @@ def test_the_oldest_uploads_are_forgotten_beyond_the_limit(monkeypatch):
         ids = [uploaded(client, CSV, f"{i}.csv")["file"] for i in range(3)]
         assert [client.get(f"/api/files/{i}").status_code for i in ids] == [404, 200, 200]
         assert left_behind(client) == sorted(ids[1:])
+
+
+def test_an_upload_that_stops_is_given_up():
+    async def stalled():
+        yield b"a,b\n"
+        await asyncio.sleep(60)
+
+    async def upload(folder):
+        uploads = Uploads(folder / "files", replace(SMALL, silence_seconds=0.05))
+        with pytest.raises(RefusedError, match="stopped") as refusal:
+            await uploads.add("a.csv", stalled())
+        return refusal.value.status, list((folder / "files").iterdir())
+
+    with tempfile.TemporaryDirectory() as folder:
+        assert in_a_loop(upload(Path(folder))) == (408, [])
 
 
 def test_shown_names_are_plain():

@@ -10,7 +10,7 @@ import pytest
 
 import memberbound
 from memberbound.web.verbs import performed as perform
-from memberbound.web.work import Teller, renamed
+from memberbound.web.work import Teller, renamed, sentence_of
 
 
 @pytest.fixture
@@ -114,7 +114,8 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     assert before[-1] == 2000  # every row is alone while the id is there
 
 
-def test_population_with_files_and_candidates(run, tmp_path):
+def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("memberbound.report.success.swept_epsilons", lambda answer: [0.5, 2.0, 9.0])
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(24, 2)).round(3)
     (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
@@ -122,6 +123,7 @@ def test_population_with_files_and_candidates(run, tmp_path):
     own = memberbound.population(rows, epsilon=4.0, clip=3.0)
     assert job["result"] == as_json(own) | {"records_out": "records.csv"}
     plot = job["plots"]["success"]
+    assert plot["epsilon"] == [0.5, 2.0, 9.0]
     assert plot["practical"] == [p.practical for p in own.sweep(plot["epsilon"])]
     assert plot["blind"] == 0.5
     assert {"bounding every record", "other values of ε"} <= job["labels"]
@@ -168,6 +170,24 @@ def test_names_of_inputs_are_the_ones_that_were_given():
     names = {"../in/table.csv": "people.csv"}
     found = renamed({"a": ["../in/table.csv is", 3, None], "b": {"c": ("x",)}}, names)
     assert found == {"a": ["people.csv is", 3, None], "b": {"c": ["x"]}}
+
+
+def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
+    request = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/x"}
+    for problem, words in (
+        (memberbound.InputError("../in/table/t.csv\nhas no rows."), "people.csv has no rows."),
+        (MemoryError(), "more memory"),
+        (OSError(28, "No space left on device"), "No space left"),
+        (
+            memberbound.MemberboundError("full: /somewhere/jobs/x/tmp."),
+            "full: the job's folder/tmp",
+        ),
+        (KeyError("Jane Doe, 1970"), "unexpectedly (KeyError)"),
+    ):
+        found = sentence_of(problem, request)
+        assert words in found
+        assert "Jane" not in found
+        assert "\n" not in found
 
 
 def test_progress_is_told_now_and_then():

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from memberbound.web.desk import Views
+from memberbound.web.refusals import RefusedError
 from report.sample import hostile, sample
-from web.conftest import SMALL, opened
 
 
 def viewed(client, report):
@@ -50,11 +51,13 @@ def test_what_is_no_report_is_refused(client, report, words):
     assert client.post("/api/report", json=[]).status_code == 422
 
 
-def test_the_oldest_views_are_forgotten_beyond_the_limit():
-    assert SMALL.kept_views == 2
-    with opened() as client:
-        ids = [client.post("/api/report", json=sample()).json()["view"] for _ in range(3)]
-        assert [client.get(f"/api/views/{id}").status_code for id in ids] == [404, 200, 200]
+def test_the_oldest_views_are_forgotten_beyond_the_limit(client):
+    views = Views(2)
+    ids = [views.add(f"page {i}", "'none'") for i in range(3)]
+    assert [views[id][0] for id in ids[1:]] == ["page 1", "page 2"]
+    with pytest.raises(RefusedError, match="still kept"):
+        views[ids[0]]
+    assert client.get(f"/api/views/{ids[0]}").status_code == 404
 
 
 @pytest.mark.browser

@@ -44,7 +44,7 @@ def text_of(value: Any, name: str = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return significant(value, _direction(name))
-    if isinstance(value, Mapping) and set(value) == _INTERVAL and None not in value.values():
+    if _interval(value):
         low, high = significant(value["lower"], "down"), significant(value["upper"], "up")
         return f"≈ {significant(value['estimate'])}, between {low} and {high}"
     if isinstance(value, (Mapping, list, tuple)):
@@ -61,7 +61,12 @@ def _direction(name: str) -> Literal["up", "down", "nearest"]:
 
 
 def _simple(value: Any) -> bool:
-    return not isinstance(value, (Mapping, list, tuple)) or (
+    return not isinstance(value, (Mapping, list, tuple)) or _interval(value)
+
+
+def _interval(value: Any) -> bool:
+    """Tell whether a value is an estimate between two bounds, which reads as one."""
+    return (
         isinstance(value, Mapping)
         and set(value) == _INTERVAL
         and all(isinstance(part, (int, float)) for part in value.values())

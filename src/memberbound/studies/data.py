@@ -32,6 +32,14 @@ def embedded_table() -> Any:
     return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
 
 
+def _written(frame: Any) -> bytes:
+    """Return every value of a table in an unambiguous way."""
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        digest.update(repr((name, str(frame[name].dtype), frame[name].tolist())).encode())
+    return digest.digest()
+
+
 @dataclass(frozen=True, eq=False)
 class StudyData:
     """The table as pandas and as encoded examples, with a fingerprint of what was read."""
@@ -62,6 +70,8 @@ class StudyData:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update("\0".join((*examples.columns, *examples.classes)).encode())
         kept = frame[[*examples.columns, question.target]].reset_index(drop=True)
+        # The encoding merges rare categories and scales numbers, the table's certificate does not.
+        digest.update(_written(kept))
         return cls(kept, examples, name, embedded, digest.hexdigest())
 
     def to_dict(self, target: str) -> dict[str, Any]:

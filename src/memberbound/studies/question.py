@@ -89,7 +89,11 @@ class StudyQuestion:
                 given[name] = whole_number(name, given[name], at_least=least)
         if "columns" in given:
             names = given["columns"]
+            if not isinstance(names, (str, list, tuple)):
+                raise InputError(f"columns must be names, got {names!r}.")
             given["columns"] = tuple([names] if isinstance(names, str) else map(str, names))
+        if "database_table" in given:
+            given["database_table"] = str(given["database_table"])
         return replace(self, **given)
 
 

@@ -63,6 +63,7 @@ def application(
         # The pages of FastAPI load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.include_router(router, responses=REFUSALS)

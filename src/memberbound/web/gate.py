@@ -242,7 +242,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def _check_json(body: bytes) -> None:
-    """Refuse what is no JSON, NaN and infinities included, and what is nested too deeply."""
+    """Refuse what is no JSON: NaN, infinities, halves of characters, and what is nested deeply."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -253,7 +253,9 @@ def _check_json(body: bytes) -> None:
         if depth > _DEPTH:
             raise RefusedError(400, f"the request must be nested at most {_DEPTH} deep.")
     try:
-        json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant)
+        if "\\u" in text:  # half of a character can be written so, and could never be sent back
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise RefusedError(400, "the request must be a JSON document, got none.") from None
 

@@ -158,8 +158,10 @@ class Jobs:
     async def _child(self) -> Child:
         if self._spare is not None:
             task, self._spare = self._spare, None
-            child = await task
-            self.warm_up()
+            try:
+                child = await task
+            finally:
+                self.warm_up()
             if child.alive:
                 return child
         return await Child.start(self._limits)
@@ -228,7 +230,8 @@ class Jobs:
 
 
 def _listed(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    found = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
+    return {path.name: path.stat().st_size for path in found}
 
 
 def _emptied(folder: Path, *, keep_outputs: bool) -> None:

@@ -30,6 +30,7 @@ class Limits:
     job_disk_bytes: int = 16 * GIB
     job_seconds: float = 3600.0
     inspection_seconds: float = 600.0
+    silence_seconds: float = 60.0
     running: int = 2
     queued: int = 6
     kept_jobs: int = 30

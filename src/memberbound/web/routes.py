@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.requests import ClientDisconnect
 
 from memberbound._version import __version__
 from memberbound.web.desk import Desk
@@ -24,6 +25,7 @@ from memberbound.web.models import (
     View,
 )
 from memberbound.web.options import ExplainOptions, LawOptions
+from memberbound.web.refusals import RefusedError
 from memberbound.web.uploads import shown_name
 
 __all__ = ["REFUSALS", "VERBS", "router"]
@@ -35,6 +37,7 @@ _REASONS = {
     401: "The token is missing or wrong.",
     403: "The request was started by a foreign page, or the Host header names another server.",
     404: "There is no such thing, or it is no longer kept.",
+    408: "The upload stopped.",
     413: "The request is too large.",
     422: "The input cannot be used; the sentence says what would be right.",
     429: "Too much is waiting already.",
@@ -121,7 +124,10 @@ async def upload(
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
 ) -> dict[str, Any]:
     """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives."""
-    return (await desk.uploads.add(name, request.stream())).to_dict()
+    try:
+        return (await desk.uploads.add(name, request.stream())).to_dict()
+    except ClientDisconnect:
+        raise RefusedError(400, "the upload was given up.") from None
 
 
 @router.get("/files/{file}", response_model=UploadedFile)

@@ -106,6 +106,8 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
+        # Nobody stands between: headers that say otherwise are not believed.
+        proxy_headers=False,
         # A page that is still open must not hold up the end.
         timeout_graceful_shutdown=2,
     )

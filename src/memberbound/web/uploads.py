@@ -19,7 +19,10 @@ from memberbound.web.limits import Limits, sized
 from memberbound.web.refusals import RefusedError
 from memberbound.web.work import INPUTS, OUTPUTS
 
-__all__ = ["Upload", "Uploads"]
+__all__ = ["Upload", "Uploads", "shown_name"]
+
+#: Uploads that are received at the same time; the others wait.
+_RECEIVED_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Uploads:
         self._folder = folder
         self._limits = limits
         self._found: dict[str, Upload] = {}
-        self._looking = asyncio.Semaphore(2)
+        self._receiving = asyncio.Semaphore(_RECEIVED_AT_ONCE)
+        self._looking = asyncio.Semaphore(limits.calculations)
         folder.mkdir(mode=0o700)
 
     def __getitem__(self, id: str) -> Upload:
@@ -79,16 +83,17 @@ class Uploads:
         """Store a stream of bytes as a table, or refuse it and keep nothing."""
         shown = shown_name(name)
         ending = ending_of(shown)
-        async with self._looking:
-            id = secrets.token_urlsafe(16)
-            folder = self._folder / id
-            path = prepared(folder) / f"table{ending}"
-            try:
+        id = secrets.token_urlsafe(16)
+        folder = self._folder / id
+        path = prepared(folder) / f"table{ending}"
+        try:
+            async with self._receiving:
                 size = await self._stored(stream, path)
+            async with self._looking:
                 found = await self._inspected(folder, path, shown)
-            except BaseException:
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-                raise
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            raise
         upload = Upload(id, shown, path, size, found["rows"], found["columns"])
         self._found[id] = upload
         while len(self._found) > self._limits.kept_files:
@@ -99,7 +104,14 @@ class Uploads:
         size = 0
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
-            async for block in stream:
+            while True:
+                try:
+                    async with asyncio.timeout(self._limits.silence_seconds):
+                        block = await anext(stream, None)
+                except TimeoutError:
+                    raise RefusedError(408, "the upload stopped; try it again.") from None
+                if block is None:
+                    break
                 size += len(block)
                 if size > self._limits.upload_bytes:
                     raise RefusedError(

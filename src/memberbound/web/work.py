@@ -22,7 +22,17 @@ import threading
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["ANSWER", "INPUTS", "OUTPUTS", "SCRATCH", "limited", "main"]
+__all__ = [
+    "ANSWER",
+    "INPUTS",
+    "OUTPUTS",
+    "SCRATCH",
+    "Teller",
+    "limited",
+    "main",
+    "renamed",
+    "sentence_of",
+]
 
 #: The parts of a job's private folder.
 ANSWER, INPUTS, OUTPUTS, SCRATCH = "answer.json", "in", "out", "tmp"
@@ -98,7 +108,7 @@ class Teller:
         self.tell({"progress": {"done": done, "total": total, "label": label}})
 
 
-def _sentence(problem: BaseException, request: dict[str, Any]) -> str:
+def sentence_of(problem: BaseException, request: dict[str, Any]) -> str:
     """One sentence for people, with the names they gave."""
     from memberbound.errors import MemberboundError
 
@@ -111,7 +121,7 @@ def _sentence(problem: BaseException, request: dict[str, Any]) -> str:
     else:
         # The text of an unexpected error may quote somebody's record.
         text = f"The job failed unexpectedly ({type(problem).__name__})."
-    return str(renamed(text, request["names"]))
+    return str(renamed(text, request["names"] | {request["folder"]: "the job's folder"}))
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
@@ -157,7 +167,7 @@ def main() -> None:
             import traceback
 
             traceback.print_exc()
-        teller.tell({"error": _sentence(problem, request)})
+        teller.tell({"error": sentence_of(problem, request)})
     else:
         teller.tell({"answered": True})
     channel.flush()

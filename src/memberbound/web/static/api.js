@@ -52,8 +52,8 @@ export const post = (path, body, signal) => asked(path, {
   signal,
 });
 
-/** Send a file as it is; `progress` is called with a share between 0 and 1. */
-export function upload(file, progress) {
+/** Send a file as it is; `progress` is called with a share between 0 and 1, `signal` stops it. */
+export function upload(file, progress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}`);
@@ -72,6 +72,8 @@ export function upload(file, progress) {
       else reject(new Refusal(sentence(body, request.status), request.status));
     });
     request.addEventListener("error", () => reject(new Refusal(GONE, 0)));
+    request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
+    signal.addEventListener("abort", () => request.abort());
     request.send(file);
   });
 }

@@ -85,6 +85,18 @@ export class JobPanel {
     say("Cancelled.");
   }
 
+  /** Say that the answer in sight belongs to other settings. */
+  outdated() {
+    if (this.node.dataset.state === "done") fill(this.node, notice("note", "The settings have changed since this answer. Calculate again to see their effect."));
+  }
+
+  /** Forget the answer. */
+  clear() {
+    this.stop();
+    this.node.dataset.state = "none";
+    fill(this.node);
+  }
+
   /** Stop watching; the job itself goes on. */
   stop() {
     this.control?.abort();

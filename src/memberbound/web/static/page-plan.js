@@ -33,9 +33,10 @@ export function open(root, given) {
     arrange();
     if (name === "source") empty();
     remember();
-    if (form.text("source") !== "file") soon();
+    if (form.text("source") === "file") job.outdated();
+    else soon();
   });
-  const columns = new ColumnChooser("Columns that a model sees", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); });
+  const columns = new ColumnChooser("Columns that a model sees", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); job.outdated(); });
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Calculate");
   const buttons = element("div", { class: "buttons" }, start);
   const panel = new FilePanel({
@@ -63,9 +64,8 @@ export function open(root, given) {
   }
 
   function empty() {
-    job.stop();
+    job.clear();
     state.job = "";
-    fill(job.node);
     chart.hide();
     exports.hide();
     fill(results, element("p", { class: "empty" }, form.text("source") === "file" ? "Choose a table and press “Calculate”." : "Calculating …"));

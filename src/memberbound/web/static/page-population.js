@@ -34,8 +34,8 @@ export function open(root, given) {
   const remember = () => write("population", Object.fromEntries(Object.entries({ ...state, ...form.values })
     .filter(([name, value]) => name in DEFAULTS && (value !== DEFAULTS[name] || ["mechanism", "amount", AMOUNTS[form.text("amount")]].includes(name)))));
 
-  const form = new Form("The release", state, ["mechanism", "query", "amount", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases"], (name) => { arrange(); remember(); if (name === "epsilon") readOff(); });
-  const columns = new ColumnChooser("Columns that are released (numbers only)", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); });
+  const form = new Form("The release", state, ["mechanism", "query", "amount", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases"], (name) => { arrange(); remember(); if (name === "epsilon" && latest) readOff(); else job.outdated(); });
+  const columns = new ColumnChooser("Columns that are released (numbers only)", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); job.outdated(); });
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Calculate");
   const panel = new FilePanel({
     title: "Choose the records", hint: "or drop a CSV, Parquet or Arrow file here, one record per row. It stays on this machine.", example: madeUpPeople,
@@ -61,10 +61,9 @@ export function open(root, given) {
   }
 
   function clear() {
-    job.stop();
+    job.clear();
     state.job = "";
     latest = null;
-    fill(job.node);
     fill(reading);
     beside.hide();
     curves.hide();

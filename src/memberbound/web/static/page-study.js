@@ -27,7 +27,7 @@ export function open(root, given) {
   const opening = element("div", { class: "filestatus", "aria-live": "polite" });
   const remember = () => write("study", Object.fromEntries(Object.entries({ ...state, ...form.values })
     .filter(([name, value]) => name in DEFAULTS && value !== DEFAULTS[name])));
-  const form = new Form("What to study", state, ["target", "learner", "accept", "record", "epsilon", "shadows", "confidence"], remember);
+  const form = new Form("What to study", state, ["target", "learner", "accept", "record", "epsilon", "shadows", "confidence"], () => { remember(); job.outdated(); });
   const aim = element("div", {});
   const start = element("button", { type: "submit", class: "main" }, "Run the study");
 
@@ -119,9 +119,8 @@ export function open(root, given) {
   }
 
   async function openReport(chosen) {
-    job.stop();
+    job.clear();
     state.job = "";
-    fill(job.node);
     hide();
     remember();
     fill(opening, element("p", {}, "Reading ", element("strong", {}, chosen.name), " …"));

@@ -31,13 +31,13 @@ export function open(root, given) {
   const frontier = new Chart(320);
   const hardExports = new Exports();
 
-  const form = new Form("What a model sees", state, ["n", "confidence", "nu", "lam", "exposed_above", "unit"], () => remember());
-  const coarse = new Form("How safe it must become", state, ["security", "record_leak", "target"], () => { remember(); showPreview(); });
+  const form = new Form("What a model sees", state, ["n", "confidence", "nu", "lam", "exposed_above", "unit"], () => { remember(); job.outdated(); });
+  const coarse = new Form("How safe it must become", state, ["security", "record_leak", "target"], () => { remember(); hardJob.outdated(); showPreview(); });
   const pick = element("div", {});
   const unit = element("div", {});
   const aim = element("div", {});
-  const keep = new ColumnChooser("Columns that must stay as they are", () => { state.keep = keep.names.length ? JSON.stringify(keep.names) : ""; remember(); });
-  const columns = new ColumnChooser("Columns that a model sees", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); });
+  const keep = new ColumnChooser("Columns that must stay as they are", () => { state.keep = keep.names.length ? JSON.stringify(keep.names) : ""; remember(); hardJob.outdated(); });
+  const columns = new ColumnChooser("Columns that a model sees", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); job.outdated(); });
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Certify this table");
   const begin = element("button", { type: "submit", class: "main", disabled: true }, "Make it coarser");
 
@@ -60,8 +60,8 @@ export function open(root, given) {
 
   function forget(which) {
     state[which] = "";
-    if (which === "certify") { job.stop(); fill(job.node); showEmpty(); leaks.hide(); exports.hide(); }
-    else { hardJob.stop(); fill(hardJob.node); showTarget(); effect.hide(); frontier.hide(); hardExports.hide(); fill(preview); latest = null; }
+    if (which === "certify") { job.clear(); showEmpty(); leaks.hide(); exports.hide(); }
+    else { hardJob.clear(); showTarget(); effect.hide(); frontier.hide(); hardExports.hide(); fill(preview); latest = null; }
   }
 
   function arrange() {

@@ -31,23 +31,30 @@ export class FilePanel {
     this.node = element("div", { class: "upload" }, this.zone, this.status);
   }
 
-  /** Send a file and tell the page. */
+  /** Send a file and tell the page; a file that is still on its way is stopped. */
   async send(file) {
     const previous = this.file;
+    this.control?.abort();
+    const control = new AbortController();
+    this.control = control;
+    this.file = null;
     this.chosen(null);
     const bar = element("progress", { max: 1, value: 0, "aria-label": "Upload" });
     const words = element("p", {}, "Sending ", element("strong", {}, file.name), " to the server on this machine …");
-    fill(this.status, words, bar);
+    const stop = element("button", { type: "button", class: "small", onclick: () => control.abort() }, "Stop");
+    fill(this.status, words, bar, stop);
+    if (previous) this.#drop(previous.file);
     try {
       const found = await upload(file, (share) => {
         bar.value = share;
         if (share === 1) { fill(words, "Reading ", element("strong", {}, file.name), " …"); bar.removeAttribute("value"); }
-      });
-      if (previous) this.#drop(previous.file);
+      }, control.signal);
       this.#take(found);
     } catch (problem) {
-      this.file = null;
-      fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
+      // Stopped for another file: that one has the floor.
+      if (this.control !== control) return;
+      if (problem.name === "AbortError") fill(this.status, notice("note", "Stopped. Nothing was kept."));
+      else fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
     }
     this.input.value = "";
   }
