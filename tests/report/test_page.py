@@ -183,6 +183,16 @@ def test_partial_reports_say_what_failed() -> None:
     assert "This report is incomplete." not in Reader(render(reports.sample())).text
 
 
+def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
+    report = reports.sample()
+    said = "no more than blind guessing is shown"
+    model = [row for row in report["sandwich"] if row["subject"] == "model"]
+    assert Reader(render(report)).text.count(said) == 1  # the average record's floor
+    for row in model:
+        row["floor"]["lower"] = 0.9
+    assert said not in Reader(render(report)).text
+
+
 def test_the_recommended_remedy_is_marked_with_its_command() -> None:
     report = reports.sample()
     page = render(report)

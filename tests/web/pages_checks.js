@@ -60,6 +60,10 @@
       .filter((id) => id && !document.getElementById(id));
     return [...twice, ...nowhere];
   },
+  // Values that were never meant for people.
+  raw() {
+    return document.body.innerText.match(/\b(undefined|NaN|null|Infinity)\b|\[object/g) ?? [];
+  },
   // Content that is wider than the window.
   wide() {
     const { scrollWidth, clientWidth } = document.documentElement;

@@ -18,7 +18,7 @@ def shortcomings(page: Any) -> list[str]:
         f"() => {{ const checks = {_CHECKS.strip()};"
         " return Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name]()])); }"
     )
-    assert len(found) == 5
+    assert len(found) == 6
     return [f"{name}: {text}" for name, texts in found.items() for text in texts]
 
 

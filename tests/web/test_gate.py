@@ -1,6 +1,8 @@
 """Who may ask: hosts, origins, tokens, bodies, and the headers of every answer."""
 
+import asyncio
 import re
+import socket
 
 import pytest
 
@@ -8,7 +10,7 @@ from memberbound.errors import InputError
 from memberbound.web import gate
 from memberbound.web.gate import Policy
 from memberbound.web.server import Listening, is_loopback
-from web.conftest import SMALL, opened
+from web.conftest import SMALL, in_a_loop, opened
 
 TOKEN = "correct-horse-battery-staple"
 JSON = {"content-type": "application/json"}
@@ -208,6 +210,29 @@ def test_what_is_this_machine():
     )
 
 
+def test_answers_are_sent_at_once():
+    """The sockets of a server's connections do not wait for acknowledgements (TCP_NODELAY)."""
+    seen = []
+
+    class Told(asyncio.Protocol):
+        def connection_made(self, transport):
+            own = transport.get_extra_info("socket")
+            seen.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def connect():
+        listener = Listening().bound()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Told, sock=listener)
+        async with server:
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            await reader.read()
+            writer.close()
+
+    in_a_loop(connect())
+    assert seen[0] != 0
+
+
 # ---- bodies -------------------------------------------------------------------------------
 
 
@@ -326,3 +351,15 @@ def test_wrong_methods(client):
         answer = client.request(method, path, headers=JSON)
         assert answer.status_code == 405
         assert set(answer.json()) == {"error"}
+
+
+def test_a_failure_of_ours_is_told_without_details(client, monkeypatch, caplog):
+    def broken(self):
+        raise KeyError("Jane Doe")
+
+    monkeypatch.setattr("memberbound.web.limits.Limits.to_dict", broken)
+    answer = client.get("/api/health")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "the server failed at this request."}
+    assert "content-security-policy" in answer.headers
+    assert "Jane Doe" in caplog.text

@@ -207,7 +207,13 @@ def test_time_and_memory_of_a_job_are_limited():
         assert "memory" in job["error"]["message"]
 
 
-def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people):
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people, links, monkeypatch):
+    def refuse(*paths):
+        raise PermissionError
+
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
     with opened(replace(SMALL, running=0, queued=2)) as client:
         file = uploaded(client, people)["file"]
         job = start(client, "certify", file, reference=file).json()["job"]

@@ -239,6 +239,8 @@ def test_explain_with_the_keyboard_alone(visit: Open) -> None:
     assert "Theorem I24-P2" in bubble.inner_text()
     page.keyboard.press("Escape")
     assert not bubble.is_visible()
+    page.locator("[data-number=eta_upper] .why").hover()
+    assert page.locator("[data-number=eta_upper] [role=tooltip]").is_visible()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Save JSON").press("Enter")
     saved = json.loads(Path(waiting.value.path()).read_text("utf-8"))
@@ -317,6 +319,7 @@ def test_table_from_file_to_coarser_table(visit: Open, table: Path, tmp_path: Pa
     coarser = downloaded(page, "Coarser table, CSV", tmp_path).read_text("utf-8").splitlines()
     report = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert len(coarser) - 1 == report["rows_released"]
+    assert shortcomings(page) == []
     # A reload finds the file, the columns and both answers again.
     before = page.locator(".sentence").all_inner_texts()
     page.reload()
@@ -403,6 +406,7 @@ def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> N
     for name in ("success_worst_case_upper", "success_population_upper", "success_upper"):
         assert number(page, name) == f"≤ {percent_up(said[name])}"
     assert number(page, "pmp_epsilon_upper") == f"≤ {significant_up(said['pmp_epsilon_upper'], 5)}"
+    assert shortcomings(page) == []
     saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == json.loads(json.dumps(said)) == cli(command(page), tmp_path)
     assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
@@ -617,13 +621,14 @@ def test_the_checks_of_a_page_can_fail(visit: Open) -> None:
           };
           add("p", "faint", { color: "rgb(150, 150, 150)", background: "rgb(255, 255, 255)" });
           add("button", "");
+          add("p", `${undefined} rows`);
           add("p", "twice").id = "content";
           add("p", "wide", { width: "3000px" });
           add("h1", "another title");
         }"""
     )
     found = {text.split(":")[0] for text in shortcomings(page)}
-    assert found == {"faint", "nameless", "loose", "wide", "headings"}
+    assert found == {"faint", "nameless", "loose", "raw", "wide", "headings"}
 
 
 def test_a_page_keeps_its_answer_while_another_one_is_open(visit: Open) -> None:

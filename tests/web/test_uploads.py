@@ -83,6 +83,18 @@ def test_tables_of_every_form_are_read_alike(inspect, name):
     assert [c["distinct"] for c in found["columns"]] == [2, 3, 4]
 
 
+def test_unusual_columns_are_described(inspect):
+    table = pa.table(
+        [[1, 2], [[1], [2]], pa.nulls(2), pa.array([1, 2], pa.time64("ns")), [True, False]],
+        names=['x"; DROP TABLE y; --', "list", "nothing", "time", "yes"],
+    )
+    found = inspect("unusual.parquet", parquet(table))["columns"]
+    assert [c["name"] for c in found] == table.column_names
+    assert [c["type"] for c in found] == ["int64", "array<int64>", "other", "other", "boolean"]
+    assert [c["numeric"] for c in found] == [True, False, False, False, True]
+    assert [c["distinct"] for c in found] == [2, 2, 0, 2, 2]
+
+
 BAD = {
     "empty.csv": (b"", "empty"),
     "empty.csv.gz": (gzip.compress(b""), "empty"),

@@ -2,6 +2,9 @@
 
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
+from memberbound.web.reports import page_of
 from memberbound.web.verbs import performed as perform
 from memberbound.web.work import Teller, renamed, sentence_of
 
@@ -139,6 +143,18 @@ def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
     assert from_file["result"] == listed["result"]
 
 
+def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkeypatch):
+    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
+
+    def fail(self, epsilons):
+        raise memberbound.SearchError("no noise meets it.")
+
+    monkeypatch.setattr("memberbound.populations.answer.PopulationAnswer.sweep", fail)
+    job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
+    assert job["plots"] == {}
+    assert 0.5 <= job["result"]["success_upper"] <= 1
+
+
 def test_audit_of_scores_and_of_a_learner(run, path, tmp_path):
     rng = np.random.default_rng(2)
     member = np.repeat([0, 1], 200)
@@ -164,6 +180,56 @@ def test_protect_writes_its_release(run, path, tmp_path):
     assert job["result"]["certificate"]["upper"] <= 0.05
     assert "release.safetensors" in job["files"]
     assert any(name.endswith(".json") for name in job["files"])
+
+
+def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
+    seen = {}
+
+    class Done:
+        def to_dict(self):
+            return {"command": "study"}
+
+    def study(source, *, out, workers, progress, **options):
+        seen.update(options, name=Path(source).name, out=out, workers=workers)
+        progress("Attack the model", 3, 7)
+        (Path(out) / "report.json").write_text("{}")
+        return Done()
+
+    monkeypatch.setattr("memberbound.studies.study", study)
+    job = run("study", path, target="income", eta=0.1)
+    expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
+    assert seen == expected
+    assert job["result"] == {"command": "study"}
+    assert job["files"] == ["report.json"]
+    assert "Attack the model" in job["labels"]
+
+
+@pytest.mark.long
+def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
+    frame = pd.read_csv(path).drop(columns="id").head(200)
+    frame.to_csv(tmp_path / "small.csv", index=False)
+    job = run("study", "small.csv", target="income", shadows=12)
+    assert job["result"]["status"] == "complete"
+    assert job["result"]["data"]["name"] == "small.csv"
+    assert {"report.html", "report.json"} <= set(job["files"])
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    page, scripts = page_of(report)
+    assert scripts.startswith("'nonce-")
+    assert "small.csv" in page
+
+
+def test_the_engine_stays_below_the_memory_of_its_job():
+    code = (
+        "from memberbound.web.work import limited; limited(2**30, 2**40);"
+        "from memberbound.tables.engine import Engine;"
+        "engine = Engine();"
+        "print(engine.sql(\"SELECT current_setting('memory_limit')\").fetchall()[0][0])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    # Half of it: 512 million bytes.
+    assert ran.stdout.strip() == "488.2 MiB"
 
 
 def test_names_of_inputs_are_the_ones_that_were_given():

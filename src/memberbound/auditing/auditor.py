@@ -16,9 +16,9 @@ from memberbound.auditing.attacks import DEFAULT_ATTACKS
 from memberbound.auditing.exposure import Exposure, record_exposure
 from memberbound.auditing.learned import Targets, learned_attack
 from memberbound.auditing.learner_audit import audit_shadows
-from memberbound.auditing.sandwich import read_ceiling, sandwiched
+from memberbound.auditing.sandwich import Ceiling, read_ceiling, sandwiched
 from memberbound.auditing.scores import audit_scores
-from memberbound.auditing.shadows import train_shadows
+from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.games import IidGame
@@ -26,7 +26,7 @@ from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.examples import read_frame
 from memberbound.results import Certificate
 
-__all__ = ["audit"]
+__all__ = ["audit", "audit_run"]
 
 #: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
 LEARNED = "learned"
@@ -134,36 +134,50 @@ def audit(
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    plain = tuple(name for name in names if name != LEARNED) or DEFAULT_ATTACKS
-    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
-    learned = None
+    answer = audit_run(run, attacks=names, confidence=confidence, fpr=fpr, ceiling=ceiling)
+    exposure = answer.exposure
     if LEARNED in names:
         shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
         targets = Targets(run.membership, signals=shown, features=examples.features)
-        learned = learned_attack(targets, confidence=confidence, seed=start)
-    exposure = record_exposure(found)
+        answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
+    assert exposure is not None
+    if out is None:
+        return answer
+    _write_records(exposure, out, force=force)
+    return replace(answer, records_out=str(out))
+
+
+def audit_run(
+    run: ShadowRun,
+    *,
+    attacks: Iterable[str] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    ceiling: Ceiling | None = None,
+) -> Audit:
+    """Audit models that are trained already; see :func:`audit`.
+
+    With a ``ceiling`` an audit above it raises a ContradictionError.
+    """
+    plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
+    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
     sandwich, warnings = None, found.warnings
     if ceiling is not None and run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game.
         warnings += ("The certificate was not compared: it is about uniform halves, fits failed.",)
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
-    answer = Audit(
+    return Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
         found.best,
         found.confidence,
         found.assumptions,
         found,
-        exposure,
+        record_exposure(found),
         sandwich,
-        learned,
-        warnings,
+        warnings=warnings,
     )
-    if out is None:
-        return answer
-    _write_records(exposure, out, force=force)
-    return replace(answer, records_out=str(out))
 
 
 def _of_scores(

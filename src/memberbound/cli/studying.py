@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -88,7 +89,7 @@ def study(  # noqa: PLR0917  # Typer reads options from positional parameters
     place = out
     if place is None and (config is None or read_configuration(config).get("out") is None):
         place = _OUT
-    with stages_bar() as bar:
+    with stages_bar() as bar, _stopped():
         result = study_(
             file,
             target=target,
@@ -107,7 +108,7 @@ def study(  # noqa: PLR0917  # Typer reads options from positional parameters
             resume=resume,
             force=force,
             cache=cache,
-            workers=int(workers),
+            workers=workers,  # type: ignore[arg-type]  # likewise
             seed=seed,  # type: ignore[arg-type]  # likewise
             progress=_announced(bar),
         )
@@ -118,6 +119,16 @@ def study(  # noqa: PLR0917  # Typer reads options from positional parameters
         webbrowser.open(Path(result.files[0]).resolve().as_uri())
     if not result.complete:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _stopped() -> Iterator[None]:
+    """Say after Ctrl-C what is left and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("memberbound: stopped. Go on with the same command and --resume.", err=True)
+        raise typer.Exit(1) from None
 
 
 def _announced(bar: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:

@@ -75,9 +75,9 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, marks.Mark | None, str]
     for record in ("average", "worst"):
         for row in report["sandwich"]:
             if row["subject"] == "model" and row["record"] == record:
-                shown.append(
-                    (f"As it is, {record} record", marks.floor_of(row), "an attack is right")
-                )
+                beaten = row["floor"] is not None and row["floor"]["lower"] > row["blind"]
+                said = "an attack is right" if beaten else "no more than blind guessing is shown"
+                shown.append((f"As it is, {record} record", marks.floor_of(row), said))
     allowed = marks.given(0.5 + asked["eta"])
     shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
     best = next((r for r in report["remedies"] if r["recommended"]), None)

@@ -8,7 +8,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from memberbound.errors import InputError, fraction, one_of, positive, whole_number
+from memberbound.errors import (
+    InputError,
+    finite_number,
+    fraction,
+    one_of,
+    positive,
+    whole_number,
+)
 from memberbound.numerics.rounding import up
 from memberbound.protection.calibration import checked_eta
 
@@ -83,6 +90,9 @@ class StudyQuestion:
     def with_options(self, options: Mapping[str, Any]) -> StudyQuestion:
         """Return the question with some options replaced; ``None`` leaves one as it is."""
         given = {name: value for name, value in options.items() if value is not None}
+        for name in ("eta", "epsilon", "delta", "confidence"):
+            if name in given:  # YAML reads 1e-5 as a text
+                given[name] = finite_number(name, given[name])
         for name in ("shadows", "extra_rows", "seed"):
             if name in given:
                 least = {"shadows": 8}.get(name, 0)

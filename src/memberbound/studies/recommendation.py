@@ -1,9 +1,10 @@
 """Which remedy is the cheapest that is enough, and the verdict in one sentence.
 
-A remedy is *enough* if a certificate about the record that was asked for promises at most ½ + η.
-Among those: nothing, if nothing is needed; then more rows, if so many can be had; else the smallest
-loss of score.  A remedy after which the model is no better than one fixed answer is never
-recommended.
+A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains more
+than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd number N
+of records).  Among those: nothing, if nothing is needed; then more rows, if so many can be had;
+else the smallest loss of score.  A change after which the model is no better than one fixed answer
+is never recommended.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.studies.composition import Answers
 from memberbound.studies.question import StudyQuestion
-from memberbound.studies.wording import command_of, percent_down
+from memberbound.studies.wording import command_of, names_of, number_up, percent_down
 
 __all__ = ["remedies", "verdict"]
 
@@ -54,16 +55,17 @@ def remedies(
 
 
 def _cheapest(listed: list[dict[str, Any]], asked: StudyQuestion) -> dict[str, Any] | None:
-    enough = [r for r in listed if r["enough"] and r["above_chance"] is not False]
+    enough = [r for r in listed if r["enough"]]
     for remedy in enough:
+        # What is proved of the table is proved, however well the model predicts.
         if remedy["id"] == "nothing":
             return remedy
         if remedy["id"] == "rows" and remedy["extra_rows"] <= asked.extra_rows:
             return remedy
-    changes = [r for r in enough if r["id"] != "rows"]
+    changes = [r for r in enough if r["id"] != "rows" and r["above_chance"] is not False]
     # A loss that could not be measured counts as the largest.
     return min(
-        changes, key=lambda r: (r["loss_estimate"] is None, r["loss_estimate"]), default=None
+        changes, key=lambda r: (r["loss_estimate"] is None, r["loss_estimate"] or 0), default=None
     )
 
 
@@ -95,8 +97,10 @@ def _score(answers: Answers) -> Mapping[str, Any] | None:
 
 def _priced(answers: Answers, after: Mapping[str, Any] | None) -> dict[str, Any]:
     before = _score(answers)
-    if before is None or after is None:
+    if after is None:
         return {}
+    if before is None:  # the audit of the model as it is has failed
+        return {"above_chance": after["estimate"] > after["chance"]}
     return {
         "score_name": before["name"],
         "score_before_estimate": before["estimate"],
@@ -173,7 +177,11 @@ def _coarser(answers: Answers, asked: StudyQuestion, source: str) -> dict[str, A
     enough, most = _table_promise(fields, asked)
     sentence = f"{result['rows_released']} of {result['rows_read']} rows remain, in "
     sentence += f"{fields['atoms']} different cells."
-    if said["score"]["models"] == 0:
+    if said["score"] is None:
+        sentence += (
+            f" {asked.target} itself is coarser: no score on it compares with the present one."
+        )
+    elif said["score"]["models"] == 0:
         sentence += " No feature is left to learn from."
     if refusal is not None:
         sentence += " It protects the average record only; for every record: " + refusal
@@ -187,13 +195,17 @@ def _coarser(answers: Answers, asked: StudyQuestion, source: str) -> dict[str, A
         information_kept_estimate=result["information_kept_estimate"],
         steps=list(result["steps"]),
         sentence=sentence,
-        command=command_of(
+        # Of a whole file only: harden takes no choice of columns.
+        command=None
+        if asked.columns is not None or asked.database_table is not None
+        else command_of(
             "harden",
             source,
             {
-                "--security": f"{asked.security:g}",
+                "--security": number_up(asked.security),
                 "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
                 "--target": asked.target,
+                "--confidence": asked.confidence,
                 "--seed": asked.seed,
                 "--out": "safe.parquet",
             },
@@ -228,6 +240,9 @@ def _noise(
                 "--learner": asked.learner,
                 "--eta": asked.eta,
                 "--record": record,
+                "--confidence": asked.confidence,
+                "--columns": names_of(asked.columns),
+                "--table": asked.database_table,
                 "--out": "model.skops",
             },
         ),
@@ -239,34 +254,46 @@ def verdict(
     answers: Answers, listed: list[dict[str, Any]], asked: StudyQuestion, failed: list[str]
 ) -> dict[str, Any]:
     """Return the verdict: a level, one sentence, and what to do."""
-    allowed = percent(asked.accuracy)
     chosen = next((r for r in listed if r["recommended"]), None)
     safe = chosen if chosen is not None and chosen["id"] == "nothing" else None
     proved = _proved(answers, asked)
     if safe is not None:
         level = "safe"
-        now = (
-            f"As it is, nobody can be right about {_whom(asked.record)} membership more than "
-            f"{percent_up(safe['accuracy_upper'])} of the time, whatever is "
-            "trained on this table."
-        )
+        now = f"As it is, {_nobody(safe, asked)}, whatever is trained on this table."
     elif proved is not None:
         level = "exposed"
         now = proved
     else:
         level = "unproved"
+        most = sum_up(
+            answers["audit"]["average"]["blind"] if "audit" in answers else 0.5, asked.eta
+        )
         now = (
-            f"As it is, no bound of {allowed} or less is proved for {_whom(asked.record)} "
-            "membership, and no attack was proved to reach more than that."
+            f"As it is, no bound of {percent(asked.accuracy)} or less is proved for "
+            f"{_whom(asked.record)} membership, and no attack was proved to be right more than "
+            f"{percent_up(round(most, 12))} of the time."
         )
     if failed:
         level = "partial" if level != "exposed" else level
-        now += f" This study is incomplete: {', '.join(failed)} failed."
+        now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
     return {"level": level, "sentence": now, "advice": _advice(chosen, asked, safe is not None)}
 
 
 def _whom(record: str) -> str:
     return "any record's" if record == "every" else "the average record's"
+
+
+def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
+    """Return who is right how often at most, with what they know: a bound is one of its game."""
+    if chosen["game"] == "iid":
+        who = "nobody who knows the source of the records but not the table"
+        whom = "any of its records'" if asked.record == "every" else "the average record's"
+    else:
+        who = "nobody who knows all records but not which half was drawn"
+        whom = _whom(asked.record)
+    sure = "" if chosen["confidence"] == 1 else f" (confidence {percent(chosen['confidence'])})"
+    most = percent_up(chosen["accuracy_upper"])
+    return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
 def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
@@ -275,13 +302,13 @@ def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
         return None
     average, worst = answers["audit"]["average"], answers["audit"]["worst"]
     sure = percent(asked.confidence)
-    if average["lower"] > asked.accuracy:
+    if average["lower"] > sum_up(average["blind"], asked.eta):
         return (
             f"As it is, the model gives its training records away: an attack is right about the "
             f"average record at least {percent_down(average['lower'])} of the time "
             f"(confidence {sure})."
         )
-    if asked.record == "every" and worst["lower"] > asked.accuracy:
+    if asked.record == "every" and worst["lower"] > sum_up(worst["blind"], asked.eta):
         return (
             f"As it is, the model gives some of its training records away: an attack is right "
             f"about one of them at least {percent_down(worst['lower'])} of the time "
@@ -297,14 +324,12 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
         return (
             f"None of the remedies tried is certified to keep everybody at "
             f"{percent(asked.accuracy)} or less and leaves a model worth having; allow a larger "
-            "eta, ask for the average record, or collect more rows (extra_rows)."
+            "eta, "
+            + ("ask for the average record, " if asked.record == "every" else "")
+            + "or collect more rows (extra_rows)."
         )
-    said = (
-        f"Recommended: {chosen['label'][0].lower()}{chosen['label'][1:]}. Then nobody is right "
-        f"about {_whom(asked.record)} membership more than "
-        f"{percent_up(chosen['accuracy_upper'])} of the time"
-    )
-    said += "" if chosen["confidence"] == 1 else f" (confidence {percent(chosen['confidence'])})"
+    name = f"{chosen['label'][0].lower()}{chosen['label'][1:]}"
+    said = f"Recommended: {name}. Then {_nobody(chosen, asked)}"
     if chosen["id"] == "rows":
         return f"{said}; {chosen['extra_rows']} more rows are needed."
     if chosen["loss_estimate"] is not None:

@@ -7,7 +7,7 @@ report draws.  Nothing here is released: models and noise come from the study's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,16 @@ from memberbound.auditing.answer import Audit
 from memberbound.auditing.attacks import DEFAULT_ATTACKS
 from memberbound.auditing.exposure import Exposure, record_exposure
 from memberbound.auditing.learner_audit import LearnerAudit, audit_shadows
-from memberbound.auditing.sandwich import read_ceiling, sandwiched
+from memberbound.auditing.sandwich import ContradictionError, read_ceiling, sandwiched
 from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.certification import certify
 from memberbound.errors import InputError
 from memberbound.explanation import explain
+from memberbound.explanation.wording import percent_down, percent_up
 from memberbound.games import SubsetGame
 from memberbound.hardening import Hardening, harden
 from memberbound.learners import Examples, learner_from_name, read_examples
-from memberbound.numerics.rounding import down
+from memberbound.numerics.rounding import down, sum_up
 from memberbound.planning import plan
 from memberbound.populations import population
 from memberbound.protection import MembershipPrivate, protect
@@ -32,6 +33,7 @@ from memberbound.protection.rehearsal import released_learner
 from memberbound.results import Certificate
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion
+from memberbound.tables.recipe import Keep
 
 __all__ = ["STEPS", "Bench", "Step"]
 
@@ -100,7 +102,8 @@ def score_of(run: ShadowRun) -> dict[str, Any]:
         out = ~member
         if run.signals.regression:
             spread = np.square(target[out] - target[out].mean()).sum()
-            scores.append(1 - np.square(logit[out]).sum() / spread)
+            if spread > 0:  # R² of equal values does not exist
+                scores.append(1 - np.square(logit[out]).sum() / spread)
         else:
             scores.append(correct[out].mean())
     return {
@@ -125,10 +128,19 @@ def _audited(
     run = _shadowed(bench, learner, progress, bench.question.shadows)
     found = audit_shadows(run, attacks=DEFAULT_ATTACKS, confidence=bench.question.confidence)
     exposure = record_exposure(found)
+    floor = found.best_advantage.lower
     sandwich = None
-    if certificate is not None and not run.failures:
-        # Raises where an attack passes the certificate: then the study has found a bug.
+    if run.failures:
+        # Halves on which the learner succeeds are not uniform: a record without which it fails is
+        # in most of them, and always saying "in" would be right about it.  No floor follows.
+        floor = 0.0
+        nobody = np.zeros(0, dtype=np.int64)
+        unproved = np.zeros_like(exposure.family_lower)
+        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
+    elif certificate is not None:
+        # Both raise where an attack passes the certificate: then the study has found a bug.
         sandwich = sandwiched(read_ceiling(certificate), found.best_advantage)
+        _compare_worst(certificate, exposure)
     answer = Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
@@ -141,23 +153,39 @@ def _audited(
         warnings=found.warnings,
     )
     fpr, tpr = found.curves[found.best]
+    failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return {
         "result": answer.to_dict(),
-        "sentence": answer.sentence,
+        "sentence": " ".join([answer.sentence, *failed]),
         "score": score_of(run),
         "roc": {"attack": found.best, "fpr": fpr.tolist(), "tpr": tpr.tolist()},
-        "average": _average(found),
+        "average": _average(found, floor),
         "worst": _worst(exposure),
         "histogram": _histogram(exposure),
     }
 
 
-def _average(found: LearnerAudit) -> dict[str, Any]:
+def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
+    """Refuse a floor about one record above a ceiling that was certified for every record."""
+    game = certificate.game
+    if not isinstance(game, SubsetGame) or game.record != "every":
+        return
+    floor, ceiling = float(exposure.family_lower.max()), sum_up(exposure.blind, certificate.value)
+    if floor > ceiling:
+        raise ContradictionError(
+            f"the audit is right about record {int(np.argmax(exposure.family_lower))} at least "
+            f"{percent_down(floor)} of the time (confidence {exposure.confidence:g}), above the "
+            f"certified {percent_up(ceiling)} (confidence {certificate.confidence:g}). One of the "
+            "two is wrong, or the audited learner is not the certified one: please report it."
+        )
+
+
+def _average(found: LearnerAudit, advantage: float) -> dict[str, Any]:
     """Return how often the best attack is right about a uniform record."""
     game = found.game
     prior = min(game.prior, 1 - game.prior)
     # Accuracy = π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½.
-    floor = down(prior * (1 + found.best_advantage.lower), 4)
+    floor = down(prior * (1 + advantage), 4)
     blind = max(game.prior, 1 - game.prior)
     return {
         "blind": blind,
@@ -323,8 +351,13 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
     # Without a feature, or with one class left, a learner can only always say the same.
     chance = chance_of(bench.data.examples)
     name = "R²" if bench.data.examples.task == "regression" else "accuracy"
+    score: dict[str, Any] | None
     score = {"name": name, "estimate": chance, "spread": 0.0, "models": 0, "chance": chance}
-    if found.table.shape[1] > 1 and found.table[asked.target].nunique() > 1:
+    rule = dict(found.coarsener.recipe_.rules)[asked.target]
+    if not isinstance(rule, Keep):
+        # Fewer classes are easier to tell apart: a score on them is not one on the target.
+        score = None
+    elif found.table.shape[1] > 1 and found.table[asked.target].nunique() > 1:
         examples = read_examples(found.table, asked.target, task=bench.data.examples.task)
         run = train_shadows(
             examples,

@@ -7,11 +7,12 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name
@@ -68,7 +69,8 @@ def study(
     Args:
         source: a file or a table; the embedded one unless given.
         target: column that the learner predicts.
-        learner: a short name or ``package.module:factory``; logistic unless given.
+        learner: a short name or ``package.module:factory``; unless given logistic, or ridge where
+            the target is a number.
         eta: nobody may be right more than ½ + η of the time; 0.05 unless given.
         record: whom the recommendation protects: ``every`` (unless given) or ``average``.
         epsilon: an ε to translate for these records; 8 unless given.
@@ -108,15 +110,20 @@ def study(
     place = said.pop("out", None) if out is None else out
     said.pop("out", None)
     question = _question(table, said, options)
+    jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _folder(place, resume=resume, force=force)
     data = StudyData.read(table, question)
+    if learner is None and said.get("learner") is None and data.examples.task == "regression":
+        question = replace(question, learner="ridge")
     learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
     notebook = None
     if folder is not None:
-        notebook = Notebook.at(folder, fingerprint(question.to_dict(), data.sha256))
-    bench = Bench(question, data, workers, None if cache is None else str(cache))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            notebook = Notebook.at(folder, fingerprint(question.to_dict(), data.sha256))
+        except OSError as problem:
+            raise InputError(f"out must be a folder that can be written, got {problem}.") from None
+    bench = Bench(question, data, jobs, None if cache is None else str(cache))
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
     run = _Run(bench, notebook, resume=resume, progress=progress, folder=folder, source=asked_for)
     return run.finished()
@@ -202,6 +209,7 @@ class _Run:
         start = time.perf_counter()
         try:
             answer = step.run(self.bench, advance)
+            json.dumps(answer, allow_nan=False)  # a number that no report can hold is a failure
             state, error = "done", None
         except InputError as problem:
             # A remedy that cannot work is a finding; anything else is a failure.

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -30,6 +31,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_LOG = logging.getLogger("memberbound.web")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 #: JSON deeper than this is no question of ours.
@@ -118,8 +120,12 @@ class Gate:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 own = {name.lower() for name, _ in message["headers"]}
                 added = [pair for pair in _HEADERS if pair[0] not in own]
                 if _CSP not in own:
@@ -143,7 +149,14 @@ class Gate:
         if redirect is not None:
             await _answer(guarded, 303, redirect, {})
             return
-        await self._app(scope, receive, guarded)
+        try:
+            await self._app(scope, receive, guarded)
+        except Exception:
+            if started:
+                raise
+            # Nobody's fault but ours; what happened goes to the terminal, not to the page.
+            _LOG.exception("a request failed")
+            await _answer(guarded, 500, [], {"error": "the server failed at this request."})
 
     def _check_origin(self, scope: Scope, headers: dict[str, str]) -> None:
         host = headers.get("host", "")

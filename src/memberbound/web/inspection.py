@@ -55,7 +55,8 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, A
             "columns": [
                 {
                     "name": name,
-                    "type": str(kind),
+                    # Types that the engine has and ibis has not are told apart by nothing.
+                    "type": "other" if kind.is_unknown() else str(kind),
                     "numeric": bool(kind.is_numeric() or kind.is_boolean()),
                     "distinct": distinct[name],
                 }

@@ -113,8 +113,12 @@ class Jobs:
         names: dict[str, str] = {}
 
         def linked(upload: Upload, role: str) -> str:
-            (inputs / role).mkdir(mode=0o700)
-            os.link(upload.path, inputs / role / upload.plain_name)
+            place = inputs / role / upload.plain_name
+            place.parent.mkdir(mode=0o700)
+            try:
+                os.link(upload.path, place)
+            except OSError:  # a file system without links
+                shutil.copyfile(upload.path, place)
             ours = f"../{INPUTS}/{role}/{upload.plain_name}"
             names[ours] = upload.name
             return ours

@@ -64,7 +64,9 @@ class Listening:
     def bound(self) -> socket.socket:
         """Return a socket that listens; port 0 takes a free one."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.socket(family)
+        # Named as TCP, because asyncio sends small answers at once only where it knows that: else
+        # every answer on a kept connection waits 40 ms for an acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self.host, self.port))

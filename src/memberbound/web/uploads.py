@@ -119,7 +119,11 @@ class Uploads:
                         f"the file must be at most {sized(self._limits.upload_bytes)}, got more. "
                         "The command line has no such limit.",
                     )
-                await asyncio.to_thread(file.write, block)
+                try:
+                    await asyncio.to_thread(file.write, block)
+                except OSError as problem:
+                    why = problem.strerror or type(problem).__name__
+                    raise RefusedError(507, f"the file cannot be kept here: {why}.") from None
         if size == 0:
             raise InputError("the file must hold a table, got an empty file.")
         return size

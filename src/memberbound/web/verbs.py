@@ -138,22 +138,28 @@ def _population(table: str | None, options: dict[str, Any], progress: Progress) 
     progress(0, None, "reading records")
     label = "bounding every record"
     result = population(table, progress=lambda done, total: progress(done, total, label), **options)
-    grid = swept_epsilons(result)
+    return {"result": result.to_dict(), "plots": _swept(result, swept_epsilons(result), progress)}
+
+
+def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, Any]:
+    """Return the success bounds of the three attackers at other ε, for a plot."""
+    from memberbound.errors import MemberboundError
+
     swept = []
-    for index, epsilon in enumerate(grid):
-        progress(index, len(grid), "other values of ε")
-        swept += result.sweep([epsilon])
+    for index, epsilon in enumerate(epsilons):
+        progress(index, len(epsilons), "other values of ε")
+        try:
+            swept += answer.sweep([epsilon])
+        except MemberboundError:  # the answer stands without its plot
+            return {}
     return {
-        "result": result.to_dict(),
-        "plots": {
-            "success": {
-                "epsilon": grid,
-                "worst_case": [point.worst_case for point in swept],
-                "population": [point.population for point in swept],
-                "practical": [point.practical for point in swept],
-                "blind": result.blind,
-            }
-        },
+        "success": {
+            "epsilon": epsilons,
+            "worst_case": [point.worst_case for point in swept],
+            "population": [point.population for point in swept],
+            "practical": [point.practical for point in swept],
+            "blind": answer.blind,
+        }
     }
 
 

@@ -45,12 +45,13 @@ export const get = (path, signal) => asked(path, { signal });
 /** DELETE something of ours. */
 export const remove = (path) => asked(path, { method: "DELETE" });
 /** POST a JSON body. */
-export const post = (path, body, signal) => asked(path, {
-  method: "POST",
-  headers: { "Content-Type": "application/json" },
-  body: typeof body === "string" ? body : JSON.stringify(body),
-  signal,
-});
+export const post = (path, body, signal) =>
+  asked(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: typeof body === "string" ? body : JSON.stringify(body),
+    signal,
+  });
 
 /** Send a file as it is; `progress` is called with a share between 0 and 1, `signal` stops it. */
 export function upload(file, progress, signal) {

@@ -20,14 +20,28 @@ function open() {
   close?.();
   if (name === page) left[name] = location.hash;
   document.title = `${chosen.title} · memberbound`;
-  fill(document.getElementById("pages"), Object.entries(PAGES).map(([key, { title }]) =>
-    // The link of the open page starts it afresh.
-    element("a", { href: key === name ? address(key) : left[key] ?? address(key), "aria-current": key === name ? "page" : null }, title)));
+  fill(
+    document.getElementById("pages"),
+    Object.entries(PAGES).map(([key, { title }]) =>
+      // The link of the open page starts it afresh.
+      element(
+        "a",
+        {
+          href: key === name ? address(key) : (left[key] ?? address(key)),
+          "aria-current": key === name ? "page" : null,
+        },
+        title,
+      ),
+    ),
+  );
   const root = element("div", { class: "page", "data-page": name });
   fill(main, element("h1", {}, chosen.heading), root);
   close = chosen.open(root, name === page || page === "" ? values : {});
   // A reader that follows a link to another page starts at its top.
-  if (opened && opened !== name) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
+  if (opened && opened !== name) {
+    window.scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
   opened = name;
 }
 
@@ -41,6 +55,8 @@ for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) =
 window.addEventListener("hashchange", open);
 open();
 
-get("/api/health").then(({ version }) => {
-  document.getElementById("version").textContent = `memberbound ${version}`;
-}).catch(() => {});
+get("/api/health")
+  .then(({ version }) => {
+    document.getElementById("version").textContent = `memberbound ${version}`;
+  })
+  .catch(() => {});

@@ -57,8 +57,7 @@ export function delayed(run, pause) {
 export function notice(kind, ...content) {
   const role = kind === "bad" ? "alert" : null;
   const lead = { bad: "Not done. ", note: "", good: "" }[kind];
-  return element("div", { class: `notice ${kind}`, role },
-    lead ? element("strong", {}, lead) : null, ...content);
+  return element("div", { class: `notice ${kind}`, role }, lead ? element("strong", {}, lead) : null, ...content);
 }
 
 /** Signs and units stay beside their number. */
@@ -66,11 +65,35 @@ const together = (cell) => (typeof cell === "string" && /^[≤≥≈] /.test(cel
 
 /** A table with a caption; the first cell of each row is its heading. */
 export function table(caption, heads, rows, { unseen = false } = {}) {
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    element("table", {},
+  return element(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    element(
+      "table",
+      {},
       element("caption", { class: unseen ? "unseen" : null }, caption),
-      element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))),
-      element("tbody", {}, rows.map((row) => element("tr", { class: row.current ? "current" : null },
-        (row.cells ?? row).map((cell, index) =>
-          index === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, together(cell))))))));
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          heads.map((head) => element("th", { scope: "col" }, head)),
+        ),
+      ),
+      element(
+        "tbody",
+        {},
+        rows.map((row) =>
+          element(
+            "tr",
+            { class: row.current ? "current" : null },
+            (row.cells ?? row).map((cell, index) =>
+              index === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, together(cell)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -19,8 +19,18 @@ export function madeUpPeople() {
     const age = 18 + Math.floor((next() + next() + next()) * 22);
     const education = pick(["school", "college", "bachelor", "master", "doctor"]);
     const hours = 20 + Math.floor((next() + next()) * 20);
-    const better = { school: 0, college: 1, bachelor: 2, master: 3, doctor: 4 }[education] + age / 30 + hours / 25 + 2 * next();
-    lines.push([next() < 0.51 ? "f" : "m", age, pick(["north", "east", "south", "west"]), education, hours, better > 5 ? "high" : "low"].join(","));
+    const better =
+      { school: 0, college: 1, bachelor: 2, master: 3, doctor: 4 }[education] + age / 30 + hours / 25 + 2 * next();
+    lines.push(
+      [
+        next() < 0.51 ? "f" : "m",
+        age,
+        pick(["north", "east", "south", "west"]),
+        education,
+        hours,
+        better > 5 ? "high" : "low",
+      ].join(","),
+    );
   }
   return new File([`${lines.join("\n")}\n`], "made-up-people.csv", { type: "text/csv" });
 }

@@ -1,5 +1,6 @@
 // Taking a result along: JSON, picture, link, command line, Python.
 import { element, fill, say } from "./dom.js";
+import { bytes } from "./numbers.js";
 
 /** Hand a file to the browser's download. */
 export function save(name, content, type) {
@@ -27,10 +28,30 @@ async function copy(text, button) {
   const before = button.textContent;
   button.textContent = "Copied";
   say("Copied.");
-  setTimeout(() => { button.textContent = before; }, 1500);
+  setTimeout(() => {
+    button.textContent = before;
+  }, 1500);
 }
 
-const copying = (what, text) => element("button", { type: "button", class: "small", "aria-label": `Copy ${what}`, onclick: (event) => copy(text(), event.currentTarget) }, "Copy");
+const copying = (what, text) =>
+  element(
+    "button",
+    {
+      type: "button",
+      class: "small",
+      "aria-label": `Copy ${what}`,
+      onclick: (event) => copy(text(), event.currentTarget),
+    },
+    "Copy",
+  );
+
+/** The files that a job wrote, to be downloaded; `words` name them. */
+export const downloads = (done, words = {}) =>
+  done.files.map((each) => ({
+    name: each.name,
+    words: `${words[each.name] ?? each.name} (${bytes(each.bytes)})`,
+    href: `/api/jobs/${encodeURIComponent(done.job)}/files/${encodeURIComponent(each.name)}`,
+  }));
 
 /** The export panel of a page; `show` takes what there is to take along. */
 export class Exports {
@@ -38,23 +59,55 @@ export class Exports {
     this.node = element("section", { class: "exports card", hidden: true, "aria-label": "Take it along" });
   }
 
-  hide() { this.node.hidden = true; }
+  hide() {
+    this.node.hidden = true;
+  }
 
   /** `sentence` goes above the picture; `chart` may be null; `files` are [{name, href, words}]. The command prints a table for people. */
   show({ name, sentence, json, chart, command, python, files = [] }) {
     this.node.hidden = false;
-    const picture = element("button", { type: "button", disabled: chart === null, onclick: async () => save(`${name}.png`, await chart.png(sentence)) }, "Save picture (PNG)");
-    const block = (title, text) => text && element("div", { class: "code" },
-      element("p", { class: "codehead" }, title, copying(title.toLowerCase(), () => text)),
-      element("pre", { tabindex: "0", "aria-label": title }, element("code", {}, text)));
-    fill(this.node,
+    const picture = element(
+      "button",
+      { type: "button", disabled: chart === null, onclick: async () => save(`${name}.png`, await chart.png(sentence)) },
+      "Save picture (PNG)",
+    );
+    const block = (title, text) =>
+      text &&
+      element(
+        "div",
+        { class: "code" },
+        element(
+          "p",
+          { class: "codehead" },
+          title,
+          copying(title.toLowerCase(), () => text),
+        ),
+        element("pre", { tabindex: "0", "aria-label": title }, element("code", {}, text)),
+      );
+    fill(
+      this.node,
       element("h2", {}, "Take it along"),
-      element("div", { class: "buttons" },
-        element("button", { type: "button", onclick: () => save(`${name}.json`, `${JSON.stringify(json, null, 2)}\n`, "application/json") }, "Save JSON"),
+      element(
+        "div",
+        { class: "buttons" },
+        element(
+          "button",
+          {
+            type: "button",
+            onclick: () => save(`${name}.json`, `${JSON.stringify(json, null, 2)}\n`, "application/json"),
+          },
+          "Save JSON",
+        ),
         picture,
-        element("button", { type: "button", onclick: (event) => copy(location.href, event.currentTarget) }, "Copy link"),
-        files.map((file) => element("a", { class: "button", href: file.href, download: file.name }, file.words))),
+        element(
+          "button",
+          { type: "button", onclick: (event) => copy(location.href, event.currentTarget) },
+          "Copy link",
+        ),
+        files.map((file) => element("a", { class: "button", href: file.href, download: file.name }, file.words)),
+      ),
       block("Command line", command.replace(/ --json$/, "")),
-      block("Python", python));
+      block("Python", python),
+    );
   }
 }

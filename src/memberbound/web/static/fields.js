@@ -33,10 +33,17 @@ export class Form {
     this.inputs = new Map();
     this.groups = new Map();
     this.problem = element("div", { class: "problem", role: "alert", id: freshId("problem") });
-    this.node = element("form", { "aria-label": label, novalidate: true, autocomplete: "off", onsubmit: (event) => event.preventDefault() });
+    this.node = element("form", {
+      "aria-label": label,
+      novalidate: true,
+      autocomplete: "off",
+      onsubmit: (event) => event.preventDefault(),
+    });
   }
 
-  text(name) { return (this.values[name] ?? "").trim(); }
+  text(name) {
+    return (this.values[name] ?? "").trim();
+  }
 
   /** The number of a field; null where it is empty and may be. */
   number(name, { optional = false } = {}) {
@@ -54,11 +61,15 @@ export class Form {
   /** Numbers separated by commas or spaces. */
   numbers(name) {
     const label = this.inputs.get(name)?.label ?? name;
-    return this.text(name).split(/[\s,;]+/).filter(Boolean).map((part) => {
-      const value = Number(part);
-      if (!Number.isFinite(value)) throw new Invalid(name, `${label} must be numbers separated by commas, got “${part}”.`);
-      return value;
-    });
+    return this.text(name)
+      .split(/[\s,;]+/)
+      .filter(Boolean)
+      .map((part) => {
+        const value = Number(part);
+        if (!Number.isFinite(value))
+          throw new Invalid(name, `${label} must be numbers separated by commas, got “${part}”.`);
+        return value;
+      });
   }
 
   /** Change a value from outside, as if it had been typed. */
@@ -77,7 +88,9 @@ export class Form {
   refuse(problem) {
     this.clear();
     fill(this.problem, element("strong", {}, "Please check: "), problem.message);
-    const name = problem.field ?? [...this.inputs.keys()].filter((key) => problem.message.startsWith(key)).sort((a, b) => b.length - a.length)[0];
+    const name =
+      problem.field ??
+      [...this.inputs.keys()].filter((key) => problem.message.startsWith(key)).sort((a, b) => b.length - a.length)[0];
     const found = this.inputs.get(name);
     const group = this.groups.get(name);
     if (group && this.node.contains(group) && !group.hidden) {
@@ -101,8 +114,12 @@ export class Form {
   }
 
   #wrap(name, label, help, id, ...inner) {
-    const node = element("div", { class: "field", "data-field": name },
-      element("div", { class: "name" }, element("label", { for: id }, label), help ? tip(label, help) : null), ...inner);
+    const node = element(
+      "div",
+      { class: "field", "data-field": name },
+      element("div", { class: "name" }, element("label", { for: id }, label), help ? tip(label, help) : null),
+      ...inner,
+    );
     this.groups.set(name, node);
     return node;
   }
@@ -110,11 +127,26 @@ export class Form {
   /** A number with an optional slider: {from, to, log}. */
   numeric(name, { label, help, slider, placeholder, unit }) {
     const id = freshId(name);
-    const typed = element("input", { id, name, type: "text", inputmode: "decimal", value: this.text(name), placeholder, spellcheck: "false" });
+    const typed = element("input", {
+      id,
+      name,
+      type: "text",
+      inputmode: "decimal",
+      value: this.text(name),
+      placeholder,
+      spellcheck: "false",
+    });
     const parts = [];
     let range = null;
     if (slider) {
-      range = element("input", { type: "range", min: 0, max: STOPS, step: 1, "aria-label": `${label}, slider`, name: `${name}-slider` });
+      range = element("input", {
+        type: "range",
+        min: 0,
+        max: STOPS,
+        step: 1,
+        "aria-label": `${label}, slider`,
+        name: `${name}-slider`,
+      });
       const move = () => {
         range.value = toStop(Number(typed.value), slider);
         range.setAttribute("aria-valuetext", `${typed.value}${unit ? ` ${unit}` : ""}`);
@@ -129,29 +161,69 @@ export class Form {
       parts.push(range);
     }
     typed.addEventListener("input", () => this.#typed(name, typed.value));
-    const show = (value) => { typed.value = value; if (range) range.value = toStop(Number(value), slider); };
+    const show = (value) => {
+      typed.value = value;
+      if (range) range.value = toStop(Number(value), slider);
+    };
     this.inputs.set(name, { input: typed, label, show });
-    return this.#wrap(name, label, help, id,
-      element("div", { class: slider ? "pair" : "single" }, ...parts, element("span", { class: "typed" }, typed, unit ? element("span", { class: "unit" }, unit) : null)));
+    return this.#wrap(
+      name,
+      label,
+      help,
+      id,
+      element(
+        "div",
+        { class: slider ? "pair" : "single" },
+        ...parts,
+        element("span", { class: "typed" }, typed, unit ? element("span", { class: "unit" }, unit) : null),
+      ),
+    );
   }
 
   /** Free text; `rows` makes it a text area. */
   textual(name, { label, help, placeholder, rows }) {
     const id = freshId(name);
-    const input = element(rows ? "textarea" : "input", { id, name, type: rows ? null : "text", rows, placeholder, spellcheck: "false", value: this.text(name) });
+    const input = element(rows ? "textarea" : "input", {
+      id,
+      name,
+      type: rows ? null : "text",
+      rows,
+      placeholder,
+      spellcheck: "false",
+      value: this.text(name),
+    });
     input.addEventListener("input", () => this.#typed(name, input.value));
-    this.inputs.set(name, { input, label, show: (value) => { input.value = value; } });
+    this.inputs.set(name, {
+      input,
+      label,
+      show: (value) => {
+        input.value = value;
+      },
+    });
     return this.#wrap(name, label, help, id, input);
   }
 
   /** One of several options: [value, words]. */
   select(name, { label, help, options }) {
     const id = freshId(name);
-    const input = element("select", { id, name }, options.map(([value, words]) => element("option", { value }, words)));
+    const input = element(
+      "select",
+      { id, name },
+      options.map(([value, words]) => element("option", { value }, words)),
+    );
     input.value = this.text(name);
-    if (input.selectedIndex < 0) { input.selectedIndex = 0; this.values[name] = input.value; }
+    if (input.selectedIndex < 0) {
+      input.selectedIndex = 0;
+      this.values[name] = input.value;
+    }
     input.addEventListener("change", () => this.#typed(name, input.value));
-    this.inputs.set(name, { input, label, show: (value) => { input.value = value; } });
+    this.inputs.set(name, {
+      input,
+      label,
+      show: (value) => {
+        input.value = value;
+      },
+    });
     return this.#wrap(name, label, help, id, input);
   }
 
@@ -165,9 +237,24 @@ export class Form {
       input.addEventListener("change", () => this.#typed(name, value));
       return { input, node: element("label", { class: "option" }, input, element("span", {}, words)) };
     });
-    this.inputs.set(name, { input: null, label, show: (value) => radios.forEach(({ input }) => { input.checked = input.value === value; }) });
-    const node = element("fieldset", { class: "choice", "data-field": name },
-      element("legend", {}, label, help ? tip(label, help) : null), element("div", { class: "options" }, radios.map((radio) => radio.node)));
+    this.inputs.set(name, {
+      input: null,
+      label,
+      show: (value) =>
+        radios.forEach(({ input }) => {
+          input.checked = input.value === value;
+        }),
+    });
+    const node = element(
+      "fieldset",
+      { class: "choice", "data-field": name },
+      element("legend", {}, label, help ? tip(label, help) : null),
+      element(
+        "div",
+        { class: "options" },
+        radios.map((radio) => radio.node),
+      ),
+    );
     this.groups.set(name, node);
     return node;
   }

@@ -10,10 +10,19 @@ const WORDS = { certified: "certified", estimated: "estimate", measured: "measur
 export function figure(name, kind, sign, value, { label, big = false } = {}) {
   const entry = GLOSSARY[name];
   const title = label ?? entry.label;
-  return element("div", { class: `figure ${kind}${big ? " big" : ""}`, "data-number": name },
+  return element(
+    "div",
+    { class: `figure ${kind}${big ? " big" : ""}`, "data-number": name },
     element("p", { class: "title" }, element("span", {}, title), tip(title, entry.text, entry.theorems)),
-    element("p", { class: "value" }, element("span", { class: "sign" }, sign), " ", element("span", { class: "amount" }, value)),
-    element("p", { class: "kind" }, WORDS[kind]));
+    element(
+      "p",
+      { class: "value" },
+      element("span", { class: "sign" }, sign),
+      " ",
+      element("span", { class: "amount" }, value),
+    ),
+    element("p", { class: "kind" }, WORDS[kind]),
+  );
 }
 
 /** Several numbers side by side. */
@@ -27,18 +36,38 @@ export function verdict(text) {
 
 /** What has to be true, and the results it rests on. */
 export function assumptions(answer) {
-  return element("details", { class: "assumptions" },
+  return element(
+    "details",
+    { class: "assumptions" },
     element("summary", {}, "What this rests on"),
-    element("p", {}, answer.protects === "every record" ? "Speaks about every record." : "Speaks about the average record.",
-      ` Theorems: ${answer.theorems.join(", ")} (“memberbound theorems ${answer.theorems[0]}” shows one).`),
-    element("ul", {}, answer.assumptions.map((text) => element("li", {}, text))));
+    element(
+      "p",
+      {},
+      answer.protects === "every record" ? "Speaks about every record." : "Speaks about the average record.",
+      ` Theorems: ${answer.theorems.join(", ")} (“memberbound theorems ${answer.theorems[0]}” shows one).`,
+    ),
+    element(
+      "ul",
+      {},
+      answer.assumptions.map((text) => element("li", {}, text)),
+    ),
+  );
 }
 
 /** Warnings of an answer, if any. */
 export function warnings(answer) {
   const given = answer.warnings ?? [];
   if (given.length === 0) return null;
-  return element("div", { class: "notice note" }, element("strong", {}, "Please note. "), element("ul", {}, given.map((text) => element("li", {}, `${text[0].toUpperCase()}${text.slice(1)}.`))));
+  return element(
+    "div",
+    { class: "notice note" },
+    element("strong", {}, "Please note. "),
+    element(
+      "ul",
+      {},
+      given.map((text) => element("li", {}, `${text[0].toUpperCase()}${text.slice(1)}.`)),
+    ),
+  );
 }
 
 /** A bar from blind guessing to always right, with the bound on it. */
@@ -47,7 +76,15 @@ export function meter(share, blind, words) {
   const wide = Math.min(100, Math.max(0, ((share - blind) / span) * 100));
   const fillbar = element("span", { class: "fill" });
   fillbar.style.width = `${wide}%`;
-  return element("div", { class: "meter", role: "img", "aria-label": words },
+  return element(
+    "div",
+    { class: "meter", role: "img", "aria-label": words },
     element("div", { class: "bar" }, fillbar),
-    element("div", { class: "ends", "aria-hidden": "true" }, element("span", {}, "blind guess"), element("span", {}, "always right")));
+    element(
+      "div",
+      { class: "ends", "aria-hidden": "true" },
+      element("span", {}, "blind guess"),
+      element("span", {}, "always right"),
+    ),
+  );
 }

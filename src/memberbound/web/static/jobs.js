@@ -2,12 +2,22 @@
 import { element, fill, notice, say } from "./dom.js";
 import { get, post, remove } from "./api.js";
 
-const wait = (seconds, signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, seconds * 1000);
-  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); });
-});
+const wait = (seconds, signal) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 
-const STATES = { queued: "Waiting for its turn", running: "Working", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+const STATES = {
+  queued: "Waiting for its turn",
+  running: "Working",
+  done: "Done",
+  failed: "Failed",
+  cancelled: "Cancelled",
+};
 
 export class JobPanel {
   /** `found(job)` is called with a finished job, `changed(id)` when the id in the address changes. */
@@ -62,7 +72,13 @@ export class JobPanel {
       this.busy = false;
       this.#state("failed");
       const lost = problem.status === 404;
-      fill(this.node, notice(lost ? "note" : "bad", lost ? "This result is no longer kept by the server. Calculate it again." : problem.message));
+      fill(
+        this.node,
+        notice(
+          lost ? "note" : "bad",
+          lost ? "This result is no longer kept by the server. Calculate it again." : problem.message,
+        ),
+      );
     }
   }
 
@@ -87,7 +103,11 @@ export class JobPanel {
 
   /** Say that the answer in sight belongs to other settings. */
   outdated() {
-    if (this.node.dataset.state === "done") fill(this.node, notice("note", "The settings have changed since this answer. Calculate again to see their effect."));
+    if (this.node.dataset.state === "done")
+      fill(
+        this.node,
+        notice("note", "The settings have changed since this answer. Calculate again to see their effect."),
+      );
   }
 
   /** Forget the answer. */
@@ -110,18 +130,38 @@ export class JobPanel {
 
   #show(job) {
     this.#state(job.state);
-    if (job.state === "done") { this.node.replaceChildren(); return; }
-    if (job.state === "failed") { fill(this.node, notice("bad", job.error?.message ?? job.error ?? "The calculation failed.")); return; }
-    if (job.state === "cancelled") { fill(this.node, notice("note", "Cancelled. The calculation was stopped and its files were removed.")); return; }
+    if (job.state === "done") {
+      this.node.replaceChildren();
+      return;
+    }
+    if (job.state === "failed") {
+      fill(this.node, notice("bad", job.error?.message ?? job.error ?? "The calculation failed."));
+      return;
+    }
+    if (job.state === "cancelled") {
+      fill(this.node, notice("note", "Cancelled. The calculation was stopped and its files were removed."));
+      return;
+    }
     const { done = 0, total = null, label = "" } = job.progress ?? {};
     const words = `${STATES[job.state]}${label ? `: ${label}` : ""}`;
     if (!this.bar?.isConnected) {
       this.words = element("p", {});
       this.bar = element("progress", { "aria-label": "Progress of the calculation" });
-      fill(this.node, element("div", { class: "working" }, this.words, this.bar,
-        element("button", { type: "button", class: "cancel", onclick: () => this.cancel() }, "Cancel")));
+      fill(
+        this.node,
+        element(
+          "div",
+          { class: "working" },
+          this.words,
+          this.bar,
+          element("button", { type: "button", class: "cancel", onclick: () => this.cancel() }, "Cancel"),
+        ),
+      );
     }
     this.words.textContent = `${words}, ${Math.round(job.seconds ?? 0)} s`;
-    if (total) { this.bar.max = total; this.bar.value = done; } else this.bar.removeAttribute("value");
+    if (total) {
+      this.bar.max = total;
+      this.bar.value = done;
+    } else this.bar.removeAttribute("value");
   }
 }

@@ -67,7 +67,10 @@ export function significant(value, digits = 3, upwards = true) {
   let units = scaled(value, digits - 1 - power, upwards);
   let top = power;
   // 9.999 rounded up has one more digit before the point.
-  if (units >= 10n ** BigInt(digits)) { units /= 10n; top += 1; }
+  if (units >= 10n ** BigInt(digits)) {
+    units /= 10n;
+    top += 1;
+  }
   if (top < -4) {
     const text = units.toString();
     return `${shortened(`${text[0]}.${text.slice(1)}`)}e${top}`;

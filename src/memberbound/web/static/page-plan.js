@@ -1,7 +1,7 @@
 // Plan: how many rows are enough?
 import { list, write } from "./address.js";
 import { post } from "./api.js";
-import { Chart, lines } from "./charts.js";
+import { Chart } from "./charts.js";
 import { delayed, element, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports } from "./exporting.js";
@@ -9,13 +9,26 @@ import { Form, Invalid } from "./fields.js";
 import { assumptions, figure, figures, verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { count } from "./numbers.js";
+import { lines } from "./plots.js";
 import { ofPlan } from "./sentences.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
 export const title = "Plan";
 export const heading = "How many rows are enough?";
 
-const DEFAULTS = { source: "uniform", uniform: "300", probabilities: "0.5, 0.3, 0.15, 0.05", security: "0.95", record_leak: "", confidence: "0.95", file: "", columns: "", job: "", nu: "0.5", lam: "1" };
+const DEFAULTS = {
+  source: "uniform",
+  uniform: "300",
+  probabilities: "0.5, 0.3, 0.15, 0.05",
+  security: "0.95",
+  record_leak: "",
+  confidence: "0.95",
+  file: "",
+  columns: "",
+  job: "",
+  nu: "0.5",
+  lam: "1",
+};
 const BY_SOURCE = { uniform: ["uniform"], probabilities: ["probabilities"], file: ["confidence"] };
 const SWEPT = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99];
 
@@ -26,21 +39,44 @@ export function open(root, given) {
   const results = element("div", { class: "results" });
   const chart = new Chart(340);
   const exports = new Exports();
-  const remember = () => write("plan", Object.fromEntries(Object.entries({ ...state, ...form.values })
-    .filter(([name, value]) => name in DEFAULTS && (value !== DEFAULTS[name] || name === "source" || (BY_SOURCE[form.text("source")] ?? []).includes(name) || name === "security"))));
+  const remember = () =>
+    write(
+      "plan",
+      Object.fromEntries(
+        Object.entries({ ...state, ...form.values }).filter(
+          ([name, value]) =>
+            name in DEFAULTS &&
+            (value !== DEFAULTS[name] ||
+              name === "source" ||
+              (BY_SOURCE[form.text("source")] ?? []).includes(name) ||
+              name === "security"),
+        ),
+      ),
+    );
 
-  const form = new Form("The target", state, ["source", "uniform", "probabilities", "security", "record_leak", "confidence", "nu", "lam"], (name) => {
-    arrange();
-    if (name === "source") empty();
+  const form = new Form(
+    "The target",
+    state,
+    ["source", "uniform", "probabilities", "security", "record_leak", "confidence", "nu", "lam"],
+    (name) => {
+      arrange();
+      if (name === "source") empty();
+      remember();
+      if (form.text("source") === "file") job.outdated();
+      else soon();
+    },
+  );
+  const columns = new ColumnChooser("Columns that a model sees", () => {
+    state.columns = columns.all ? "" : JSON.stringify(columns.names);
     remember();
-    if (form.text("source") === "file") job.outdated();
-    else soon();
+    job.outdated();
   });
-  const columns = new ColumnChooser("Columns that a model sees", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); job.outdated(); });
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Calculate");
   const buttons = element("div", { class: "buttons" }, start);
   const panel = new FilePanel({
-    title: "Choose a table", hint: "or drop a CSV, Parquet or Arrow file here. Its law is then learnt from its rows, at a price.", example: madeUpPeople,
+    title: "Choose a table",
+    hint: "or drop a CSV, Parquet or Arrow file here. Its law is then learnt from its rows, at a price.",
+    example: madeUpPeople,
     chosen: (found) => {
       if (found && found.file !== state.file) state.columns = "";
       file = found;
@@ -51,8 +87,22 @@ export function open(root, given) {
     },
   });
   const job = new JobPanel({
-    changed: (id) => { state.job = id; remember(); },
-    found: (done) => { show(done.result); chart.hide(); exports.show({ name: "memberbound-plan", sentence: ofPlan(done.result), json: done.result, chart: null, command: done.command, python: done.python }); },
+    changed: (id) => {
+      state.job = id;
+      remember();
+    },
+    found: (done) => {
+      show(done.result);
+      chart.hide();
+      exports.show({
+        name: "memberbound-plan",
+        sentence: ofPlan(done.result),
+        json: done.result,
+        chart: null,
+        command: done.command,
+        python: done.python,
+      });
+    },
   });
   const fromFile = element("div", { class: "stack" }, panel.node, columns.node);
 
@@ -68,7 +118,14 @@ export function open(root, given) {
     state.job = "";
     chart.hide();
     exports.hide();
-    fill(results, element("p", { class: "empty" }, form.text("source") === "file" ? "Choose a table and press “Calculate”." : "Calculating …"));
+    fill(
+      results,
+      element(
+        "p",
+        { class: "empty" },
+        form.text("source") === "file" ? "Choose a table and press “Calculate”." : "Calculating …",
+      ),
+    );
   }
 
   function options() {
@@ -77,15 +134,23 @@ export function open(root, given) {
       const value = form.number(name, { optional: true });
       if (value !== null) asked[name] = value;
     }
-    if (Object.keys(asked).length === 0) throw new Invalid("security", "Give a security, a leak for the worst record, or both.");
-    for (const [name, usual] of [["nu", 0.5], ["lam", 1]]) {
+    if (Object.keys(asked).length === 0)
+      throw new Invalid("security", "Give a security, a leak for the worst record, or both.");
+    for (const [name, usual] of [
+      ["nu", 0.5],
+      ["lam", 1],
+    ]) {
       const value = form.number(name);
       if (value !== usual) asked[name] = value;
     }
     const source = form.text("source");
     if (source === "uniform") {
       const atoms = form.number("uniform");
-      if (!Number.isInteger(atoms) || atoms < 1) throw new Invalid("uniform", `The number of cells must be a whole number from 1, got “${form.text("uniform")}”.`);
+      if (!Number.isInteger(atoms) || atoms < 1)
+        throw new Invalid(
+          "uniform",
+          `The number of cells must be a whole number from 1, got “${form.text("uniform")}”.`,
+        );
       asked.uniform = atoms;
     }
     if (source === "probabilities") asked.probabilities = form.numbers("probabilities");
@@ -111,11 +176,20 @@ export function open(root, given) {
     if (form.text("source") === "file") return;
     try {
       const asked = options();
-      const [answer, same] = await Promise.all(["", "/equivalents"].map((part) => post(`/api/plan${part}`, asked, signal)));
+      const [answer, same] = await Promise.all(
+        ["", "/equivalents"].map((part) => post(`/api/plan${part}`, asked, signal)),
+      );
       if (signal.aborted) return;
       form.clear();
       show(answer);
-      exports.show({ name: "memberbound-plan", sentence: ofPlan(answer), json: answer, chart, command: same.command, python: same.python });
+      exports.show({
+        name: "memberbound-plan",
+        sentence: ofPlan(answer),
+        json: answer,
+        chart,
+        command: same.command,
+        python: same.python,
+      });
       await sweep(asked, answer, signal);
     } catch (problem) {
       if (problem.name !== "AbortError") refuse(problem);
@@ -127,25 +201,69 @@ export function open(root, given) {
     const { security, record_leak: leak, ...rest } = asked;
     const average = security !== undefined;
     const targets = average ? SWEPT : SWEPT.map((value) => 1 - value);
-    const answers = await Promise.all(targets.map((value) => post("/api/plan", { ...rest, ...(average ? { security: value } : { record_leak: Number(value.toFixed(4)) }) }, signal)));
+    const answers = await Promise.all(
+      targets.map((value) =>
+        post(
+          "/api/plan",
+          { ...rest, ...(average ? { security: value } : { record_leak: Number(value.toFixed(4)) }) },
+          signal,
+        ),
+      ),
+    );
     if (signal.aborted) return;
-    const points = answers.map((each, index) => ({ x: targets[index], y: each.n_required })).filter((point) => point.y !== null);
-    if (points.length < 2) { chart.hide(); return; }
-    await chart.show(lines([{ name: "training rows", x: points.map((point) => point.x), y: points.map((point) => point.y), tone: "certified" }],
-      { x: average ? "security MIS, at least" : "leak of the worst record, at most", y: "training rows", percent: false, logy: true, markers: true, mark: average ? security : leak }),
+    const points = answers
+      .map((each, index) => ({ x: targets[index], y: each.n_required }))
+      .filter((point) => point.y !== null);
+    if (points.length < 2) {
+      chart.hide();
+      return;
+    }
+    await chart.show(
+      lines(
+        [
+          {
+            name: "training rows",
+            x: points.map((point) => point.x),
+            y: points.map((point) => point.y),
+            tone: "certified",
+          },
+        ],
+        {
+          x: average ? "security MIS, at least" : "leak of the worst record, at most",
+          y: "training rows",
+          percent: false,
+          logy: true,
+          markers: true,
+          mark: average ? security : leak,
+        },
+      ),
       `Training rows needed for other targets, from ${count(points[0].y)} at ${points[0].x} to ${count(points.at(-1).y)} at ${Number(points.at(-1).x.toFixed(4))}.`,
-      "Certified numbers of rows for other targets; the dashed line is yours.");
+      "Certified numbers of rows for other targets; the dashed line is yours.",
+    );
   }
 
   function show(answer) {
-    fill(results,
+    fill(
+      results,
       verdict(ofPlan(answer)),
-      figures(figure("n_required", "certified", answer.n_required === null ? "" : "≥", answer.n_required === null ? "no number certified" : count(answer.n_required), { big: true })),
-      assumptions(answer));
+      figures(
+        figure(
+          "n_required",
+          "certified",
+          answer.n_required === null ? "" : "≥",
+          answer.n_required === null ? "no number certified" : count(answer.n_required),
+          { big: true },
+        ),
+      ),
+      assumptions(answer),
+    );
   }
 
   form.node.addEventListener("submit", () => {
-    if (form.text("source") !== "file") { calculate(); return; }
+    if (form.text("source") !== "file") {
+      calculate();
+      return;
+    }
     try {
       const asked = options();
       form.clear();
@@ -159,22 +277,64 @@ export function open(root, given) {
 
   const soon = delayed(calculate, 250);
   form.node.append(
-    form.choice("source", { label: "The records", options: [["uniform", "K equally likely kinds"], ["probabilities", "known frequencies"], ["file", "a table like ours"]] }),
-    form.numeric("uniform", { label: "Number of kinds K", help: "How many different records there are, all equally likely. 2 sexes × 5 age groups × 16 regions make 160.", slider: { from: 2, to: 1e5, log: true } }),
-    form.textual("probabilities", { label: "Frequencies", rows: 3, help: "The probability of each kind of record, separated by commas or new lines. They add up to 1." }),
+    form.choice("source", {
+      label: "The records",
+      options: [
+        ["uniform", "K equally likely kinds"],
+        ["probabilities", "known frequencies"],
+        ["file", "a table like ours"],
+      ],
+    }),
+    form.numeric("uniform", {
+      label: "Number of kinds K",
+      help: "How many different records there are, all equally likely. 2 sexes × 5 age groups × 16 regions make 160.",
+      slider: { from: 2, to: 1e5, log: true },
+    }),
+    form.textual("probabilities", {
+      label: "Frequencies",
+      rows: 3,
+      help: "The probability of each kind of record, separated by commas or new lines. They add up to 1.",
+    }),
     fromFile,
-    form.numeric("security", { label: "Security MIS to reach", placeholder: "no target", help: "For the average row: 0.9 means that nobody is right more than 55 % of the time.", slider: { from: 0.5, to: 0.99 } }),
-    form.numeric("record_leak", { label: "Leak allowed for the worst record", placeholder: "no target", help: "For every record, also the rarest." }),
-    form.numeric("confidence", { label: "Confidence", help: "How sure the answer is, over the chance of drawing these rows.", slider: { from: 0.8, to: 0.999, digits: 3 } }),
-    element("details", { class: "more", open: Boolean(given.nu || given.lam) }, element("summary", {}, "More: ν, λ"),
+    form.numeric("security", {
+      label: "Security MIS to reach",
+      placeholder: "no target",
+      help: "For the average row: 0.9 means that nobody is right more than 55 % of the time.",
+      slider: { from: 0.5, to: 0.99 },
+    }),
+    form.numeric("record_leak", {
+      label: "Leak allowed for the worst record",
+      placeholder: "no target",
+      help: "For every record, also the rarest.",
+    }),
+    form.numeric("confidence", {
+      label: "Confidence",
+      help: "How sure the answer is, over the chance of drawing these rows.",
+      slider: { from: 0.8, to: 0.999, digits: 3 },
+    }),
+    element(
+      "details",
+      { class: "more", open: Boolean(given.nu || given.lam) },
+      element("summary", {}, "More: ν, λ"),
       form.numeric("nu", { label: "ν (chance of a fresh person)", slider: { from: 0.01, to: 0.99 } }),
-      form.numeric("lam", { label: "λ (weight of a missed member)", slider: { from: 0.1, to: 10, log: true } })),
-    form.problem, buttons);
-  root.append(element("div", { class: "columns2" },
-    element("section", { class: "card", "aria-label": "Question" }, form.node),
-    element("div", { class: "stack" },
-      element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-      exports.node)));
+      form.numeric("lam", { label: "λ (weight of a missed member)", slider: { from: 0.1, to: 10, log: true } }),
+    ),
+    form.problem,
+    buttons,
+  );
+  root.append(
+    element(
+      "div",
+      { class: "columns2" },
+      element("section", { class: "card", "aria-label": "Question" }, form.node),
+      element(
+        "div",
+        { class: "stack" },
+        element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
+        exports.node,
+      ),
+    ),
+  );
   arrange();
   remember();
   const known = state.job;
@@ -186,5 +346,10 @@ export function open(root, given) {
     fill(results, element("p", { class: "empty" }, "Calculating …"));
     calculate();
   }
-  return () => { soon.cancel(); control.abort(); job.stop(); chart.close(); };
+  return () => {
+    soon.cancel();
+    control.abort();
+    job.stop();
+    chart.close();
+  };
 }

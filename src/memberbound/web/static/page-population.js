@@ -1,27 +1,38 @@
 // Population: what does ε mean for these records, and which ε should we take?
 import { list, write } from "./address.js";
-import { Chart, bars, lines } from "./charts.js";
-import { element, fill, table } from "./dom.js";
+import { Chart } from "./charts.js";
+import { element, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
-import { Exports } from "./exporting.js";
+import { Exports, downloads } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
-import { assumptions, figure, figures, verdict, warnings } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { about, bytes, count, percent, percentUp, significant, sixUp } from "./numbers.js";
+import { percent, percentUp, significant } from "./numbers.js";
+import { bars, lines } from "./plots.js";
+import { ATTACKERS, boundsOf } from "./population-answer.js";
 import { ofPopulation } from "./sentences.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
 export const title = "Population";
 export const heading = "What does ε mean for our records, and which ε should we take?";
 
-const DEFAULTS = { file: "", columns: "", mechanism: "gaussian", query: "mean", amount: "epsilon", epsilon: "8", sigma: "1", target_success: "55", target_pmp: "1", delta: "", clip: "", candidates: "", size: "", releases: "1", job: "" };
+const DEFAULTS = {
+  file: "",
+  columns: "",
+  mechanism: "gaussian",
+  query: "mean",
+  amount: "epsilon",
+  epsilon: "8",
+  sigma: "1",
+  target_success: "55",
+  target_pmp: "1",
+  delta: "",
+  clip: "",
+  candidates: "",
+  size: "",
+  releases: "1",
+  job: "",
+};
 const AMOUNTS = { epsilon: "epsilon", sigma: "sigma", success: "target_success", pmp: "target_pmp" };
-const ATTACKERS = [
-  ["worst_case", "success_worst_case_upper", "worst case", "far", "dot"],
-  ["population", "success_population_upper", "these records", "mid", "dash"],
-  ["practical", "success_upper", "practical attacker", "certified", "solid"],
-];
-
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   let file = null;
@@ -31,14 +42,39 @@ export function open(root, given) {
   const beside = new Chart(330);
   const curves = new Chart(380);
   const exports = new Exports();
-  const remember = () => write("population", Object.fromEntries(Object.entries({ ...state, ...form.values })
-    .filter(([name, value]) => name in DEFAULTS && (value !== DEFAULTS[name] || ["mechanism", "amount", AMOUNTS[form.text("amount")]].includes(name)))));
+  const remember = () =>
+    write(
+      "population",
+      Object.fromEntries(
+        Object.entries({ ...state, ...form.values }).filter(
+          ([name, value]) =>
+            name in DEFAULTS &&
+            (value !== DEFAULTS[name] || ["mechanism", "amount", AMOUNTS[form.text("amount")]].includes(name)),
+        ),
+      ),
+    );
 
-  const form = new Form("The release", state, ["mechanism", "query", "amount", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases"], (name) => { arrange(); remember(); if (name === "epsilon" && latest) readOff(); else job.outdated(); });
-  const columns = new ColumnChooser("Columns that are released (numbers only)", () => { state.columns = columns.all ? "" : JSON.stringify(columns.names); remember(); job.outdated(); });
+  const form = new Form(
+    "The release",
+    state,
+    ["mechanism", "query", "amount", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases"],
+    (name) => {
+      arrange();
+      remember();
+      if (name === "epsilon" && latest) readOff();
+      else job.outdated();
+    },
+  );
+  const columns = new ColumnChooser("Columns that are released (numbers only)", () => {
+    state.columns = columns.all ? "" : JSON.stringify(columns.names);
+    remember();
+    job.outdated();
+  });
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Calculate");
   const panel = new FilePanel({
-    title: "Choose the records", hint: "or drop a CSV, Parquet or Arrow file here, one record per row. It stays on this machine.", example: madeUpPeople,
+    title: "Choose the records",
+    hint: "or drop a CSV, Parquet or Arrow file here, one record per row. It stays on this machine.",
+    example: madeUpPeople,
     chosen: (found) => {
       const changed = found?.file !== state.file;
       file = found;
@@ -48,11 +84,20 @@ export function open(root, given) {
       }
       state.file = found?.file ?? "";
       start.disabled = !found;
-      columns.show((found?.columns ?? []).filter((column) => column.numeric), list(state.columns));
+      columns.show(
+        (found?.columns ?? []).filter((column) => column.numeric),
+        list(state.columns),
+      );
       remember();
     },
   });
-  const job = new JobPanel({ changed: (id) => { state.job = id; remember(); }, found: show });
+  const job = new JobPanel({
+    changed: (id) => {
+      state.job = id;
+      remember();
+    },
+    found: show,
+  });
 
   function arrange() {
     const gaussian = form.text("mechanism") === "gaussian";
@@ -68,17 +113,34 @@ export function open(root, given) {
     beside.hide();
     curves.hide();
     exports.hide();
-    fill(results, element("p", { class: "empty" }, "Choose a file with one record per row and press “Calculate”. You will see three attackers side by side: the one that ε promises against, the same one for your records, and one who does not know who was drawn."));
+    fill(
+      results,
+      element(
+        "p",
+        { class: "empty" },
+        "Choose a file with one record per row and press “Calculate”. You will see three attackers side by side: the one that ε promises against, the same one for your records, and one who does not know who was drawn.",
+      ),
+    );
   }
 
   function candidates() {
-    const rows = form.text("candidates").split(/\n+/).map((line) => line.trim()).filter(Boolean);
-    if (rows.length === 0) throw new Invalid("candidates", "Candidates must be given for the exponential mechanism: one per line, a number for each column.");
-    return rows.map((line) => line.split(/[\s,;]+/).map((part) => {
-      const value = Number(part);
-      if (!Number.isFinite(value)) throw new Invalid("candidates", `Candidates must be numbers, got “${part}”.`);
-      return value;
-    }));
+    const rows = form
+      .text("candidates")
+      .split(/\n+/)
+      .map((line) => line.trim())
+      .filter(Boolean);
+    if (rows.length === 0)
+      throw new Invalid(
+        "candidates",
+        "Candidates must be given for the exponential mechanism: one per line, a number for each column.",
+      );
+    return rows.map((line) =>
+      line.split(/[\s,;]+/).map((part) => {
+        const value = Number(part);
+        if (!Number.isFinite(value)) throw new Invalid("candidates", `Candidates must be numbers, got “${part}”.`);
+        return value;
+      }),
+    );
   }
 
   function options() {
@@ -115,32 +177,33 @@ export function open(root, given) {
   function show(done) {
     latest = done;
     const answer = done.result;
-    const found = form.text("amount") !== "epsilon";
-    const quoted = (value) => (value === null ? "no finite ε" : significant(value, 5));
-    fill(results,
-      verdict(ofPopulation(answer)),
-      warnings(answer),
-      figures(
-        found ? figure("epsilon", "given", "=", answer.epsilon === null ? "no finite ε" : significant(answer.epsilon, 5, false), { label: `Take ε (δ = ${answer.delta})`, big: true }) : null,
-        ATTACKERS.map(([, key]) => figure(key, "certified", "≤", percentUp(answer[key]), { big: key === "success_upper" })),
-        figure("epsilon_population", "certified", "≤", quoted(answer.epsilon_population)),
-        figure("pmp_epsilon_upper", "certified", "≤", quoted(answer.pmp_epsilon_upper)),
-        figure("eta_upper", "certified", "≤", sixUp(answer.eta_upper)),
-        answer.sigma === null ? null : figure("sigma", "given", "=", significant(answer.sigma, 6, true)),
-        found ? null : figure("epsilon", "given", "=", quoted(answer.epsilon), { label: `ε at δ = ${answer.delta}` })),
-      element("p", { class: "quiet" }, `${count(answer.records)} records, ${count(answer.size)} drawn; method: ${answer.method}.`,
-        answer.clipped_records ? ` ${count(answer.clipped_records)} records were scaled down to the clipping norm.` : ""),
-      table("The most exposed records (rows counted from 0)", ["row", "right at most", "mean distance to the others", "of a typical record's"],
-        answer.most_exposed.map((each) => [count(each.record), `≤ ${percentUp(each.success_upper)}`, `≈ ${about(each.mean_distance)}`, each.times_median === null ? "–" : `≈ ${each.times_median.toFixed(1)} ×`])),
-      assumptions(answer));
+    fill(results, boundsOf(answer, ["success", "pmp"].includes(form.text("amount"))));
     const blind = answer.success_blind;
-    beside.show(bars(ATTACKERS.map(([, key, name, tone], index) => ({ name, value: answer[key], words: `≤ ${percentUp(answer[key])}`, tone, pattern: ["/", ".", ""][index] })),
-      { y: "right at most", level: blind, range: [Math.min(0.45, blind - 0.05), 1.06] }),
-    `Three attackers side by side: ${ATTACKERS.map(([, key, name]) => `${name} at most ${percentUp(answer[key])}`).join(", ")}; blind guessing ${percent(blind)}.`,
-    "How often each attacker is right at most, about the worst record. The dotted line is blind guessing.");
+    beside.show(
+      bars(
+        ATTACKERS.map(([, key, name, tone], index) => ({
+          name,
+          value: answer[key],
+          words: `≤ ${percentUp(answer[key])}`,
+          tone,
+          pattern: ["/", ".", ""][index],
+        })),
+        { y: "right at most", level: blind, range: [Math.min(0.45, blind - 0.05), 1.06] },
+      ),
+      `Three attackers side by side: ${ATTACKERS.map(([, key, name]) => `${name} at most ${percentUp(answer[key])}`).join(", ")}; blind guessing ${percent(blind)}.`,
+      "How often each attacker is right at most, about the worst record. The dotted line is blind guessing.",
+    );
     readOff();
-    const files = done.files.map((each) => ({ name: each.name, words: `${each.name} (${bytes(each.bytes)})`, href: `/api/jobs/${encodeURIComponent(done.job)}/files/${encodeURIComponent(each.name)}` }));
-    exports.show({ name: "memberbound-population", sentence: ofPopulation(answer), json: answer, chart: curves.shown ? curves : beside, command: done.command, python: done.python, files });
+    const files = downloads(done);
+    exports.show({
+      name: "memberbound-population",
+      sentence: ofPopulation(answer),
+      json: answer,
+      chart: curves.shown ? curves : beside,
+      command: done.command,
+      python: done.python,
+      files,
+    });
   }
 
   /** Read the swept curves at the slider's ε: the next point above it is a certified bound. */
@@ -149,38 +212,140 @@ export function open(root, given) {
     if (!plot) return;
     const moved = form.text("amount") === "epsilon" ? Number(form.text("epsilon")) : latest.result.epsilon;
     const mark = Number.isFinite(moved) && moved > 0 ? moved : null;
-    curves.show(lines(ATTACKERS.map(([key, , name, tone, dash]) => ({ name, x: plot.epsilon, y: plot[key], tone, dash })),
-      { x: "ε of the mechanism, worst case over all data sets", y: "right at most (certified)", logx: true, mark, level: { y: plot.blind, name: "blind guessing" } }),
-    `Success of the three attackers against ε, from ε = ${significant(plot.epsilon[0])} to ${significant(plot.epsilon.at(-1))}.`,
-    "Certified at every ε of the curve. The dashed line is your ε; move the slider to read off others.");
-    if (mark === null) { fill(reading); return; }
+    curves.show(
+      lines(
+        ATTACKERS.map(([key, , name, tone, dash]) => ({ name, x: plot.epsilon, y: plot[key], tone, dash })),
+        {
+          x: "ε of the mechanism, worst case over all data sets",
+          y: "right at most (certified)",
+          logx: true,
+          mark,
+          level: { y: plot.blind, name: "blind guessing" },
+        },
+      ),
+      `Success of the three attackers against ε, from ε = ${significant(plot.epsilon[0])} to ${significant(plot.epsilon.at(-1))}.`,
+      "Certified at every ε of the curve. The dashed line is your ε; move the slider to read off others.",
+    );
+    if (mark === null) {
+      fill(reading);
+      return;
+    }
     const next = plot.epsilon.findIndex((value) => value >= mark * (1 - 1e-12));
-    if (next < 0) { fill(reading, element("p", {}, `ε = ${moved} lies beyond the curve; press “Calculate” for it.`)); return; }
-    if (mark === latest.result.epsilon) { fill(reading); return; }
-    fill(reading, element("p", {}, element("span", { class: "mark certified" }, "≤ certified"), ` Read off the curve at ε = ${moved}: `,
-      ATTACKERS.map(([key, , name]) => `${name} ≤ ${percentUp(plot[key][next])}`).join(", "), ". “Calculate” gives the exact numbers for it."));
+    if (next < 0) {
+      fill(reading, element("p", {}, `ε = ${moved} lies beyond the curve; press “Calculate” for it.`));
+      return;
+    }
+    if (mark === latest.result.epsilon) {
+      fill(reading);
+      return;
+    }
+    fill(
+      reading,
+      element(
+        "p",
+        {},
+        element("span", { class: "mark certified" }, "≤ certified"),
+        ` Read off the curve at ε = ${moved}: `,
+        ATTACKERS.map(([key, , name]) => `${name} ≤ ${percentUp(plot[key][next])}`).join(", "),
+        ". “Calculate” gives the exact numbers for it.",
+      ),
+    );
   }
 
-  form.node.append(panel.node, columns.node,
-    form.choice("mechanism", { label: "How is the result made noisy?", help: "Gaussian: noise is added to the mean or the sum of the drawn records. Exponential: one of several candidates is chosen, the better the likelier.", options: [["gaussian", "Gaussian noise"], ["exponential", "exponential mechanism"]] }),
-    form.choice("query", { label: "What is released", options: [["mean", "the mean"], ["sum", "the sum"]] }),
-    form.textual("candidates", { label: "Candidates", rows: 4, placeholder: "1.0, 2.0\n1.5, 2.5", help: "One candidate per line: a number for each column. The one nearest to the records is the likeliest." }),
-    form.choice("amount", { label: "Your question", options: [["epsilon", "what does ε mean?"], ["success", "which ε for a promise?"], ["sigma", "what does a noise σ mean?"], ["pmp", "which ε for a practical ε̃?"]] }),
-    form.numeric("epsilon", { label: "ε (epsilon)", help: "The worst-case parameter that the mechanism is set to. Smaller is safer.", slider: { from: 0.1, to: 100, log: true } }),
-    form.numeric("sigma", { label: "Noise σ", help: "Standard deviation of the noise on every released number.", slider: { from: 1e-3, to: 100, log: true } }),
-    form.numeric("target_success", { label: "Right at most", unit: "%", help: "How often the practical attacker may be right about any record. 50 % is blind guessing when half are drawn.", slider: { from: 50.5, to: 99.5 } }),
+  form.node.append(
+    panel.node,
+    columns.node,
+    form.choice("mechanism", {
+      label: "How is the result made noisy?",
+      help: "Gaussian: noise is added to the mean or the sum of the drawn records. Exponential: one of several candidates is chosen, the better the likelier.",
+      options: [
+        ["gaussian", "Gaussian noise"],
+        ["exponential", "exponential mechanism"],
+      ],
+    }),
+    form.choice("query", {
+      label: "What is released",
+      options: [
+        ["mean", "the mean"],
+        ["sum", "the sum"],
+      ],
+    }),
+    form.textual("candidates", {
+      label: "Candidates",
+      rows: 4,
+      placeholder: "1.0, 2.0\n1.5, 2.5",
+      help: "One candidate per line: a number for each column. The one nearest to the records is the likeliest.",
+    }),
+    form.choice("amount", {
+      label: "Your question",
+      options: [
+        ["epsilon", "what does ε mean?"],
+        ["success", "which ε for a promise?"],
+        ["sigma", "what does a noise σ mean?"],
+        ["pmp", "which ε for a practical ε̃?"],
+      ],
+    }),
+    form.numeric("epsilon", {
+      label: "ε (epsilon)",
+      help: "The worst-case parameter that the mechanism is set to. Smaller is safer.",
+      slider: { from: 0.1, to: 100, log: true },
+    }),
+    form.numeric("sigma", {
+      label: "Noise σ",
+      help: "Standard deviation of the noise on every released number.",
+      slider: { from: 1e-3, to: 100, log: true },
+    }),
+    form.numeric("target_success", {
+      label: "Right at most",
+      unit: "%",
+      help: "How often the practical attacker may be right about any record. 50 % is blind guessing when half are drawn.",
+      slider: { from: 50.5, to: 99.5 },
+    }),
     form.numeric("target_pmp", { label: "Practical ε̃ at most", slider: { from: 0.01, to: 10, log: true } }),
-    form.numeric("clip", { label: "Clipping norm", placeholder: "the longest record", help: "Longer records are scaled down to this length first. Differential privacy asks for a bound that was fixed beforehand." }),
-    element("details", { class: "more", open: Boolean(given.delta || given.size || given.releases) }, element("summary", {}, "More: δ, number drawn, several answers"),
-      form.numeric("delta", { label: "δ (delta)", placeholder: "1e-5; 0 for exponential", help: "Chance that the guarantee fails altogether." }),
+    form.numeric("clip", {
+      label: "Clipping norm",
+      placeholder: "the longest record",
+      help: "Longer records are scaled down to this length first. Differential privacy asks for a bound that was fixed beforehand.",
+    }),
+    element(
+      "details",
+      { class: "more", open: Boolean(given.delta || given.size || given.releases) },
+      element("summary", {}, "More: δ, number drawn, several answers"),
+      form.numeric("delta", {
+        label: "δ (delta)",
+        placeholder: "1e-5; 0 for exponential",
+        help: "Chance that the guarantee fails altogether.",
+      }),
       form.numeric("size", { label: "Records drawn", placeholder: "half of them" }),
-      form.numeric("releases", { label: "Independent answers", help: "How many times the same question is answered with fresh noise." })),
-    form.problem, element("div", { class: "buttons" }, start));
-  root.append(element("div", { class: "columns2" },
-    element("section", { class: "card", "aria-label": "Question" }, form.node),
-    element("div", { class: "stack" },
-      element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, beside.node, reading, curves.node),
-      exports.node)));
+      form.numeric("releases", {
+        label: "Independent answers",
+        help: "How many times the same question is answered with fresh noise.",
+      }),
+    ),
+    form.problem,
+    element("div", { class: "buttons" }, start),
+  );
+  root.append(
+    element(
+      "div",
+      { class: "columns2" },
+      element("section", { class: "card", "aria-label": "Question" }, form.node),
+      element(
+        "div",
+        { class: "stack" },
+        element(
+          "section",
+          { class: "card answer", "aria-label": "Answer" },
+          job.node,
+          results,
+          beside.node,
+          reading,
+          curves.node,
+        ),
+        exports.node,
+      ),
+    ),
+  );
   arrange();
   const known = state.job;
   const id = state.file;
@@ -189,5 +354,9 @@ export function open(root, given) {
   state.file = id;
   if (id) panel.recall(id);
   if (known) job.follow(known);
-  return () => { job.stop(); beside.close(); curves.close(); };
+  return () => {
+    job.stop();
+    beside.close();
+    curves.close();
+  };
 }

@@ -1,20 +1,39 @@
 // Study: the whole examination of a learner on a table, and the viewer of its report.
 import { write } from "./address.js";
 import { get, post } from "./api.js";
-import { Chart, sandwich } from "./charts.js";
+import { Chart } from "./charts.js";
 import { element, fill, notice } from "./dom.js";
-import { Exports } from "./exporting.js";
+import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { bytes, percentUp } from "./numbers.js";
+import { percentUp } from "./numbers.js";
+import { sandwich } from "./plots.js";
 import { FilePanel } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
 
-const DEFAULTS = { file: "", target: "", learner: "logistic", accept: "55", shadows: "64", confidence: "0.95", record: "every", epsilon: "8", job: "", view: "" };
-const LEARNERS = [["logistic", "logistic regression"], ["ridge", "ridge regression"], ["tree", "decision tree"], ["random-forest", "random forest"], ["mlp", "small neural network"], ["knn", "nearest neighbours"]];
+const DEFAULTS = {
+  file: "",
+  target: "",
+  learner: "logistic",
+  accept: "55",
+  shadows: "64",
+  confidence: "0.95",
+  record: "every",
+  epsilon: "8",
+  job: "",
+  view: "",
+};
+const LEARNERS = [
+  ["logistic", "logistic regression"],
+  ["ridge", "ridge regression"],
+  ["tree", "decision tree"],
+  ["random-forest", "random forest"],
+  ["mlp", "small neural network"],
+  ["knn", "nearest neighbours"],
+];
 
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
@@ -23,16 +42,37 @@ export function open(root, given) {
   const chart = new Chart(440);
   const exports = new Exports();
   const frame = element("div", {});
-  const viewing = element("section", { class: "card", "aria-label": "Report", hidden: true }, element("h2", {}, "The report"), frame);
+  const viewing = element(
+    "section",
+    { class: "card", "aria-label": "Report", hidden: true },
+    element("h2", {}, "The report"),
+    frame,
+  );
   const opening = element("div", { class: "filestatus", "aria-live": "polite" });
-  const remember = () => write("study", Object.fromEntries(Object.entries({ ...state, ...form.values })
-    .filter(([name, value]) => name in DEFAULTS && value !== DEFAULTS[name])));
-  const form = new Form("What to study", state, ["target", "learner", "accept", "record", "epsilon", "shadows", "confidence"], () => { remember(); job.outdated(); });
+  const remember = () =>
+    write(
+      "study",
+      Object.fromEntries(
+        Object.entries({ ...state, ...form.values }).filter(
+          ([name, value]) => name in DEFAULTS && value !== DEFAULTS[name],
+        ),
+      ),
+    );
+  const form = new Form(
+    "What to study",
+    state,
+    ["target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
+    () => {
+      remember();
+      job.outdated();
+    },
+  );
   const aim = element("div", {});
   const start = element("button", { type: "submit", class: "main" }, "Run the study");
 
   const panel = new FilePanel({
-    title: "Choose a table", hint: "or drop a CSV, Parquet or Arrow file here. Without one, the study runs on a data set that comes with memberbound.",
+    title: "Choose a table",
+    hint: "or drop a CSV, Parquet or Arrow file here. Without one, the study runs on a data set that comes with memberbound.",
     chosen: (found) => {
       if (found && found.file !== state.file) form.values.target = found.columns.at(-1)?.name ?? "";
       file = found;
@@ -45,17 +85,30 @@ export function open(root, given) {
   function arrange() {
     const names = (file?.columns ?? []).map((column) => [column.name, column.name]);
     aim.hidden = names.length === 0;
-    fill(aim, names.length ? form.select("target", { label: "Column to predict", help: "What the learner learns to say from the other columns.", options: names }) : null);
+    fill(
+      aim,
+      names.length
+        ? form.select("target", {
+            label: "Column to predict",
+            help: "What the learner learns to say from the other columns.",
+            options: names,
+          })
+        : null,
+    );
   }
 
   const job = new JobPanel({
-    changed: (id) => { state.job = id; remember(); },
+    changed: (id) => {
+      state.job = id;
+      remember();
+    },
     found: async (done) => {
-      const files = done.files.map((each) => ({ name: each.name, words: `${each.name} (${bytes(each.bytes)})`, href: `/api/jobs/${encodeURIComponent(done.job)}/files/${encodeURIComponent(each.name)}` }));
+      const files = downloads(done);
       let report = done.result;
       try {
         // The report as it was written; the answer of the verb adds names of files to it.
-        if (done.files.some((each) => each.name === "report.json")) report = await get(`/api/jobs/${encodeURIComponent(done.job)}/files/report.json`);
+        if (done.files.some((each) => each.name === "report.json"))
+          report = await get(`/api/jobs/${encodeURIComponent(done.job)}/files/report.json`);
         await show(report, { command: done.command, python: done.python, files });
       } catch (problem) {
         fill(results, notice("bad", problem.message));
@@ -100,22 +153,56 @@ export function open(root, given) {
     remember();
     showView(view);
     const rows = Array.isArray(report.sandwich) ? report.sandwich : [];
-    fill(results, report.verdict ? verdict(report.verdict.sentence) : null, report.verdict?.advice ? element("p", {}, report.verdict.advice) : null,
-      report.status && report.status !== "complete" ? notice("note", "This report is not complete; it says which step failed.") : null);
+    fill(
+      results,
+      report.verdict ? verdict(report.verdict.sentence) : null,
+      report.verdict?.advice ? element("p", {}, report.verdict.advice) : null,
+      report.status && report.status !== "complete"
+        ? notice("note", "This report is not complete; it says which step failed.")
+        : null,
+    );
     if (rows.length > 0) {
-      const worst = rows.filter((row) => row.ceiling).map((row) => `${row.label}, ${row.record} record: at most ${percentUp(row.ceiling.upper)}`);
+      const worst = rows
+        .filter((row) => row.ceiling)
+        .map((row) => `${row.label}, ${row.record} record: at most ${percentUp(row.ceiling.upper)}`);
       chart.height = 130 + 52 * rows.length;
-      chart.show(sandwich(rows), `How often anybody is right about membership. ${worst.join("; ")}.`,
-        "Triangles pointing left are certified ceilings, circles are estimates, triangles pointing right are measured floors; the dotted line is blind guessing.");
+      chart.show(
+        sandwich(rows),
+        `How often anybody is right about membership. ${worst.join("; ")}.`,
+        "Triangles pointing left are certified ceilings, circles are estimates, triangles pointing right are measured floors; the dotted line is blind guessing.",
+      );
     }
-    exports.show({ name: "report", sentence: report.verdict?.sentence ?? "", json: report, chart: rows.length > 0 ? chart : null, command, python, files });
+    exports.show({
+      name: "report",
+      sentence: report.verdict?.sentence ?? "",
+      json: report,
+      chart: rows.length > 0 ? chart : null,
+      command,
+      python,
+      files,
+    });
   }
 
   function showView(view) {
     viewing.hidden = false;
-    fill(frame,
-      element("p", {}, element("a", { href: `/api/views/${encodeURIComponent(view)}`, target: "_blank", rel: "noopener" }, "Open the report in its own tab")),
-      element("iframe", { class: "report", src: `/api/views/${encodeURIComponent(view)}`, title: "The report", sandbox: "allow-scripts allow-downloads" }));
+    fill(
+      frame,
+      element(
+        "p",
+        {},
+        element(
+          "a",
+          { href: `/api/views/${encodeURIComponent(view)}`, target: "_blank", rel: "noopener" },
+          "Open the report in its own tab",
+        ),
+      ),
+      element("iframe", {
+        class: "report",
+        src: `/api/views/${encodeURIComponent(view)}`,
+        title: "The report",
+        sandbox: "allow-scripts allow-downloads",
+      }),
+    );
   }
 
   async function openReport(chosen) {
@@ -128,7 +215,10 @@ export function open(root, given) {
     try {
       report = JSON.parse(await chosen.text());
     } catch {
-      fill(opening, notice("bad", element("strong", {}, chosen.name), " must be a report.json, got a file that is not JSON."));
+      fill(
+        opening,
+        notice("bad", element("strong", {}, chosen.name), " must be a report.json, got a file that is not JSON."),
+      );
       return;
     }
     try {
@@ -139,41 +229,133 @@ export function open(root, given) {
     }
   }
 
-  const input = element("input", { type: "file", accept: ".json,application/json", class: "unseen", id: "file-report", onchange: () => { if (input.files[0]) openReport(input.files[0]); input.value = ""; } });
-  const zone = element("div", {
-    class: "drop",
-    ondragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
-    ondragleave: () => zone.classList.remove("over"),
-    ondrop: (event) => { event.preventDefault(); zone.classList.remove("over"); if (event.dataTransfer.files[0]) openReport(event.dataTransfer.files[0]); },
-  }, input, element("label", { for: "file-report", class: "button" }, "Open a report.json"), element("p", { class: "quiet" }, "or drop one here, to read it as a page."));
+  const input = element("input", {
+    type: "file",
+    accept: ".json,application/json",
+    class: "unseen",
+    id: "file-report",
+    onchange: () => {
+      if (input.files[0]) openReport(input.files[0]);
+      input.value = "";
+    },
+  });
+  const zone = element(
+    "div",
+    {
+      class: "drop",
+      ondragover: (event) => {
+        event.preventDefault();
+        zone.classList.add("over");
+      },
+      ondragleave: () => zone.classList.remove("over"),
+      ondrop: (event) => {
+        event.preventDefault();
+        zone.classList.remove("over");
+        if (event.dataTransfer.files[0]) openReport(event.dataTransfer.files[0]);
+      },
+    },
+    input,
+    element("label", { for: "file-report", class: "button" }, "Open a report.json"),
+    element("p", { class: "quiet" }, "or drop one here, to read it as a page."),
+  );
 
-  form.node.append(panel.node, aim,
+  form.node.append(
+    panel.node,
+    aim,
     form.select("learner", { label: "Learner", options: LEARNERS }),
-    form.numeric("accept", { label: "Nobody may be right more than", unit: "%", help: "The promise that the study looks a remedy for. 50 % is tossing a coin.", slider: { from: 50.5, to: 75 } }),
-    element("details", { class: "more", open: ["record", "epsilon", "shadows", "confidence"].some((name) => given[name]) }, element("summary", {}, "More: whom to protect, ε, models trained"),
-      form.select("record", { label: "Whom to protect", help: "Every single record, also the most unusual one, or the average record only.", options: [["every", "every record"], ["average", "the average record"]] }),
-      form.numeric("epsilon", { label: "ε to translate", help: "The study also says what this ε would mean for these records.", slider: { from: 0.1, to: 30, log: true } }),
-      form.numeric("shadows", { label: "Models trained for the audit", help: "More models see attacks more clearly and take longer." }),
-      form.numeric("confidence", { label: "Confidence", slider: { from: 0.8, to: 0.999, digits: 3 } })),
-    form.problem, element("div", { class: "buttons" }, start));
-  root.append(element("div", { class: "stack" },
-    element("div", { class: "columns2" },
-      element("div", { class: "stack" },
-        element("section", { class: "card", "aria-labelledby": "run-study" }, element("h2", { id: "run-study" }, "Run a study"), form.node),
-        element("section", { class: "card", "aria-labelledby": "open-report" }, element("h2", { id: "open-report" }, "Open a report"), zone, opening)),
-      element("div", { class: "stack" },
-        element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-        exports.node)),
-    viewing));
+    form.numeric("accept", {
+      label: "Nobody may be right more than",
+      unit: "%",
+      help: "The promise that the study looks a remedy for. 50 % is tossing a coin.",
+      slider: { from: 50.5, to: 75 },
+    }),
+    element(
+      "details",
+      { class: "more", open: ["record", "epsilon", "shadows", "confidence"].some((name) => given[name]) },
+      element("summary", {}, "More: whom to protect, ε, models trained"),
+      form.select("record", {
+        label: "Whom to protect",
+        help: "Every single record, also the most unusual one, or the average record only.",
+        options: [
+          ["every", "every record"],
+          ["average", "the average record"],
+        ],
+      }),
+      form.numeric("epsilon", {
+        label: "ε to translate",
+        help: "The study also says what this ε would mean for these records.",
+        slider: { from: 0.1, to: 30, log: true },
+      }),
+      form.numeric("shadows", {
+        label: "Models trained for the audit",
+        help: "More models see attacks more clearly and take longer.",
+      }),
+      form.numeric("confidence", { label: "Confidence", slider: { from: 0.8, to: 0.999, digits: 3 } }),
+    ),
+    form.problem,
+    element("div", { class: "buttons" }, start),
+  );
+  root.append(
+    element(
+      "div",
+      { class: "stack" },
+      element(
+        "div",
+        { class: "columns2" },
+        element(
+          "div",
+          { class: "stack" },
+          element(
+            "section",
+            { class: "card", "aria-labelledby": "run-study" },
+            element("h2", { id: "run-study" }, "Run a study"),
+            form.node,
+          ),
+          element(
+            "section",
+            { class: "card", "aria-labelledby": "open-report" },
+            element("h2", { id: "open-report" }, "Open a report"),
+            zone,
+            opening,
+          ),
+        ),
+        element(
+          "div",
+          { class: "stack" },
+          element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
+          exports.node,
+        ),
+      ),
+      viewing,
+    ),
+  );
   arrange();
-  fill(results, element("p", { class: "empty" }, "A study certifies the table, attacks the learner, looks for the cheapest remedy and writes a report. It takes some minutes on the data set that comes along. Or open a report that you already have."));
+  fill(
+    results,
+    element(
+      "p",
+      { class: "empty" },
+      "A study certifies the table, attacks the learner, looks for the cheapest remedy and writes a report. It takes some minutes on the data set that comes along. Or open a report that you already have.",
+    ),
+  );
   if (state.file) panel.recall(state.file);
   if (state.job) job.follow(state.job);
   else if (state.view) {
-    fetch(`/api/views/${encodeURIComponent(state.view)}`, { credentials: "same-origin" }).then((answer) => {
-      if (answer.ok) { fill(results, element("p", {}, "The report of this link is shown below.")); showView(state.view); }
-      else { state.view = ""; remember(); fill(results, notice("note", "The server no longer has the report of this link. Open the file again.")); }
-    }).catch(() => {});
+    fetch(`/api/views/${encodeURIComponent(state.view)}`, { credentials: "same-origin" })
+      .then((answer) => {
+        if (answer.ok) {
+          fill(results, element("p", {}, "The report of this link is shown below."));
+          showView(state.view);
+        } else {
+          state.view = "";
+          remember();
+          fill(results, notice("note", "The server no longer has the report of this link. Open the file again."));
+        }
+      })
+      .catch(() => {});
   }
-  return () => { job.stop(); chart.close(); };
+  return () => {
+    job.stop();
+    chart.close();
+  };
 }

@@ -16,21 +16,49 @@ function place(bubble, button) {
 /** A question mark that explains `about`; the theorem ids are named where there are some. */
 export function tip(about, text, theorems = []) {
   const id = freshId("tip");
-  const bubble = element("span", { role: "tooltip", id, class: "bubble" }, text,
-    theorems.length > 0 ? element("span", { class: "ids" }, `Theorem ${theorems.join(", ")}`) : null);
-  const show = () => { bubble.classList.add("shown"); place(bubble, button); };
-  const hide = () => bubble.classList.remove("shown");
-  const button = element("button", {
-    type: "button",
-    class: "why",
-    "aria-label": `About ${about}`,
-    "aria-describedby": id,
-    onfocus: show,
-    onblur: hide,
-    onclick: show,
-    onkeydown: (event) => { if (event.key === "Escape") hide(); },
-  }, "?");
+  const bubble = element(
+    "span",
+    { role: "tooltip", id, class: "bubble" },
+    text,
+    theorems.length > 0 ? element("span", { class: "ids" }, `Theorem ${theorems.join(", ")}`) : null,
+  );
+  const follow = () => place(bubble, button);
+  const show = () => {
+    bubble.classList.add("shown");
+    follow();
+    window.addEventListener("scroll", follow, { capture: true, passive: true });
+  };
+  const hide = () => {
+    bubble.classList.remove("shown");
+    window.removeEventListener("scroll", follow, { capture: true });
+  };
+  const button = element(
+    "button",
+    {
+      type: "button",
+      class: "why",
+      "aria-label": `About ${about}`,
+      "aria-describedby": id,
+      onfocus: show,
+      onblur: hide,
+      onclick: show,
+      onkeydown: (event) => {
+        if (event.key === "Escape") hide();
+      },
+    },
+    "?",
+  );
   // The bubble lies inside, so that the pointer may rest on it.
-  return element("span", { class: "tip", onmouseenter: show, onmouseleave: () => { if (document.activeElement !== button) hide(); } },
-    button, bubble);
+  return element(
+    "span",
+    {
+      class: "tip",
+      onmouseenter: show,
+      onmouseleave: () => {
+        if (document.activeElement !== button) hide();
+      },
+    },
+    button,
+    bubble,
+  );
 }

@@ -12,22 +12,41 @@ export class FilePanel {
     this.chosen = chosen;
     this.example = example;
     this.file = null;
-    this.input = element("input", { type: "file", accept: ENDINGS, class: "unseen", id: `file-${title.replace(/\W+/g, "-")}`, onchange: () => { if (this.input.files[0]) this.send(this.input.files[0]); } });
-    this.status = element("div", { class: "filestatus" });
-    this.zone = element("div", {
-      class: "drop",
-      ondragover: (event) => { event.preventDefault(); this.zone.classList.add("over"); },
-      ondragleave: () => this.zone.classList.remove("over"),
-      ondrop: (event) => {
-        event.preventDefault();
-        this.zone.classList.remove("over");
-        if (event.dataTransfer.files[0]) this.send(event.dataTransfer.files[0]);
+    this.input = element("input", {
+      type: "file",
+      accept: ENDINGS,
+      class: "unseen",
+      id: `file-${title.replace(/\W+/g, "-")}`,
+      onchange: () => {
+        if (this.input.files[0]) this.send(this.input.files[0]);
       },
-    },
-    this.input,
-    element("label", { for: this.input.id, class: "button" }, title),
-    element("p", { class: "quiet" }, hint),
-    example && element("button", { type: "button", class: "link", onclick: () => this.send(example()) }, "No file at hand? Try it with made-up people."));
+    });
+    this.status = element("div", { class: "filestatus" });
+    this.zone = element(
+      "div",
+      {
+        class: "drop",
+        ondragover: (event) => {
+          event.preventDefault();
+          this.zone.classList.add("over");
+        },
+        ondragleave: () => this.zone.classList.remove("over"),
+        ondrop: (event) => {
+          event.preventDefault();
+          this.zone.classList.remove("over");
+          if (event.dataTransfer.files[0]) this.send(event.dataTransfer.files[0]);
+        },
+      },
+      this.input,
+      element("label", { for: this.input.id, class: "button" }, title),
+      element("p", { class: "quiet" }, hint),
+      example &&
+        element(
+          "button",
+          { type: "button", class: "link", onclick: () => this.send(example()) },
+          "No file at hand? Try it with made-up people.",
+        ),
+    );
     this.node = element("div", { class: "upload" }, this.zone, this.status);
   }
 
@@ -45,10 +64,17 @@ export class FilePanel {
     fill(this.status, words, bar, stop);
     if (previous) this.#drop(previous.file);
     try {
-      const found = await upload(file, (share) => {
-        bar.value = share;
-        if (share === 1) { fill(words, "Reading ", element("strong", {}, file.name), " …"); bar.removeAttribute("value"); }
-      }, control.signal);
+      const found = await upload(
+        file,
+        (share) => {
+          bar.value = share;
+          if (share === 1) {
+            fill(words, "Reading ", element("strong", {}, file.name), " …");
+            bar.removeAttribute("value");
+          }
+        },
+        control.signal,
+      );
       this.#take(found);
     } catch (problem) {
       // Stopped for another file: that one has the floor.
@@ -64,15 +90,32 @@ export class FilePanel {
     try {
       this.#take(await get(`/api/files/${encodeURIComponent(id)}`));
     } catch {
-      fill(this.status, notice("note", "The server no longer has the file of this link. Choose it again to go on; the results below stay."));
+      fill(
+        this.status,
+        notice(
+          "note",
+          "The server no longer has the file of this link. Choose it again to go on; the results below stay.",
+        ),
+      );
     }
   }
 
   #take(found) {
     this.file = found;
-    fill(this.status, element("p", { class: "taken" },
-      element("strong", {}, found.name), ` — ${count(found.rows)} rows, ${count(found.columns.length)} columns, ${bytes(found.bytes)} `,
-      element("button", { type: "button", class: "small", "aria-label": `Remove ${found.name}`, onclick: () => this.forget() }, "Remove")));
+    fill(
+      this.status,
+      element(
+        "p",
+        { class: "taken" },
+        element("strong", {}, found.name),
+        ` — ${count(found.rows)} rows, ${count(found.columns.length)} columns, ${bytes(found.bytes)} `,
+        element(
+          "button",
+          { type: "button", class: "small", "aria-label": `Remove ${found.name}`, onclick: () => this.forget() },
+          "Remove",
+        ),
+      ),
+    );
     say(`${found.name} was read: ${found.rows} rows.`);
     this.chosen(found);
   }
@@ -102,19 +145,55 @@ export class ColumnChooser {
   show(columns, picked) {
     this.node.hidden = columns.length === 0;
     this.boxes = columns.map((column) => {
-      const box = element("input", { type: "checkbox", onchange: () => { this.#told(); this.changed(); } });
+      const box = element("input", {
+        type: "checkbox",
+        onchange: () => {
+          this.#told();
+          this.changed();
+        },
+      });
       box.checked = picked === null || picked.includes(column.name);
       const kind = column.numeric ? "number" : "text";
-      const kinds = column.distinct === null || column.distinct === undefined ? kind : `${kind}, ${count(column.distinct)} different`;
-      return { box, name: column.name, node: element("label", {}, box, element("span", { class: "column" }, column.name), element("span", { class: "quiet" }, kinds)) };
+      const kinds =
+        column.distinct === null || column.distinct === undefined
+          ? kind
+          : `${kind}, ${count(column.distinct)} different`;
+      return {
+        box,
+        name: column.name,
+        node: element(
+          "label",
+          {},
+          box,
+          element("span", { class: "column" }, column.name),
+          element("span", { class: "quiet" }, kinds),
+        ),
+      };
     });
-    const every = (state) => () => { this.boxes.forEach(({ box }) => { box.checked = state; }); this.#told(); this.changed(); };
+    const every = (state) => () => {
+      this.boxes.forEach(({ box }) => {
+        box.checked = state;
+      });
+      this.#told();
+      this.changed();
+    };
     this.sum = element("span", { class: "quiet", role: "status" });
-    fill(this.node, element("legend", {}, this.legend),
-      element("div", { class: "buttons" },
+    fill(
+      this.node,
+      element("legend", {}, this.legend),
+      element(
+        "div",
+        { class: "buttons" },
         element("button", { type: "button", class: "small", onclick: every(true) }, "All"),
-        element("button", { type: "button", class: "small", onclick: every(false) }, "None"), this.sum),
-      element("div", { class: "boxes" }, this.boxes.map(({ node }) => node)));
+        element("button", { type: "button", class: "small", onclick: every(false) }, "None"),
+        this.sum,
+      ),
+      element(
+        "div",
+        { class: "boxes" },
+        this.boxes.map(({ node }) => node),
+      ),
+    );
     this.#told();
   }
 
@@ -122,7 +201,9 @@ export class ColumnChooser {
     this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
   }
 
-  get all() { return this.boxes.every(({ box }) => box.checked); }
+  get all() {
+    return this.boxes.every(({ box }) => box.checked);
+  }
 
   /** The chosen columns as an option: nothing where all are, and none at all is refused. */
   get asked() {
@@ -130,5 +211,7 @@ export class ColumnChooser {
     return this.all ? {} : { columns: this.names };
   }
 
-  get names() { return this.boxes.filter(({ box }) => box.checked).map(({ name }) => name); }
+  get names() {
+    return this.boxes.filter(({ box }) => box.checked).map(({ name }) => name);
+  }
 }

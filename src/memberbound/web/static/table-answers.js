@@ -1,0 +1,161 @@
+// The answers of Table: the certificate of a table, and what coarsening did to it.
+import { element, table } from "./dom.js";
+import { assumptions, figure, figures, meter, verdict, warnings } from "./figures.js";
+import { about, count, percent, percentUp, sixDown, sixUp } from "./numbers.js";
+import { lines } from "./plots.js";
+import { ofCertify, ofHarden } from "./sentences.js";
+
+/** The certificate of a table. */
+export function certificate(answer) {
+  const leak = answer.record_leak;
+  const limit = leak.exposed_above ?? 0.5;
+  return [
+    verdict(ofCertify(answer)),
+    meter(
+      Math.min(1, answer.accuracy_upper),
+      Math.max(answer.nu, answer.lam * (1 - answer.nu)),
+      `On the way from blind guessing to always right: at most ${percentUp(Math.min(1, answer.accuracy_upper))}.`,
+    ),
+    warnings(answer),
+    figures(
+      figure("table_accuracy_upper", "certified", "≤", percentUp(Math.min(1, answer.accuracy_upper)), { big: true }),
+      figure("table_security_lower", "certified", "≥", sixDown(answer.security_lower)),
+      figure("delta_upper", "certified", "≤", sixUp(answer.delta_upper)),
+      answer.delta_plug_in_estimate === null
+        ? null
+        : figure("delta_plug_in_estimate", "estimated", "≈", about(answer.delta_plug_in_estimate)),
+      figure("record_leak_median", "certified", "≤", sixUp(leak.median)),
+      figure("record_leak_p99", "certified", "≤", sixUp(leak.p99)),
+      figure("record_leak_max", "certified", "≤", sixUp(leak.max)),
+      leak.exposed_rows === null
+        ? null
+        : figure("exposed_rows", "certified", "≤", count(leak.exposed_rows), {
+            label: `Rows that may leak more than ${limit}`,
+          }),
+    ),
+    element(
+      "p",
+      { class: "quiet" },
+      `${count(answer.rows)} rows fall into ${count(answer.atoms)} different cells; method: ${answer.method}; confidence ${percent(answer.confidence)}.`,
+    ),
+    exposed(answer),
+    assumptions(answer),
+  ];
+}
+
+function exposed(answer) {
+  const cells = answer.exposed_cells ?? [];
+  if (cells.length === 0)
+    return answer.record_leak.exposed_rows ? null : element("p", {}, "No row is exposed above the limit.");
+  const names = Object.keys(cells[0].values);
+  return element(
+    "div",
+    {},
+    element("h3", {}, "The rarest exposed rows"),
+    table(
+      `The ${cells.length} rarest combinations of values; sensitive: these rows stand out`,
+      ["rows", "leak", ...names],
+      cells.map((cell) => [
+        count(cell.rows),
+        `≤ ${sixUp(cell.leak_upper)}`,
+        ...names.map((name) => (cell.values[name] === null ? "(missing)" : String(cell.values[name]))),
+      ]),
+    ),
+  );
+}
+
+/** A coarser table, beside the table it was made from. */
+export function hardening(answer) {
+  const { before, after } = answer;
+  const row = (name, pick) => [name, pick(before), pick(after)];
+  const scores = answer.accuracy_estimate?.after ?? {};
+  return [
+    verdict(ofHarden(answer)),
+    warnings(answer),
+    figures(
+      figure("table_accuracy_upper", "certified", "≤", percentUp(Math.min(1, after.accuracy_upper)), { big: true }),
+      figure("table_security_lower", "certified", "≥", sixDown(after.security_lower)),
+      figure("record_leak_max", "certified", "≤", sixUp(after.record_leak.max)),
+      answer.information_kept_estimate === null
+        ? null
+        : figure(
+            "information_kept_estimate",
+            "estimated",
+            "≈",
+            `${Math.round(answer.information_kept_estimate * 100)} %`,
+          ),
+    ),
+    table(
+      "Before and after",
+      ["", "before", "after"],
+      [
+        row("different cells", (side) => count(side.atoms)),
+        row("rows", (side) => count(side.rows)),
+        row("right at most (certified)", (side) => `≤ ${percentUp(Math.min(1, side.accuracy_upper))}`),
+        row("leak Δ, any learner (certified)", (side) => `≤ ${sixUp(side.delta_upper)}`),
+        row("row leak, worst row (certified)", (side) => `≤ ${sixUp(side.record_leak.max)}`),
+        row("exposed rows (certified)", (side) => `≤ ${count(side.record_leak.exposed_rows)}`),
+        ...Object.keys(scores).map((name) => [
+          `accuracy of ${name} (estimate)`,
+          scored(answer.accuracy_estimate.before?.[name]),
+          scored(scores[name]),
+        ]),
+      ],
+    ),
+    element("h3", {}, "What was made coarser"),
+    element(
+      "ul",
+      { class: "steps" },
+      answer.steps.map((text) => element("li", {}, text)),
+    ),
+    element(
+      "p",
+      { class: "quiet" },
+      `${count(answer.rows_fitted)} rows served to find the recipe and are not released; ${count(answer.rows_released)} are.`,
+    ),
+    assumptions(answer),
+  ];
+}
+
+const scored = (value) => (value === undefined || value === null ? "–" : `≈ ${value.toFixed(3)}`);
+
+/** What another security would cost, on the frontier that the run estimated; nothing without one. */
+export function costOf(result, wanted) {
+  const points = result.frontier_estimate
+    .filter((point) => point.security !== null)
+    .sort((a, b) => a.security - b.security);
+  if (points.length === 0) return null;
+  const aimed = wanted === "" ? NaN : Number(wanted);
+  const most = Math.max(...points.map((point) => point.information)) || 1;
+  const shares = points.map((point) => point.information / most);
+  const reached = shares.filter((_, index) => points[index].security >= aimed);
+  const kept = `${Math.round(Math.max(0, ...reached) * 100)} %`;
+  const known = Number.isFinite(aimed);
+  const advice =
+    aimed === result.security
+      ? "This is the certified run above."
+      : "Press the button for a certified run; choosing among several certified runs is not covered by the certificate, so settle here first.";
+  const words =
+    reached.length === 0
+      ? [" No coarsening that was tried reaches this security."]
+      : [` A security of ${aimed} would keep about ${kept} of the information. `, advice];
+  return {
+    draw: lines(
+      [{ name: "estimate", x: points.map((point) => point.security), y: shares, tone: "estimated", dash: "dash" }],
+      {
+        x: "security MIS of the table (estimate)",
+        y: "information kept (estimate)",
+        mark: known ? aimed : null,
+        markers: true,
+        range: [0, 1.05],
+      },
+    ),
+    words: `Estimated information kept against security${known ? `; at a security of ${aimed} about ${kept} is kept` : ""}.`,
+    caption:
+      "An estimate from the rows that served to find the recipe. Move the slider to see what another target would cost.",
+    nodes: [
+      element("h3", {}, "What would another target cost?"),
+      known ? element("p", {}, element("span", { class: "mark estimated" }, "≈ estimate"), words) : null,
+    ],
+  };
+}
