@@ -213,3 +213,10 @@ def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
 
     table = pd.DataFrame({"zip": ["007", "123"], "n": ["-1.5e3", "0"], "none": [None, None]})
     assert numeric_columns(table) == ["n"]
+
+
+@pytest.mark.parametrize("cell", [[1], {"a": 1}, np.array([1.0])])
+def test_nested_cells_are_refused(cell):
+    table = pd.DataFrame({"a": [cell] * 40, "y": [0, 1] * 20})
+    with pytest.raises(InputError, match="column 'a' must hold single values"):
+        harden(table, security=0.5, target="y")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from memberbound.auditing.exposure import Exposure
@@ -61,7 +62,7 @@ class Audit:
             lower = self.detail.best_advantage.lower
         return (
             f"The best attack tried ({self.best}) reached an advantage (TPR - FPR) of "
-            f"{found['estimate']:.3f}, at least {lower:.3f} with confidence "
+            f"{found['estimate']:.3f}, at least {_outward(lower, ROUND_FLOOR)} with confidence "
             f"{self.confidence:g}. Other attacks may reach more: this is no guarantee."
         )
 
@@ -109,4 +110,11 @@ class Audit:
 def _cell(interval: dict[str, float] | None) -> str:
     if interval is None:
         return "–"
-    return f"{interval['estimate']:.3f} [{interval['lower']:.3f}, {interval['upper']:.3f}]"
+    low = _outward(interval["lower"], ROUND_FLOOR)
+    high = _outward(interval["upper"], ROUND_CEILING)
+    return f"{interval['estimate']:.3f} [{low}, {high}]"
+
+
+def _outward(value: float, rounding: str) -> str:
+    """Three decimals: a floor that is printed must still be one, and a ceiling too."""
+    return str(Decimal(value).quantize(Decimal("0.001"), rounding=rounding))

@@ -228,7 +228,8 @@ class LossLattice:
     ) -> FloatArray:
         """Hockey-sticks at the lattice indices ``grid``, from one tilted convolution."""
         (low, high), first = window, int(grid[0])
-        if high - min(low, first) + 1 > MAX_WINDOW:
+        # A window that ends before it begins: nearly all mass is at +∞ after so many releases.
+        if high < low or high - min(low, first) + 1 > MAX_WINDOW:
             return np.ones(grid.size)
         length = _smooth_length(max(high - low + 1, 64))
         end = low + length

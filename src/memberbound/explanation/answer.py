@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from memberbound.dp import DpGuarantee, leak_from_pure_dp
-from memberbound.explanation.wording import percent, percent_up, six_down, six_up
+from memberbound.explanation.wording import (
+    percent,
+    percent_up,
+    significant_down,
+    significant_up,
+    six_down,
+    six_up,
+)
 from memberbound.games import Adjacency, IidGame, NeighbourGame, gamma_from_priors
 from memberbound.numerics.rounding import down
 from memberbound.results import Certificate, common_fields, json_number
@@ -155,17 +162,27 @@ class Explanation:
 
     @property
     def setting(self) -> str:
-        """The parameters, in words."""
+        """The parameters, in words; one that was looked for is rounded to the safe side."""
         p = self.parameters
         if self.guarantee.notion == "DP-SGD":
+            noise = float(p["noise_multiplier"])
+            shown = _given(noise) if self.target is None else significant_up(noise, 6)
             return (
-                f"noise multiplier {p['noise_multiplier']:.6g}, sampling rate "
-                f"{p['sample_rate']:.6g} and {int(p['steps'])} steps"
+                f"noise multiplier {shown}, sampling rate "
+                f"{_given(p['sample_rate'])} and {int(p['steps'])} steps"
             )
         if self.guarantee.notion == "μ-GDP":
-            return f"μ = {p['gdp']:.6g} (Gaussian DP)"
-        delta = "" if not self.delta else f" and δ = {self.delta:.3g}"
-        return f"ε = {self.epsilon:.6g}{delta}"
+            return f"μ = {_given(p['gdp'])} (Gaussian DP)"
+        delta = "" if not self.delta else f" and δ = {_given(self.delta)}"
+        return f"ε = {self._epsilon_in_words()}{delta}"
+
+    def _epsilon_in_words(self) -> str:
+        """ε: as given, the largest that may be used (down), or one that follows (up)."""
+        if self.epsilon is None or math.isinf(self.epsilon):
+            return "no finite ε"
+        if self.guarantee.notion != "(ε, δ)-DP":
+            return significant_up(self.epsilon, 6)
+        return _given(self.epsilon) if self.target is None else significant_down(self.epsilon, 6)
 
     @property
     def sentence(self) -> str:
@@ -197,9 +214,7 @@ class Explanation:
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
-        eps = "no finite ε" if self.epsilon is None else f"{self.epsilon:.6g}"
-        if self.epsilon is not None and math.isinf(self.epsilon):
-            eps = "no finite ε"
+        eps = self._epsilon_in_words()
         rows = [
             ("ε at δ", f"{eps} at {self.delta:.3g}" if self.delta is not None else eps),
             ("adjacency", self.adjacency),
@@ -220,3 +235,8 @@ class Explanation:
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         return f"{self.sentence}\n\n{table}"
+
+
+def _given(value: float) -> str:
+    """A parameter as somebody gave it."""
+    return f"{value:.10g}"

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["percent", "percent_down", "percent_up", "significant_up", "six_down", "six_up"]
+__all__ = [
+    "percent",
+    "percent_down",
+    "percent_up",
+    "significant_down",
+    "significant_up",
+    "six_down",
+    "six_up",
+]
 
 _SIX = Decimal("0.000001")
 
@@ -51,7 +59,16 @@ def percent_down(value: float) -> str:
 
 def significant_up(value: float, digits: int = 3) -> str:
     """A few significant digits, rounded up."""
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value))
+    return _significant(value, digits, ROUND_CEILING)
+
+
+def significant_down(value: float, digits: int = 3) -> str:
+    """A few significant digits, rounded down."""
+    return _significant(value, digits, ROUND_FLOOR)
+
+
+def _significant(value: float, digits: int, rounding: str) -> str:
+    rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))
     # Format the decimal itself: a subnormal double would lose the digit that was rounded up.
     if value < 1e-4:
         return f"{rounded:e}"

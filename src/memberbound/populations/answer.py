@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.explanation.wording import percent, percent_up, significant_up, six_up
+from memberbound.explanation.wording import (
+    percent,
+    percent_up,
+    significant_down,
+    significant_up,
+    six_up,
+)
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
@@ -158,7 +164,10 @@ class PopulationAnswer:
             if self.bounds.confidence == 1
             else f" (confidence {percent(self.bounds.confidence)})"
         )
-        name = "this σ" if self.epsilon == float("inf") else f"ε = {significant_up(self.epsilon)}"
+        # An ε that was looked for is the largest that may be used.
+        looked_for = self.amount.target is not None
+        said = significant_down(self.epsilon, 4) if looked_for else f"{self.epsilon:.10g}"
+        name = "this σ" if self.epsilon == float("inf") else f"ε = {said}"
         return (
             f"For these {self.game.population} records {name} means: an attacker who knows all of "
             "them and sees the release, but not who was drawn, is right about any record's "

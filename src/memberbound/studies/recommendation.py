@@ -271,7 +271,7 @@ def verdict(
         now = (
             f"As it is, no bound of {percent(asked.accuracy)} or less is proved for "
             f"{_whom(asked.record)} membership, and no attack was proved to be right more than "
-            f"{percent_up(round(most, 12))} of the time."
+            f"{number_up(100 * most)} % of the time."
         )
     if failed:
         level = "partial" if level != "exposed" else level

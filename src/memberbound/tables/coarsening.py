@@ -299,6 +299,15 @@ def checked_frame(X: Any) -> Any:
         raise InputError(f"the table's columns must have different names (text), got {names!r}.")
     if not names:
         raise InputError("the table must have at least one column.")
+    for name in names:
+        values = X[name]
+        nested = values.dtype == object and values.map(
+            lambda value: isinstance(value, (list, dict, set, np.ndarray))
+        )
+        if np.any(nested):
+            raise InputError(
+                f"column {name!r} must hold single values, got lists or records. Unpack it first."
+            )
     return X
 
 

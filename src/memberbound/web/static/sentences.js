@@ -16,7 +16,10 @@ export function ofCertify(answer) {
 /** The first line of `memberbound population`. */
 export function ofPopulation(answer) {
   const sure = answer.confidence === 1 ? "" : ` (confidence ${percent(answer.confidence)})`;
-  const name = answer.epsilon === null ? "this σ" : `ε = ${significant(answer.epsilon)}`;
+  // An ε that was looked for is the largest that may be used.
+  const lookedFor = answer.target_pmp !== undefined || answer.target_success !== undefined;
+  const said = () => (lookedFor ? significant(answer.epsilon, 4, false) : String(Number(answer.epsilon.toPrecision(10))));
+  const name = answer.epsilon === null ? "this σ" : `ε = ${said()}`;
   return `For these ${answer.records} records ${name} means: an attacker who knows all of them and sees the release, but not who was drawn, is right about any record's membership at most ${percentUp(answer.success_upper)} of the time${sure}; guessing blindly is right ${percent(answer.success_blind)}.`;
 }
 
