@@ -58,7 +58,7 @@ def main() -> None:
     command = [sys.executable, "-m", "memberbound", "serve", "--no-open", "--port", "8765"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        time.sleep(8)
+        time.sleep(12)
         with sync_playwright() as driver:
             browser = driver.chromium.launch(
                 executable_path=shutil.which("chromium"),

@@ -161,10 +161,15 @@ def audit_run(
     """
     plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
     found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
-    sandwich, warnings = None, found.warnings
-    if ceiling is not None and run.failures:
-        # Halves on which a fit succeeds need not be uniform, and then it is another game.
-        warnings += ("The certificate was not compared: it is about uniform halves, fits failed.",)
+    sandwich, warnings, exposure = None, found.warnings, record_exposure(found)
+    if run.failures:
+        # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
+        # without which the learner fails is in most of them, and saying "in" is right about it.
+        nobody, unproved = np.zeros(0, dtype=np.int64), np.zeros_like(exposure.family_lower)
+        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
+        warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
+        if ceiling is not None:
+            warnings += ("The certificate was not compared, for the same reason.",)
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
     return Audit(
@@ -174,7 +179,7 @@ def audit_run(
         found.confidence,
         found.assumptions,
         found,
-        record_exposure(found),
+        exposure,
         sandwich,
         warnings=warnings,
     )

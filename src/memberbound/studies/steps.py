@@ -7,16 +7,15 @@ report draws.  Nothing here is released: models and noise come from the study's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from memberbound.auditing.answer import Audit
-from memberbound.auditing.attacks import DEFAULT_ATTACKS
-from memberbound.auditing.exposure import Exposure, record_exposure
-from memberbound.auditing.learner_audit import LearnerAudit, audit_shadows
-from memberbound.auditing.sandwich import ContradictionError, read_ceiling, sandwiched
+from memberbound.auditing.auditor import audit_run
+from memberbound.auditing.exposure import Exposure
+from memberbound.auditing.learner_audit import LearnerAudit
+from memberbound.auditing.sandwich import ContradictionError, read_ceiling
 from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.certification import certify
 from memberbound.errors import InputError
@@ -41,6 +40,8 @@ __all__ = ["STEPS", "Bench", "Step"]
 _MOST_RECORDS = 20_000
 #: Populations beyond this size are protected with fewer calibration subsets than protect takes.
 _SMALL, _SUBSETS, _FEWEST_SUBSETS = 2_000, 512, 64
+#: Between the seed of the audits' halves and that of the calibration's.
+_APART = 2**32
 #: Models for a score alone.
 _SCORED = 16
 Progress = Callable[[int, int], None]
@@ -126,32 +127,16 @@ def _audited(
     bench: Bench, learner: Any, progress: Progress, certificate: Certificate | None = None
 ) -> dict[str, Any]:
     run = _shadowed(bench, learner, progress, bench.question.shadows)
-    found = audit_shadows(run, attacks=DEFAULT_ATTACKS, confidence=bench.question.confidence)
-    exposure = record_exposure(found)
-    floor = found.best_advantage.lower
-    sandwich = None
-    if run.failures:
-        # Halves on which the learner succeeds are not uniform: a record without which it fails is
-        # in most of them, and always saying "in" would be right about it.  No floor follows.
-        floor = 0.0
-        nobody = np.zeros(0, dtype=np.int64)
-        unproved = np.zeros_like(exposure.family_lower)
-        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
-    elif certificate is not None:
-        # Both raise where an attack passes the certificate: then the study has found a bug.
-        sandwich = sandwiched(read_ceiling(certificate), found.best_advantage)
+    # Raises where an attack passes the certificate: then the study has found a bug.
+    ceiling = None if certificate is None else read_ceiling(certificate)
+    answer = audit_run(run, confidence=bench.question.confidence, ceiling=ceiling)
+    found, exposure = answer.detail, answer.exposure
+    assert isinstance(found, LearnerAudit)
+    assert exposure is not None
+    if certificate is not None and not run.failures:
         _compare_worst(certificate, exposure)
-    answer = Audit(
-        found.game,
-        {name: a.to_dict() for name, a in found.attacks.items()},
-        found.best,
-        found.confidence,
-        found.assumptions,
-        found,
-        exposure,
-        sandwich,
-        warnings=found.warnings,
-    )
+    # Halves on which the learner succeeds are not uniform, so no floor follows from them.
+    floor = 0.0 if run.failures else found.best_advantage.lower
     fpr, tpr = found.curves[found.best]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return {
@@ -241,7 +226,8 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,
-            calibration_seed=asked.seed,
+            # Halves of its own, apart from those of the audits.
+            calibration_seed=asked.seed + _APART,
             progress=first_half,
         )
         assert isinstance(found.released, MembershipPrivate)
