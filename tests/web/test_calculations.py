@@ -99,10 +99,18 @@ REFUSED = [
     ({"epsilon": 1, "adjacency": "x"}, "adjacency"),
     ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 10**13}, "steps"),
     ({"noise_multiplier": 1, "sample_rate": 0.1, "steps": 1.5}, "steps"),
-    # No lattice that fits: an answer, not a server that is gone.
-    ({"noise_multiplier": 0.1358, "sample_rate": 3.1895e-8, "steps": 91349085925}, "less memory"),
     ({"target_advantage": 1e-9, "sample_rate": 0.3, "steps": 10**12}, "noise multiplier"),
 ]
+
+
+def test_a_run_that_leaves_nothing_private_is_answered(client):
+    """No lattice fits it: a bound that says nothing, not a server that is gone."""
+    run = {"noise_multiplier": 0.1358, "sample_rate": 3.1895e-8, "steps": 91349085925}
+    answer = client.post("/api/explain", json=run)
+    assert answer.status_code == 200
+    assert answer.json() == memberbound.explain(**run).to_dict()
+    assert answer.json()["advantage_upper"] == 1
+    assert client.post("/api/explain/roc", json=run).json()["tpr"][0] == 1
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])

@@ -9,6 +9,8 @@ import subprocess
 import pytest
 
 import memberbound
+from memberbound.cli.tables import named
+from memberbound.errors import InputError
 from memberbound.web.equivalents import equivalent
 from memberbound.web.options import (
     AuditOptions,
@@ -77,6 +79,19 @@ def test_a_list_that_the_command_line_reads_from_a_file_says_so():
     assert first.startswith("# probabilities.csv: one column")
     assert second == "memberbound certify --probabilities probabilities.csv --n 3 --json"
     assert "probabilities=[0.5, 0.5]" in found.python
+
+
+@pytest.mark.parametrize(
+    "names", [["a", " b", "c "], ['"a"', "b"], ["a\nb", "c\r"], ["a,b", "'c'", "-d"], ["é", "=1"]]
+)
+def test_the_command_line_reads_the_names_that_were_meant(names):
+    words = shlex.split(equivalent("certify", "p.csv", {"columns": names}).command)
+    assert named(words[words.index("--columns") + 1]) == names
+
+
+def test_a_line_break_between_names_is_refused_with_a_sentence():
+    with pytest.raises(InputError, match="columns must be names separated by commas"):
+        named("a\nb")
 
 
 def test_every_option_is_one_of_the_command_line():

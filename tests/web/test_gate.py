@@ -8,7 +8,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.web import gate
-from memberbound.web.gate import Policy
+from memberbound.web.gate import _STRINGS, Policy
 from memberbound.web.server import Listening, is_loopback
 from web.conftest import SMALL, in_a_loop, opened
 
@@ -161,7 +161,7 @@ def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
         assert answer.status_code == 303
         assert answer.headers["location"] == "/?a=1&b=%2F"
         cookie = answer.headers["set-cookie"]
-        assert re.search(r"; HttpOnly; SameSite=Strict; Path=/$", cookie)
+        assert re.search(r"; HttpOnly; SameSite=Lax; Path=/$", cookie)
         assert TOKEN not in cookie
         assert client.get("/api/health").status_code == 200
         client.cookies.clear()
@@ -170,6 +170,20 @@ def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
         assert client.post(f"/api/plan?token={TOKEN}", json={}).status_code == 401
         away = client.get(f"//evil.example/x?token={TOKEN}", follow_redirects=False)
         assert not away.headers.get("location", "/x").startswith(("//", "http"))
+        client.cookies.clear()
+        broken = client.get(f"/a%0d%0aSet-Cookie:b=1/é?token={TOKEN}", follow_redirects=False)
+        assert broken.headers["location"] == "/a%0D%0ASet-Cookie%3Ab%3D1/%C3%A9"
+
+
+def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
+    """Browsers send a Lax cookie along with such a link; the gate lets it open pages only."""
+    clicked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    with opened(SMALL, Policy(token=TOKEN)) as client:
+        client.get(f"/?token={TOKEN}", follow_redirects=False)
+        assert client.get("/", headers=clicked).status_code == 200
+        assert client.get("/api/jobs").status_code == 200
+        assert client.get("/api/jobs", headers=clicked).status_code == 403
+        assert client.post("/api/plan", json={}, headers=clicked).status_code == 403
 
 
 def test_the_cookie_of_one_server_is_no_key_to_another():
@@ -253,6 +267,7 @@ def test_answers_are_sent_at_once():
         (b'"x"', 422),
         (b'{"epsilon": 1} x', 400),
         (b'{"epsilon": "' + b"[" * 100 + b'"}', 422),
+        (b'"' + b'\\"' * 99_000, 400),  # minutes, were every quote tried as a beginning
         (b" " * 200_001, 413),
     ],
     ids=lambda value: str(value)[:30],
@@ -262,6 +277,13 @@ def test_bodies_that_are_no_question(client, body, status):
         answer = client.post(path, content=body, headers=JSON)
         assert answer.status_code == status, answer.text
         assert set(answer.json()) == {"error"}
+
+
+def test_strings_are_passed_over_once():
+    """A string without its end is one string to the end: no quote in it is tried again."""
+    assert _STRINGS.sub("", '[1, "a[\\"[b", {"c": "\\\\"}]') == "[1, , {: }]"
+    for unfinished in ('"[[', '"\\"[\\"[', '"[\\'):
+        assert "[" not in _STRINGS.sub("", unfinished)
 
 
 def test_a_body_of_another_type_is_refused(client):

@@ -669,6 +669,18 @@ def test_numbers_are_rounded_as_python_rounds_them(visit: Open) -> None:
     assert all(float(text) >= v for text, v in zip(found[3], large, strict=True))
 
 
+def test_what_is_missing_is_never_shown_as_a_bound(visit: Open) -> None:
+    page = visit("/study")
+    found = page.evaluate(
+        """async () => {
+          const n = await import("/static/numbers.js");
+          const rounds = [n.percentUp, n.percentDown, n.sixUp, n.sixDown, n.significant];
+          return rounds.flatMap((round) => [null, undefined, NaN, Infinity].map((v) => round(v)));
+        }"""
+    )
+    assert set(found) == {"no bound"}
+
+
 def test_glossary_names_results_of_the_ledger(visit: Open) -> None:
     page = visit("/study")
     entries = page.evaluate("import('/static/glossary.js').then((found) => found.GLOSSARY)")

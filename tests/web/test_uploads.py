@@ -174,11 +174,40 @@ def test_rows_and_columns_are_limited_with_a_sentence(inspect):
     header = ",".join(f"c{i}" for i in range(21)).encode()
     for name, content in (
         ("columns.csv", header + b"\n"),
+        ("columns.csv.gz", gzip.compress(header.replace(b",", b";") + b"\n1;2\n")),
         ("columns.parquet", parquet(pa.table({f"c{i}": [1] for i in range(21)}))),
         ("columns.arrow", arrow(pa.table({f"c{i}": [1] for i in range(21)}))),
     ):
         with pytest.raises(InputError, match="at most 20 columns, got 21"):
             inspect(name, content)
+    quoted = '"' + "," * 30 + '",b\n1,2\n'
+    assert len(inspect("quoted.csv", quoted.encode())["columns"]) == 2
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_columns_are_counted_before_the_engine_sees_them(inspect, monkeypatch, pack):
+    """It takes minutes over a million of them."""
+
+    def engine(*given):
+        raise AssertionError("the engine was asked")
+
+    monkeypatch.setattr("memberbound.tables.open_table", engine)
+    name = "many.csv" if pack is bytes else "many.csv.gz"
+    for mark in b",;\t|":
+        with pytest.raises(InputError, match="at most 20 columns, got 900001"):
+            inspect(name, pack(bytes([mark]) * 900_000 + b"\n"))
+    hidden = b'"' + b"a" * 2**20 + b'"' + b"," * 2**20
+    with pytest.raises(InputError, match="first line must be shorter than 1 MiB"):
+        inspect(name, pack(hidden), unpacked=10**7)
+
+
+def test_a_table_in_many_gzip_parts_is_looked_at_as_a_whole(inspect):
+    for rest, complaint in (
+        (b"," * 20 + b"\n", "at most 20 columns, got 21"),
+        (b"\n\0", "CSV text"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            inspect("parts.csv.gz", gzip.compress(b"a") + gzip.compress(rest))
 
 
 # ---- over HTTP ----------------------------------------------------------------------------

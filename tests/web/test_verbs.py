@@ -155,6 +155,30 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
     assert 0.5 <= job["result"]["success_upper"] <= 1
 
 
+def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
+    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
+    whole = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
+    now = [0.0]
+    original = memberbound.populations.answer.PopulationAnswer.sweep
+
+    def slow(self, epsilons):
+        now[0] += pace
+        return original(self, epsilons)
+
+    monkeypatch.setattr("memberbound.populations.answer.PopulationAnswer.sweep", slow)
+    monkeypatch.setattr("memberbound.web.verbs.time.monotonic", lambda: now[0])
+    pace = 3.0
+    some = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
+    assert len(some["epsilon"]) == 11
+    assert some["epsilon"] == sorted(some["epsilon"])
+    assert (some["epsilon"][0], some["epsilon"][-1]) == (whole["epsilon"][0], whole["epsilon"][-1])
+    places = [whole["epsilon"].index(epsilon) for epsilon in some["epsilon"]]
+    for name in ("worst_case", "population", "practical"):
+        assert some[name] == [whole[name][place] for place in places]
+    pace = 15.0
+    assert run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"] == {}
+
+
 def test_audit_of_scores_and_of_a_learner(run, path, tmp_path):
     rng = np.random.default_rng(2)
     member = np.repeat([0, 1], 200)

@@ -45,7 +45,10 @@ def named(text: str | None) -> list[str] | None:
         return None
     import csv
 
-    names = next(csv.reader([text], skipinitialspace=True), [])
+    try:
+        names = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:  # a line break outside quotes
+        names = []
     if not names or any(not name for name in names):
         raise InputError(f"columns must be names separated by commas, got {text!r}.")
     return names

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from memberbound.web.calculations import Calculations
+from memberbound.web.folder import PrivateFolder, remove_leftovers
 from memberbound.web.jobs import Jobs
 from memberbound.web.limits import Limits
 from memberbound.web.refusals import RefusedError
@@ -44,8 +42,9 @@ class Desk:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # mkdtemp makes it readable for this user only.
-        self.folder = Path(tempfile.mkdtemp(prefix="memberbound-serve-"))
+        remove_leftovers()
+        self._private = PrivateFolder()
+        self.folder = self._private.path
         self.calculations = Calculations(limits)
         self.uploads = Uploads(self.folder / "files", limits)
         self.jobs = Jobs(self.folder / "jobs", limits)
@@ -62,4 +61,4 @@ class Desk:
             await self.jobs.close()
             await self.calculations.close()
         finally:
-            await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+            await asyncio.to_thread(self._private.remove)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,7 +71,7 @@ def equivalent(verb: str, table: str | None, options: dict[str, Any]) -> Equival
 
 _INLINE = {
     "probabilities": "probabilities.csv: one column named probability, one value per line",
-    "candidates": "candidates.csv: one candidate per line",
+    "candidates": "candidates.csv: a line of column names, then one candidate per line",
 }
 
 
@@ -100,7 +98,10 @@ def _flags(name: str, value: Any) -> Iterator[str] | list[str]:
 
 
 def _joined(values: list[Any]) -> str:
-    """Join by commas, quoting as CSV does where a name holds one."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(values)
-    return out.getvalue()
+    """Join by commas, quoting as CSV does where a name would not be read back as it is."""
+    return ",".join(_quoted(str(value)) for value in values)
+
+
+def _quoted(text: str) -> str:
+    plain = text == text.strip() and not any(mark in text for mark in ',"\r\n')
+    return text if plain else '"' + text.replace('"', '""') + '"'

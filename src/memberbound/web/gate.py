@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from memberbound.web.limits import Limits, sized
 from memberbound.web.refusals import RefusedError
@@ -37,7 +37,8 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 #: JSON deeper than this is no question of ours.
 _DEPTH = 40
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, and with or without its end: whatever is sent, every character is looked at once.
+_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
 #: Larger bodies are checked beside the event loop.
 _LARGE = 2**18
@@ -198,10 +199,13 @@ class Gate:
         if scope["method"] == "GET" and given and _same(given[0], token):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
             # A path that starts with two slashes would lead to another server.
-            target = "/" + scope["path"].lstrip("/\\") + (f"?{rest}" if rest else "")
-            stored = f"{cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
+            # The path comes decoded; a line break in it must not end the header.
+            target = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{rest}" if rest else "")
+            # Not Strict: a link to a calculation in somebody's web mail would then arrive without
+            # the cookie.  Foreign pages get nothing for it: see _check_origin.
+            stored = f"{cookie}={self._session}; HttpOnly; SameSite=Lax; Path=/"
             return [
-                (b"location", target.encode("ascii", "ignore")),
+                (b"location", target.encode()),
                 (b"set-cookie", stored.encode()),
             ]
         raise RefusedError(

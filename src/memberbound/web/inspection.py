@@ -6,6 +6,7 @@ decompressing, or read from the metadata before any page is.
 
 from __future__ import annotations
 
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -78,31 +79,38 @@ def _too_large(limit: int) -> InputError:
 
 
 def _check_text(path: Path, rows: int, columns: int, unpacked: int) -> None:
-    del rows, columns
+    del rows
     if path.stat().st_size > unpacked:
         raise _too_large(unpacked)
     with path.open("rb") as stream:
-        _plain_text(stream.read(_BLOCK))
+        _plain_text(stream.read(_BLOCK), columns)
 
 
-def _plain_text(head: bytes) -> None:
+def _plain_text(head: bytes, columns: int) -> None:
+    from memberbound.tables.delimited import DELIMITERS
+
     if not head:
         raise InputError("the file must hold a table, got an empty file.")
     if head.startswith(_NOT_TEXT) or b"\0" in head:
         raise InputError("the file must be a CSV text as its name says, got something else.")
+    # The engine would take minutes over a first line of a million names before they are counted.
+    outside = b"".join(head.split(b'"')[::2])
+    line, *rest = re.split(rb"[\r\n]", outside, maxsplit=1)
+    if not rest and len(head) >= _BLOCK:
+        raise InputError(f"the file's first line must be shorter than {sized(_BLOCK)}, got more.")
+    _at_most("columns", 1 + max(line.count(mark.encode()) for mark in DELIMITERS), columns)
 
 
 def _check_gzip(path: Path, rows: int, columns: int, unpacked: int) -> None:
-    del rows, columns
-    total, head, inside = 0, b"", False
+    del rows
+    total, head, inside = 0, bytearray(), False
     unpacker = zlib.decompressobj(wbits=31)
     try:
         with path.open("rb") as stream:
             while block := stream.read(_BLOCK):
                 while block:
                     piece = unpacker.decompress(block, _BLOCK)
-                    if not total:
-                        head = piece
+                    head += piece[: _BLOCK - len(head)]
                     total += len(piece)
                     if total > unpacked:
                         raise _too_large(unpacked)
@@ -113,7 +121,7 @@ def _check_gzip(path: Path, rows: int, columns: int, unpacked: int) -> None:
         raise InputError("the file must be a gzip archive, got something else.") from problem
     if inside:
         raise InputError("the file must be a whole gzip archive, got one that ends early.")
-    _plain_text(head)
+    _plain_text(bytes(head), columns)
 
 
 def _check_parquet(path: Path, rows: int, columns: int, unpacked: int) -> None:

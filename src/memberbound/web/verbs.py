@@ -7,6 +7,7 @@ options are paths of our own.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ Answer = dict[str, Any]
 HARDENED, RECIPE, RECORDS = "hardened", "recipe.json", "records"
 _BINS = 40
 _TICK = 0.2
+#: A plot may hold up its answer this long; with fewer points than these it is left out.
+_SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 
 
 def performed(verb: str, table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
@@ -145,13 +148,23 @@ def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, 
     """Return the success bounds of the three attackers at other ε, for a plot."""
     from memberbound.errors import MemberboundError
 
-    swept = []
-    for index, epsilon in enumerate(epsilons):
-        progress(index, len(epsilons), "other values of ε")
+    # The answer waits for its plot: a slow one gets fewer points, spread over the same range.
+    count = len(epsilons)
+    order = dict.fromkeys(i for step in (8, 4, 2, 1) for i in range(0, count, step))
+    begun = time.monotonic()
+    found: dict[int, Any] = {}
+    for index in order:
+        progress(len(found), count, "other values of ε")
         try:
-            swept += answer.sweep([epsilon])
+            (found[index],) = answer.sweep([epsilons[index]])
         except MemberboundError:  # the answer stands without its plot
             return {}
+        if time.monotonic() - begun > _SWEEP_SECONDS:
+            break
+    if len(found) < _FEWEST_POINTS and len(found) < count:
+        return {}
+    swept = [found[index] for index in sorted(found)]
+    epsilons = [epsilons[index] for index in sorted(found)]
     return {
         "success": {
             "epsilon": epsilons,

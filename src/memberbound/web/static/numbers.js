@@ -36,10 +36,15 @@ function written(units, digits) {
 
 const shortened = (text) => (text.includes(".") ? text.replace(/0+$/, "").replace(/\.$/, "") : text);
 
+/** What stands where there is no number: null would be taken apart as a zero, the best bound of all. */
+const NONE = "no bound";
+
 /** A fixed number of decimals, rounded up. */
-export const decimalsUp = (value, digits) => written(scaled(value, digits, true), digits);
+export const decimalsUp = (value, digits) =>
+  Number.isFinite(value) ? written(scaled(value, digits, true), digits) : NONE;
 /** A fixed number of decimals, rounded down. */
-export const decimalsDown = (value, digits) => written(scaled(value, digits, false), digits);
+export const decimalsDown = (value, digits) =>
+  Number.isFinite(value) ? written(scaled(value, digits, false), digits) : NONE;
 /** Six decimals, rounded up: for upper bounds. */
 export const sixUp = (value) => decimalsUp(value, 6);
 /** Six decimals, rounded down: for lower bounds. */
@@ -47,6 +52,7 @@ export const sixDown = (value) => decimalsDown(value, 6);
 
 /** Percent with two decimals, rounded up; more decimals where two would say 100 %. */
 export function percentUp(value) {
+  if (!Number.isFinite(value)) return NONE;
   for (const digits of [2, 4, 6, 9, 12, 15]) {
     const units = scaled(value, digits + 2, true);
     if (units < 100n * 10n ** BigInt(digits) || value === 1) return `${shortened(written(units, digits))} %`;
@@ -55,13 +61,15 @@ export function percentUp(value) {
 }
 
 /** Percent with two decimals, rounded down. */
-export const percentDown = (value) => `${shortened(written(scaled(value, 4, false), 2))} %`;
+export const percentDown = (value) =>
+  Number.isFinite(value) ? `${shortened(written(scaled(value, 4, false), 2))} %` : NONE;
 
 /** A given share, not a bound: as short as it is exact. */
 export const percent = (value) => `${Number((value * 100).toPrecision(10))} %`;
 
 /** A few significant digits, rounded up (`upwards`) or down. */
 export function significant(value, digits = 3, upwards = true) {
+  if (!Number.isFinite(value)) return NONE;
   if (value === 0) return "0";
   const power = Number(value.toExponential().split("e")[1]);
   let units = scaled(value, digits - 1 - power, upwards);

@@ -10,7 +10,7 @@ export function ofCertify(answer) {
   if (answer.delta_upper >= 1) {
     return `Nothing can be certified${sure}: with ${answer.n} rows in ${answer.atoms} different cells some learner could give away the average row completely; coarser or fewer columns would help.`;
   }
-  return `Whatever is trained on ${answer.n} such rows, nobody is right about the average row's membership more than ${percentUp(Math.min(1, answer.accuracy_upper))} of the time${sure}.`;
+  return `Whatever is trained on ${answer.n} such rows, nobody is right about the average row's membership more than ${percentUp(answer.accuracy_upper)} of the time${sure}.`;
 }
 
 /** The first line of `memberbound population`. */
@@ -40,5 +40,5 @@ export function ofPlan(answer) {
 /** What `memberbound harden` reached, and what it was before. */
 export function ofHarden(answer) {
   const { before, after } = answer;
-  return `Whatever is trained on the ${answer.rows_released} released rows, nobody is right about the membership of the average row more than ${percentUp(Math.min(1, after.accuracy_upper))} of the time (before: ${percentUp(Math.min(1, before.accuracy_upper))}); the worst row leaks at most ${sixUp(after.record_leak.max)} (before: ${sixUp(before.record_leak.max)}), with confidence ${percent(after.confidence)} each.`;
+  return `Whatever is trained on the ${answer.rows_released} released rows, nobody is right about the membership of the average row more than ${percentUp(after.accuracy_upper)} of the time (before: ${percentUp(before.accuracy_upper)}); the worst row leaks at most ${sixUp(after.record_leak.max)} (before: ${sixUp(before.record_leak.max)}), with confidence ${percent(after.confidence)} each.`;
 }

@@ -14,11 +14,11 @@ export function certificate(answer) {
     meter(
       Math.min(1, answer.accuracy_upper),
       Math.max(answer.nu, answer.lam * (1 - answer.nu)),
-      `On the way from blind guessing to always right: at most ${percentUp(Math.min(1, answer.accuracy_upper))}.`,
+      `On the way from blind guessing to always right: at most ${percentUp(answer.accuracy_upper)}.`,
     ),
     warnings(answer),
     figures(
-      figure("table_accuracy_upper", "certified", "≤", percentUp(Math.min(1, answer.accuracy_upper)), { big: true }),
+      figure("table_accuracy_upper", "certified", "≤", percentUp(answer.accuracy_upper), { big: true }),
       figure("table_security_lower", "certified", "≥", sixDown(answer.security_lower)),
       figure("delta_upper", "certified", "≤", sixUp(answer.delta_upper)),
       answer.delta_plug_in_estimate === null
@@ -73,7 +73,7 @@ export function hardening(answer) {
     verdict(ofHarden(answer)),
     warnings(answer),
     figures(
-      figure("table_accuracy_upper", "certified", "≤", percentUp(Math.min(1, after.accuracy_upper)), { big: true }),
+      figure("table_accuracy_upper", "certified", "≤", percentUp(after.accuracy_upper), { big: true }),
       figure("table_security_lower", "certified", "≥", sixDown(after.security_lower)),
       figure("record_leak_max", "certified", "≤", sixUp(after.record_leak.max)),
       answer.information_kept_estimate === null
@@ -91,7 +91,7 @@ export function hardening(answer) {
       [
         row("different cells", (side) => count(side.atoms)),
         row("rows", (side) => count(side.rows)),
-        row("right at most", (side) => `≤ ${percentUp(Math.min(1, side.accuracy_upper))}`),
+        row("right at most", (side) => `≤ ${percentUp(side.accuracy_upper)}`),
         row("leak Δ, any learner", (side) => `≤ ${sixUp(side.delta_upper)}`),
         row("row leak, worst row", (side) => `≤ ${sixUp(side.record_leak.max)}`),
         row("exposed rows", (side) => `≤ ${count(side.record_leak.exposed_rows)}`),
