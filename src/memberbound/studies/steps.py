@@ -28,6 +28,8 @@ from memberbound.numerics.rounding import down, sum_up
 from memberbound.planning import plan
 from memberbound.populations import population
 from memberbound.protection import MembershipPrivate, protect
+from memberbound.protection.learning import chosen_method
+from memberbound.protection.parameters import Population
 from memberbound.protection.rehearsal import released_learner
 from memberbound.results import Certificate
 from memberbound.studies.data import StudyData
@@ -205,6 +207,22 @@ def audit_model(bench: Bench, progress: Progress) -> dict[str, Any]:
     return _audited(bench, bench.learner(), progress)
 
 
+def _subsets(bench: Bench) -> int | None:
+    """Return how many calibration subsets the noise for every record takes; None is protect's own.
+
+    The convex form looks at N²/4 pairs of records per subset; beyond _SMALL records their number in
+    all is kept.  Fewer subsets cost noise, not validity.
+    """
+    rows = bench.data.examples.rows
+    target = bench.data.examples.target
+    classes = np.unique(target) if bench.data.examples.task == "classification" else None
+    people = Population(bench.data.examples.features, target, classes)
+    method = chosen_method("auto", "every", bench.learner(), people, parameters=True)
+    if method != "convex" or rows <= _SMALL:
+        return None
+    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2)
+
+
 def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
     def run(bench: Bench, progress: Progress) -> dict[str, Any]:
         asked = bench.question
@@ -213,7 +231,6 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
-        few = max(_FEWEST_SUBSETS, _SUBSETS * _SMALL // examples.rows)
         found = protect(
             bench.data.frame,
             target=asked.target,
@@ -221,8 +238,7 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
             eta=asked.eta,
             record=record,
             confidence=asked.confidence,
-            # Every subset looks at all pairs of records: fewer subsets where there are many pairs.
-            pairs=few if record == "every" and examples.rows > _SMALL else None,
+            pairs=_subsets(bench) if record == "every" else None,
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,
