@@ -201,7 +201,7 @@ def test_time_and_memory_of_a_job_are_limited():
         assert job["state"] == "failed"
         assert "stopped after 0.2 seconds" in job["error"]["message"]
         assert not working(client.app.state.desk.folder)
-    # Too little to load anything: somewhat more, and OpenBLAS waits for memory until the time is up.
+    # Too little to load anything; with somewhat more OpenBLAS waits for memory till time is up.
     with opened(replace(SMALL, job_memory_bytes=40 * MIB)) as client:
         job = performed(client, "certify", None, uniform=10**6, n=10**6)
         assert job["state"] == "failed"
