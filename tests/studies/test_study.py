@@ -263,6 +263,13 @@ def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, monkeypatch) -> 
         study(people(), **FEW, out=tmp_path / "report.json" / "deeper")
 
 
+def test_options_of_a_file_are_refused_without_one() -> None:
+    with pytest.raises(InputError, match="database_table must be left out"):
+        study(database_table="people")
+    with pytest.raises(InputError, match="target must be 'diagnosis'"):
+        study(target="income")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

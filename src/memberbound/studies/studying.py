@@ -140,8 +140,10 @@ def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> Stud
             f"target must be {EMBEDDED_TARGET!r} for the embedded table, got {wanted!r}. "
             "Name a file for another one."
         )
-    base = StudyQuestion(str(wanted))
-    return base.with_options(said).with_options(options)
+    asked = StudyQuestion(str(wanted)).with_options(said).with_options(options)
+    if table is None and asked.database_table is not None:
+        raise InputError("database_table must be left out for the embedded table. Name a file.")
+    return asked
 
 
 def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
