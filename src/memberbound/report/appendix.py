@@ -21,6 +21,10 @@ _ELSEWHERE = {"theorems", "assumptions", "sentence"}
 _INTERVAL = {"estimate", "lower", "upper"}
 
 
+#: Blocks of upper bounds whose name in the contract does not say so.
+_BOUNDS = {"record_leak": "record_leak_upper"}
+
+
 @dataclass(frozen=True)
 class Block:
     """A title, pairs of names and values, an optional table, and blocks below."""
@@ -94,7 +98,7 @@ def block_of(title: str, value: Mapping[str, Any], depth: int = 0) -> Block:
         direct = "" if isinstance(item, Mapping) else name
         if _simple(item) or depth >= _DEEPEST or not item:
             # The parts of e.g. tpr_upper = {"0.1": …} are rounded by the name around them.
-            own = name if _direction(name) != "nearest" else title
+            own = name if _direction(name) != "nearest" else _BOUNDS.get(title, title)
             pairs.append((name, text_of(item, own)))
         elif _table(item):
             columns = tuple(str(column) for column in item[0])
