@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
+    from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
     from memberbound.reproduction import Reproduction, reproduce
-    from memberbound.results import AuditBound, Certificate, Estimate
     from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 #: Public name → module that defines it.
 _PUBLIC = {
     "Audit": "auditing",
-    "AuditBound": "results",
-    "Certificate": "results",
+    "AuditBound": "quantities",
+    "Certificate": "quantities",
     "Certification": "certification",
     "Coarsener": "tables.coarsening",
     "CountProfile": "discrete.counts",
-    "Estimate": "results",
+    "Estimate": "quantities",
     "ExponentialMechanism": "subset.exponential",
     "Explanation": "explanation",
     "Export": "report.exporting",

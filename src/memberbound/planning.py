@@ -20,9 +20,8 @@ from memberbound.discrete.planning import (
 )
 from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.explanation.wording import percent, six_up
 from memberbound.games import IidGame
-from memberbound.results import common_fields
+from memberbound.quantities import common_fields, confident, decimals
 
 __all__ = ["Plan", "plan"]
 
@@ -66,7 +65,7 @@ class Plan:
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
             wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
-        sure = "" if self.confidence == 1 else f", with confidence {percent(self.confidence)}"
+        sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
         if self.n_required is None:
             return f"No number of rows is certified to give {wish}{sure}. {self.reason}"
@@ -172,7 +171,7 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
     needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
     reason = None
     if needed is None:
-        least = six_up(smallest_certifiable_leak(profile, wish.confidence))
+        least = decimals(smallest_certifiable_leak(profile, wish.confidence), "upper")
         reason = (
             f"The table's {profile.rows} rows fall into {profile.atoms} cells"
             f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; "

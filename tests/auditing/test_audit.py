@@ -20,7 +20,7 @@ from memberbound.auditing.sandwich import ContradictionError, read_ceiling, sand
 from memberbound.auditing.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, SubsetGame
-from memberbound.results import AuditBound, Certificate
+from memberbound.quantities import AuditBound, Certificate
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from memberbound.auditing.epsilon import (
 )
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.results import AuditBound, Estimate
+from memberbound.quantities import AuditBound, Estimate
 
 AUDITS, MISSES = 400, 47
 

@@ -9,7 +9,7 @@ import pytest
 from memberbound.auditing import overfitting
 from memberbound.auditing.overfitting import overfitting_ceiling
 from memberbound.errors import InputError
-from memberbound.results import AuditBound, Estimate
+from memberbound.quantities import AuditBound, Estimate
 
 
 def truth(train, cdf, gamma):

@@ -19,7 +19,7 @@ from memberbound.auditing.samples import Scores
 from memberbound.auditing.scores import audit_samples, audit_scores
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.results import AuditBound
+from memberbound.quantities import AuditBound
 
 AUDITS, MISSES = 400, 31
 PHI, PPF = stats.norm.cdf, stats.norm.ppf

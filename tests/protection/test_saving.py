@@ -125,7 +125,7 @@ def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "_TRUSTED", without)
     with pytest.raises(InputError, match=r"results\.Certificate"):
         load(path)
-    assert load(path, trusted=["memberbound.results.Certificate"]).certificate_.value <= 0.2
+    assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2
 
 
 def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):

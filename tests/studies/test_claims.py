@@ -16,7 +16,7 @@ from memberbound.auditing.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 from memberbound.studies import steps, studying
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion

@@ -12,7 +12,7 @@ from memberbound.auditing.learner_audit import LearnerAudit
 from memberbound.auditing.sandwich import Sandwich
 from memberbound.auditing.scores import ScoreAudit
 from memberbound.games import Game
-from memberbound.results import common_fields
+from memberbound.quantities import common_fields
 
 __all__ = ["Audit"]
 

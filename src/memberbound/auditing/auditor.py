@@ -24,7 +24,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import IidGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.examples import read_frame
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 
 __all__ = ["audit", "audit_run"]
 

@@ -18,7 +18,7 @@ from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.results import AuditBound, Estimate
+from memberbound.quantities import AuditBound, Estimate
 
 __all__ = ["CredibleEpsilon", "bayesian_epsilon", "epsilon_from_scores", "epsilon_lower"]
 

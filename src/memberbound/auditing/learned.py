@@ -25,7 +25,7 @@ from memberbound.games import IidGame, SubsetGame
 from memberbound.numerics.bernstein import hoeffding_upper, log_error_shared
 from memberbound.numerics.betting import betting_lower
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.results import AuditBound, Estimate
+from memberbound.quantities import AuditBound, Estimate
 
 __all__ = ["LearnedAttack", "Targets", "learned_attack"]
 

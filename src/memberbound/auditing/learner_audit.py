@@ -30,7 +30,7 @@ from memberbound.auditing.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.results import AuditBound, json_number
+from memberbound.quantities import AuditBound, json_number
 
 __all__ = ["AttackAudit", "Block", "LearnerAudit", "audit_shadows", "blocks_of"]
 

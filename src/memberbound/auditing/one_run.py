@@ -25,7 +25,7 @@ from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.results import AuditBound
+from memberbound.quantities import AuditBound
 
 __all__ = [
     "Guesses",

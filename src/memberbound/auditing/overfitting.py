@@ -30,7 +30,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.games import IidGame
 from memberbound.numerics.betting import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
-from memberbound.results import AuditBound, Estimate, json_number
+from memberbound.quantities import AuditBound, Estimate, json_number
 
 __all__ = [
     "OverfittingCeiling",

@@ -15,7 +15,7 @@ from typing import Any
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import up
-from memberbound.results import AuditBound, Certificate, json_number
+from memberbound.quantities import AuditBound, Certificate, json_number
 
 __all__ = ["Ceiling", "ContradictionError", "Sandwich", "read_ceiling", "sandwiched"]
 

@@ -25,7 +25,7 @@ from memberbound.auditing.intervals import (
 from memberbound.auditing.samples import Scores
 from memberbound.errors import fraction, whole_number
 from memberbound.games import Game, IidGame
-from memberbound.results import AuditBound, Estimate, json_number
+from memberbound.quantities import AuditBound, Estimate, json_number
 
 __all__ = ["ScoreAudit", "audit_samples", "audit_scores"]
 

@@ -14,7 +14,7 @@ from scipy import special
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import SMALLEST, up
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 
 __all__ = ["most_records_printed", "sphere_ceiling", "sphere_ceiling_printed"]
 

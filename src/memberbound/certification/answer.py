@@ -7,10 +7,16 @@ from typing import Any
 
 from memberbound.discrete.certificates import CountCertificate
 from memberbound.discrete.records import RecordLeaks
-from memberbound.explanation.wording import percent, percent_up, six_down, six_up
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import down, up
-from memberbound.results import Certificate, common_fields, json_number
+from memberbound.quantities import (
+    Certificate,
+    at_confidence,
+    common_fields,
+    decimals,
+    json_number,
+    percent,
+)
 
 __all__ = ["Certification", "accuracy_from_leak", "certified_fields", "security_from_leak"]
 
@@ -101,7 +107,7 @@ class Certification:
     def sentence(self) -> str:
         """A sentence a data steward can pass on."""
         f = self.fields
-        sure = "" if f["confidence"] == 1 else f" (confidence {percent(f['confidence'])})"
+        sure = at_confidence(f["confidence"])
         if f["delta_upper"] >= 1:
             return (
                 f"Nothing can be certified{sure}: with {f['n']} rows in {f['atoms']} different "
@@ -110,7 +116,7 @@ class Certification:
             )
         return (
             f"Whatever is trained on {f['n']} such rows, nobody is right about the average row's "
-            f"membership more than {percent_up(min(1.0, f['accuracy_upper']))} of the time{sure}."
+            f"membership more than {percent(min(1.0, f['accuracy_upper']), 'upper')} of the time{sure}."
         )
 
     def summary(self) -> str:
@@ -121,16 +127,16 @@ class Certification:
             ("rows", "–" if f["rows"] is None else f"{f['rows']}"),
             ("training rows n", f"{f['n']}"),
             ("cells", f"{f['atoms']}"),
-            ("leak Δ, any learner", f"≤ {six_up(f['delta_upper'])}"),
-            ("security MIS", f"≥ {six_down(f['security_lower'])}"),
+            ("leak Δ, any learner", f"≤ {decimals(f['delta_upper'], 'upper')}"),
+            ("security MIS", f"≥ {decimals(f['security_lower'], 'lower')}"),
             ("method", f"{f['method']}"),
         ]
         if f["delta_plug_in_estimate"] is not None:
             rows.append(("plug-in Δ (estimate only)", f"≈ {f['delta_plug_in_estimate']:.4g}"))
         rows += [
-            ("record leak, median row", f"≤ {six_up(leak['median'])}"),
-            ("record leak, 99 % of rows", f"≤ {six_up(leak['p99'])}"),
-            ("record leak, worst row", f"≤ {six_up(leak['max'])}"),
+            ("record leak, median row", f"≤ {decimals(leak['median'], 'upper')}"),
+            ("record leak, 99 % of rows", f"≤ {decimals(leak['p99'], 'upper')}"),
+            ("record leak, worst row", f"≤ {decimals(leak['max'], 'upper')}"),
         ]
         if leak["exposed_rows"] is not None:
             rows.append(
@@ -140,7 +146,7 @@ class Certification:
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         shown = "".join(
-            f"\nexposed: {cell['rows']} row(s), leak ≤ {six_up(cell['leak_upper'])}: "
+            f"\nexposed: {cell['rows']} row(s), leak ≤ {decimals(cell['leak_upper'], 'upper')}: "
             + ", ".join(f"{name}={value}" for name, value in cell["values"].items())
             for cell in self.exposed
         )

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from memberbound.dp import DpGuarantee, leak_from_pure_dp
-from memberbound.explanation.wording import (
-    percent,
-    percent_up,
-    significant_down,
-    significant_up,
-    six_down,
-    six_up,
-)
 from memberbound.games import Adjacency, IidGame, NeighbourGame, gamma_from_priors
 from memberbound.numerics.rounding import down
-from memberbound.results import Certificate, common_fields, json_number
+from memberbound.quantities import (
+    Certificate,
+    common_fields,
+    decimals,
+    json_number,
+    percent,
+    significant,
+)
 
 __all__ = ["DEFAULT_FPR", "Explanation"]
 
@@ -166,7 +165,7 @@ class Explanation:
         p = self.parameters
         if self.guarantee.notion == "DP-SGD":
             noise = float(p["noise_multiplier"])
-            shown = _given(noise) if self.target is None else significant_up(noise, 6)
+            shown = _given(noise) if self.target is None else significant(noise, "upper", 6)
             return (
                 f"noise multiplier {shown}, sampling rate "
                 f"{_given(p['sample_rate'])} and {int(p['steps'])} steps"
@@ -181,8 +180,10 @@ class Explanation:
         if self.epsilon is None or math.isinf(self.epsilon):
             return "no finite ε"
         if self.guarantee.notion != "(ε, δ)-DP":
-            return significant_up(self.epsilon, 6)
-        return _given(self.epsilon) if self.target is None else significant_down(self.epsilon, 6)
+            return significant(self.epsilon, "upper", 6)
+        return (
+            _given(self.epsilon) if self.target is None else significant(self.epsilon, "lower", 6)
+        )
 
     @property
     def sentence(self) -> str:
@@ -190,7 +191,11 @@ class Explanation:
         lead = f"With {self.setting}, "
         if self.target is not None:
             lead = f"To keep {self.target}, use {self.setting}: then "
-        odds = "" if self.prior == 0.5 else f" when {percent(self.prior)} of the candidates were in"
+        odds = (
+            ""
+            if self.prior == 0.5
+            else f" when {percent(self.prior, 'given')} of the candidates were in"
+        )
         other = (
             "another record in its place"
             if self.adjacency == "replace-one"
@@ -198,14 +203,14 @@ class Explanation:
         )
         parts = [
             f"{lead}an attacker who must decide between “in” and “out” can be right at most "
-            f"{percent_up(self.accuracy_upper)} of the time{odds} (always giving the likelier "
-            f"answer is right {percent(max(self.prior, 1 - self.prior))})"
+            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the likelier "
+            f"answer is right {percent(max(self.prior, 1 - self.prior), 'given')})"
         ]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
-                f"one who wrongly accuses at most {percent(alpha)} of the outsiders "
-                f"finds at most {percent_up(self.tpr_upper[repr(alpha)])} of the members"
+                f"one who wrongly accuses at most {percent(alpha, 'given')} of the outsiders "
+                f"finds at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members"
             )
         parts.append(
             "this holds for every record and every attack, where “out” means training on " + other
@@ -218,20 +223,22 @@ class Explanation:
         rows = [
             ("ε at δ", f"{eps} at {self.delta:.3g}" if self.delta is not None else eps),
             ("adjacency", self.adjacency),
-            (f"accuracy at prior {self.prior:g}", f"≤ {percent_up(self.accuracy_upper)}"),
-            ("advantage (TPR - FPR)", f"≤ {six_up(self.advantage_upper)}"),
+            (f"accuracy at prior {self.prior:g}", f"≤ {percent(self.accuracy_upper, 'upper')}"),
+            ("advantage (TPR - FPR)", f"≤ {decimals(self.advantage_upper, 'upper')}"),
             *(
-                (f"TPR at FPR {float(alpha):g}", f"≤ {six_up(value)}")
+                (f"TPR at FPR {float(alpha):g}", f"≤ {decimals(value, 'upper')}")
                 for alpha, value in self.tpr_upper.items()
             ),
-            ("η (MIP, replace-one)", f"≤ {six_up(self.eta_upper)}"),
+            ("η (MIP, replace-one)", f"≤ {decimals(self.eta_upper, 'upper')}"),
             (
                 f"MIS at γ = {gamma_from_priors(self.nu, self.lam):.4g}",
-                f"≥ {six_down(self.security_lower)}",
+                f"≥ {decimals(self.security_lower, 'lower')}",
             ),
         ]
         if self.security_lower_iid is not None:
-            rows.append(("  and for i.i.d. records", f"≥ {six_down(self.security_lower_iid)}"))
+            rows.append(
+                ("  and for i.i.d. records", f"≥ {decimals(self.security_lower_iid, 'lower')}")
+            )
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         return f"{self.sentence}\n\n{table}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from memberbound.games import IidGame
 from memberbound.hardening.frontier import FrontierPoint
-from memberbound.results import common_fields, json_number
+from memberbound.quantities import common_fields, json_number
 from memberbound.tables.coarsening import Coarsener
 
 __all__ = ["Hardening"]

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
 from memberbound.ledger.errata import ERRATA
-from memberbound.results import common_fields
+from memberbound.quantities import common_fields
 
 __all__ = ["PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
 

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.explanation.wording import (
-    percent,
-    percent_up,
-    significant_down,
-    significant_up,
-    six_up,
-)
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.populations.question import Amount
 from memberbound.populations.setting import Comparison, Setting
-from memberbound.results import Certificate, common_fields, json_number
+from memberbound.quantities import (
+    Certificate,
+    at_confidence,
+    common_fields,
+    decimals,
+    json_number,
+    percent,
+    significant,
+)
 from memberbound.subset.bounds import RecordBounds
 
 __all__ = ["PopulationAnswer"]
@@ -159,27 +160,23 @@ class PopulationAnswer:
     @property
     def sentence(self) -> str:
         """A sentence a privacy officer can pass on."""
-        sure = (
-            ""
-            if self.bounds.confidence == 1
-            else f" (confidence {percent(self.bounds.confidence)})"
-        )
+        sure = at_confidence(self.bounds.confidence)
         # An ε that was looked for is the largest that may be used.
         looked_for = self.amount.target is not None
-        said = significant_down(self.epsilon, 4) if looked_for else f"{self.epsilon:.10g}"
+        said = significant(self.epsilon, "lower", 4) if looked_for else f"{self.epsilon:.10g}"
         name = "this σ" if self.epsilon == float("inf") else f"ε = {said}"
         return (
             f"For these {self.game.population} records {name} means: an attacker who knows all of "
             "them and sees the release, but not who was drawn, is right about any record's "
-            f"membership at most {percent_up(self.success_upper)} of the time{sure}; guessing "
-            f"blindly is right {percent(self.blind)}."
+            f"membership at most {percent(self.success_upper, 'upper')} of the time{sure}; guessing "
+            f"blindly is right {percent(self.blind, 'given')}."
         )
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
 
         def number(value: float) -> str:
-            return "∞" if value == float("inf") else significant_up(value, 5)
+            return "∞" if value == float("inf") else significant(value, "upper", 5)
 
         at = "" if self.delta == 0 else f" at δ = {self.delta:g}"
         rows = [
@@ -192,10 +189,10 @@ class PopulationAnswer:
             (f"ε{at}, any data set", f"{number(self.epsilon)}"),
             (f"ε(X){at}, these records", f"≤ {number(self.epsilon_population)}"),
             (f"ε̃{at}, practical", f"≤ {number(self.pmp_epsilon_upper)}"),
-            ("success, knows all but one", f"≤ {percent_up(self.compared.worst_case)}"),
-            ("success, … of these records", f"≤ {percent_up(self.compared.population)}"),
-            ("success, practical", f"≤ {percent_up(self.success_upper)}"),
-            ("η (MIP)", f"≤ {six_up(self.eta_upper)}"),
+            ("success, knows all but one", f"≤ {percent(self.compared.worst_case, 'upper')}"),
+            ("success, … of these records", f"≤ {percent(self.compared.population, 'upper')}"),
+            ("success, practical", f"≤ {percent(self.success_upper, 'upper')}"),
+            ("η (MIP)", f"≤ {decimals(self.eta_upper, 'upper')}"),
             ("method", self.bounds.method),
         ]
         if self.coupled is not None:
@@ -203,7 +200,7 @@ class PopulationAnswer:
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         shown = "\n".join(
-            f"  record {item['record']}: success ≤ {percent_up(item['success_upper'])}, "
+            f"  record {item['record']}: success ≤ {percent(item['success_upper'], 'upper')}, "
             f"{self.distance} {item['mean_distance']:.4g}"
             + (
                 ""

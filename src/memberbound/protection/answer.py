@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.explanation.wording import percent, percent_up, six_up
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import Release
-from memberbound.results import common_fields
+from memberbound.quantities import at_confidence, common_fields, decimals, percent
 
 __all__ = ["Protection"]
 
@@ -73,13 +72,13 @@ class Protection:
         """A sentence to pass on with the release."""
         bound = self.calibration.certificate
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
-        sure = "" if bound.confidence == 1 else f" (confidence {percent(bound.confidence)})"
+        sure = at_confidence(bound.confidence)
         game = bound.game
         blind = max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
         return (
             f"Nobody who sees the released {self.what} is right about {whom} membership more than "
-            f"{percent_up(min(1.0, sum_up(blind, bound.value)))} of the time{sure}; guessing "
-            f"blindly is right {percent(blind)}."
+            f"{percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the time{sure}; guessing "
+            f"blindly is right {percent(blind, 'given')}."
         )
 
     def summary(self) -> str:
@@ -87,7 +86,7 @@ class Protection:
         rows = [
             ("released", self.what),
             ("protects", f"{self.calibration.record} record"),
-            ("η certified", f"≤ {six_up(self.calibration.certificate.value)}"),
+            ("η certified", f"≤ {decimals(self.calibration.certificate.value, 'upper')}"),
             ("method", self.calibration.method),
             ("noise, rms length", f"{self.noise_scale:.6g}"),
             ("fits for calibration", f"{self.calibration.fits}"),

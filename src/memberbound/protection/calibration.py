@@ -17,7 +17,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.exponential_noise import checked_eta
 from memberbound.protection.noise import NoiseLaw
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 
 __all__ = ["Calibration", "FreshSubsets", "Progress", "Record", "Rows", "Statistic", "checked_eta"]
 

@@ -40,7 +40,7 @@ from memberbound.protection.searching import (
 )
 from memberbound.protection.snapping import SAMPLER_ASSUMPTION
 from memberbound.protection.stability import Metric, SwapLengths
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 
 __all__ = ["calibrate_convex"]
 

@@ -35,7 +35,7 @@ from memberbound.protection.searching import (
     least_draws,
 )
 from memberbound.protection.snapping import SAMPLER_ASSUMPTION
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 
 __all__ = ["calibrate_neighbour", "calibration_from_scale", "subset_assumptions"]
 

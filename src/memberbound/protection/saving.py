@@ -25,7 +25,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import Release
-from memberbound.results import json_number
+from memberbound.quantities import json_number
 
 __all__ = ["SavedRelease", "certificate_path", "load", "save", "verified"]
 

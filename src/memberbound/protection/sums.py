@@ -28,7 +28,7 @@ from memberbound.protection.releasing import (
 )
 from memberbound.protection.retraining import subset_assumptions
 from memberbound.protection.snapping import floating_point_slack
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate
 from memberbound.subset.profile import NeighbourProfile
 
 __all__ = ["SumStatistic", "calibrate_sum", "release_sum"]

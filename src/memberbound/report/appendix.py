@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from memberbound.report.marks import significant
+from memberbound.quantities import Side, significant
 
 __all__ = ["Block", "block_of", "text_of"]
 
@@ -49,8 +49,8 @@ def text_of(value: Any, name: str = "") -> str:
     if isinstance(value, float):
         return significant(value, _direction(name))
     if _interval(value):
-        low, high = significant(value["lower"], "down"), significant(value["upper"], "up")
-        return f"≈ {significant(value['estimate'])}, between {low} and {high}"
+        low, high = significant(value["lower"], "lower"), significant(value["upper"], "upper")
+        return f"≈ {significant(value['estimate'], 'estimate')}, between {low} and {high}"
     if isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, (list, tuple)) and all(_simple(item) for item in value):
             return ", ".join(text_of(item, name) for item in value) or "–"
@@ -58,10 +58,10 @@ def text_of(value: Any, name: str = "") -> str:
     return str(value)
 
 
-def _direction(name: str) -> Literal["up", "down", "nearest"]:
+def _direction(name: str) -> Side:
     if name.endswith("upper"):
-        return "up"
-    return "down" if name.endswith("lower") else "nearest"
+        return "upper"
+    return "lower" if name.endswith("lower") else "estimate"
 
 
 def _simple(value: Any) -> bool:
@@ -98,7 +98,7 @@ def block_of(title: str, value: Mapping[str, Any], depth: int = 0) -> Block:
         direct = "" if isinstance(item, Mapping) else name
         if _simple(item) or depth >= _DEEPEST or not item:
             # The parts of e.g. tpr_upper = {"0.1": …} are rounded by the name around them.
-            own = name if _direction(name) != "nearest" else _BOUNDS.get(title, title)
+            own = name if _direction(name) != "estimate" else _BOUNDS.get(title, title)
             pairs.append((name, text_of(item, own)))
         elif _table(item):
             columns = tuple(str(column) for column in item[0])

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memberbound.explanation.wording import percent
+from memberbound.quantities import confident, marked, vacuous
 from memberbound.report import prose
 from memberbound.report.markdown import bullets, clean, escaped, table
-from memberbound.report.marks import certified, estimated, given, measured, score, vacuous
+from memberbound.report.marks import score
 from memberbound.report.quantities import Quantity, Score, quantities, scores
 
 __all__ = ["front_matter", "model_card"]
@@ -153,7 +153,7 @@ def _sandwich(report: Report) -> list[str]:
         cells.append(
             [
                 *(escaped(row[name]) for name in ("label", "record", "game")),
-                str(given(row["blind"])),
+                str(marked(row["blind"], "given")),
                 *(_cell(found.get(side)) for side in ("upper", "estimate", "lower")),
             ]
         )
@@ -178,15 +178,15 @@ def _cell(quantity: Quantity | None) -> str:
     if quantity is None:
         return "–"
     if quantity.side == "estimate":
-        return f"{estimated(quantity.value)}, estimated"
-    sure = "" if quantity.confidence is None else f", confidence {percent(quantity.confidence)}"
+        return f"{marked(quantity.value, 'estimate')}, estimated"
+    sure = "" if quantity.confidence is None else f", confidence {confident(quantity.confidence)}"
     if quantity.side == "upper":
         if vacuous(quantity.value):
-            return str(certified(quantity.value))
+            return str(marked(quantity.value, "certificate"))
         names = ", ".join(escaped(id) for id in quantity.theorems)
-        text = f"**{certified(quantity.value)}**, certified{sure}"
+        text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
         return f"{text}, by {names}" if names else text
-    text = f"*{measured(quantity.value)}*, measured{sure}"
+    text = f"*{marked(quantity.value, 'audit')}*, measured{sure}"
     if quantity.attack is not None:
         text += f", attack {escaped(quantity.attack)}"
     return text if quantity.value > quantity.blind else f"{text}; no more than a blind guess"
@@ -202,7 +202,7 @@ def _remedies(report: Report) -> list[str]:
     for remedy in listed:
         most = "–"
         if remedy["accuracy_upper"] is not None:
-            most = str(certified(remedy["accuracy_upper"]))
+            most = str(marked(remedy["accuracy_upper"], "certificate"))
             if not vacuous(remedy["accuracy_upper"]):
                 whose = "" if remedy["protects"] is None else f", {escaped(remedy['protects'])}"
                 most = f"**{most}**, certified{whose}"
@@ -252,7 +252,7 @@ def _exposure(report: Report) -> list[str]:
         many = f"at least {count} of {all_rows} records are" if count else "no record is"
         rows.append(
             f"{escaped(entry['label'])}: {many} provably guessed better than blindly by the "
-            f"attacks tried (measured, confidence {percent(records['confidence'])})."
+            f"attacks tried (measured, confidence {confident(records['confidence'])})."
         )
     return ["### Who is exposed", "", *bullets(rows), ""] if rows else []
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from memberbound.explanation.wording import percent_down, percent_up
+from memberbound.quantities import Mark, interval, marked, significant
 from memberbound.report import marks, plots, prose
 from memberbound.report.appendix import Block, block_of, text_of
 
@@ -68,31 +68,31 @@ def _drawings(report: dict[str, Any]) -> dict[str, plots.Drawing]:
     return {drawing.id: drawing for drawing in found if drawing is not None}
 
 
-def _headline(report: dict[str, Any]) -> list[tuple[str, marks.Mark | None, str]]:
+def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
     """Return the numbers below the verdict: what it is, the number, and a few words."""
     asked = report["question"]
-    shown: list[tuple[str, marks.Mark | None, str]] = []
+    shown: list[tuple[str, Mark | None, str]] = []
     for record in ("average", "worst"):
         for row in report["sandwich"]:
             if row["subject"] == "model" and row["record"] == record:
                 beaten = row["floor"] is not None and row["floor"]["lower"] > row["blind"]
                 said = "an attack is right" if beaten else "no more than blind guessing is shown"
                 shown.append((f"As it is, {record} record", marks.floor_of(row), said))
-    allowed = marks.given(0.5 + asked["eta"])
+    allowed = marked(0.5 + asked["eta"], "given")
     shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
     if best is None:
-        shown.append(("After a remedy", marks.nothing_proved(), "no remedy tried is enough"))
+        shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
         return shown
     name = "As it is" if best["id"] == "nothing" else "With the remedy"
-    upper = marks.certified(best["accuracy_upper"])
+    upper = marked(best["accuracy_upper"], "certificate")
     shown.append((name, upper, f"for {prose.whom(asked['record'])}: {best['label'].lower()}"))
     if best["loss_estimate"] is not None and best["id"] != "nothing":
         before = marks.score(best["score_before_estimate"])
         after = marks.score(best["score_after_estimate"])
         shown.append(("What it costs", after, f"{best['score_name']}; as it is {before}"))
     elif best["extra_rows"] is not None:
-        needed = marks.Mark("given", f"{best['extra_rows']} rows")
+        needed = Mark("given", f"{best['extra_rows']} rows")
         shown.append(("What it costs", needed, "more of the same kind"))
     return shown
 
@@ -138,7 +138,7 @@ def _surprising(report: dict[str, Any]) -> bool:
 
 
 def _interval(record: dict[str, Any]) -> str:
-    return f"{percent_down(record['lower'])} to {percent_up(record['upper'])}"
+    return interval(record["lower"], record["upper"])
 
 
 def _json(value: Any) -> str:
@@ -177,10 +177,10 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["certified"] = marks.certified
-    environment.filters["measured"] = marks.measured
-    environment.filters["estimated"] = marks.estimated
-    environment.filters["given"] = marks.given
+    environment.filters["certified"] = lambda value: marked(value, "certificate")
+    environment.filters["measured"] = lambda value: marked(value, "audit")
+    environment.filters["estimated"] = lambda value: marked(value, "estimate")
+    environment.filters["given"] = lambda value: marked(value, "given")
     environment.filters["score"] = marks.score
     # A number and its percent sign stay on one line.
     environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
@@ -188,7 +188,7 @@ def _environment() -> Any:
     )
     environment.filters["short"] = lambda value: f"{value:g}"
     environment.filters["interval"] = _interval
-    environment.filters["down"] = lambda value: marks.significant(value, "down")
-    environment.filters["up"] = lambda value: marks.significant(value, "up")
-    environment.tests["mark"] = lambda value: isinstance(value, marks.Mark)
+    environment.filters["down"] = lambda value: significant(value, "lower")
+    environment.filters["up"] = lambda value: significant(value, "upper")
+    environment.tests["mark"] = lambda value: isinstance(value, Mark)
     return environment

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from memberbound.explanation import Explanation
-from memberbound.explanation.wording import significant_up
+from memberbound.quantities import significant
 from memberbound.report.figure import BLUE, GREY, ORANGE, save
 
 __all__ = ["save_roc"]
@@ -64,7 +64,7 @@ def _figure(explanation: Explanation) -> Any:
     for rate in [a for a in explanation.fpr if a >= 1e-5]:
         value = curve.tpr(rate)
         log.annotate(
-            f"{significant_up(value)} at {rate:g}",
+            f"{significant(value, 'upper')} at {rate:g}",
             (rate, value),
             textcoords="offset points",
             xytext=(8, -13),

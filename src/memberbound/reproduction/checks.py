@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from memberbound.quantities import json_number
 from memberbound.reproduction.sweep import Average, Sweep
-from memberbound.results import json_number
 
 __all__ = ["Check", "above", "below", "between", "flat", "near", "trend"]
 

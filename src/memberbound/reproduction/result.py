@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memberbound.games import Game
+from memberbound.quantities import common_fields
 from memberbound.reproduction.checks import Check
 from memberbound.reproduction.experiment import Experiment, Findings
 from memberbound.reproduction.sweep import Row
-from memberbound.results import common_fields
 
 __all__ = ["LeftOut", "Reproduction"]
 

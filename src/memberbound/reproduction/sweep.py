@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.results import json_number
+from memberbound.quantities import json_number
 
 __all__ = ["Average", "Progress", "Row", "Sweep", "swept"]
 

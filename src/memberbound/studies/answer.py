@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from memberbound.explanation.wording import percent_up
-from memberbound.studies.wording import percent_down
+from memberbound.quantities import percent
 
 __all__ = ["Study"]
 
@@ -40,16 +39,16 @@ class Study:
         ]
         for row in self.report["sandwich"]:
             name = f"{row['label']}, {row['record']} record"
-            floor = "–" if row["floor"] is None else percent_down(row["floor"]["lower"])
+            floor = "–" if row["floor"] is None else percent(row["floor"]["lower"], "lower")
             seen = "–" if row["estimate"] is None else f"{row['estimate']['estimate']:.1%}"
-            most = "–" if row["ceiling"] is None else percent_up(row["ceiling"]["upper"])
+            most = "–" if row["ceiling"] is None else percent(row["ceiling"]["upper"], "upper")
             lines.append(f"{_shortened(name):<58}{floor:>10}{seen:>9}{most:>13}")
         lines += ["", f"{'remedy':<34}{'enough':<8}{'certified ≤':>12}  score (estimate)"]
         for remedy in self.report["remedies"]:
             mark = "yes" if remedy["enough"] else "no"
             most = "–"
             if remedy["accuracy_upper"] is not None:
-                most = percent_up(remedy["accuracy_upper"])
+                most = percent(remedy["accuracy_upper"], "upper")
             score = "–"
             if remedy["loss_estimate"] is not None:
                 score = f"{remedy['score_before_estimate']:.3f} → "

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from memberbound.certification.answer import accuracy_from_leak
-from memberbound.explanation.wording import percent, percent_up
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
+from memberbound.quantities import at_confidence, confident, percent
 from memberbound.studies.composition import Answers
 from memberbound.studies.question import StudyQuestion
-from memberbound.studies.wording import command_of, names_of, number_up, percent_down
+from memberbound.studies.wording import command_of, names_of, number_up
 
 __all__ = ["remedies", "verdict"]
 
@@ -269,7 +269,7 @@ def verdict(
             answers["audit"]["average"]["blind"] if "audit" in answers else 0.5, asked.eta
         )
         now = (
-            f"As it is, no bound of {percent(asked.accuracy)} or less is proved for "
+            f"As it is, no bound of {percent(asked.accuracy, 'given')} or less is proved for "
             f"{_whom(asked.record)} membership, and no attack was proved to be right more than "
             f"{number_up(100 * most)} % of the time."
         )
@@ -291,8 +291,8 @@ def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
     else:
         who = "nobody who knows all records but not which half was drawn"
         whom = _whom(asked.record)
-    sure = "" if chosen["confidence"] == 1 else f" (confidence {percent(chosen['confidence'])})"
-    most = percent_up(chosen["accuracy_upper"])
+    sure = at_confidence(chosen["confidence"])
+    most = percent(chosen["accuracy_upper"], "upper")
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
@@ -301,17 +301,17 @@ def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
     if "audit" not in answers:
         return None
     average, worst = answers["audit"]["average"], answers["audit"]["worst"]
-    sure = percent(asked.confidence)
+    sure = confident(asked.confidence)
     if average["lower"] > sum_up(average["blind"], asked.eta):
         return (
             f"As it is, the model gives its training records away: an attack is right about the "
-            f"average record at least {percent_down(average['lower'])} of the time "
+            f"average record at least {percent(average['lower'], 'lower')} of the time "
             f"(confidence {sure})."
         )
     if asked.record == "every" and worst["lower"] > sum_up(worst["blind"], asked.eta):
         return (
             f"As it is, the model gives some of its training records away: an attack is right "
-            f"about one of them at least {percent_down(worst['lower'])} of the time "
+            f"about one of them at least {percent(worst['lower'], 'lower')} of the time "
             f"(confidence {sure})."
         )
     return None
@@ -323,7 +323,7 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
     if chosen is None:
         return (
             f"None of the remedies tried is certified to keep everybody at "
-            f"{percent(asked.accuracy)} or less and leaves a model worth having; allow a larger "
+            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a larger "
             "eta, "
             + ("ask for the average record, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."

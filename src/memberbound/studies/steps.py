@@ -20,7 +20,6 @@ from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.certification import certify
 from memberbound.errors import InputError
 from memberbound.explanation import explain
-from memberbound.explanation.wording import percent_down, percent_up
 from memberbound.games import SubsetGame
 from memberbound.hardening import Hardening, harden
 from memberbound.learners import Examples, learner_from_name, read_examples
@@ -31,7 +30,7 @@ from memberbound.protection import MembershipPrivate, protect
 from memberbound.protection.learning import chosen_method
 from memberbound.protection.parameters import Population
 from memberbound.protection.rehearsal import released_learner
-from memberbound.results import Certificate
+from memberbound.quantities import Certificate, percent
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion
 from memberbound.tables.recipe import Keep
@@ -161,8 +160,8 @@ def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
     if floor > ceiling:
         raise ContradictionError(
             f"the audit is right about record {int(np.argmax(exposure.family_lower))} at least "
-            f"{percent_down(floor)} of the time (confidence {exposure.confidence:g}), above the "
-            f"certified {percent_up(ceiling)} (confidence {certificate.confidence:g}). One of the "
+            f"{percent(floor, 'lower')} of the time (confidence {exposure.confidence:g}), above the "
+            f"certified {percent(ceiling, 'upper')} (confidence {certificate.confidence:g}). One of the "
             "two is wrong, or the audited learner is not the certified one: please report it."
         )
 

@@ -17,8 +17,8 @@ from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name
 from memberbound.ledger import theorems as ledger
+from memberbound.quantities import common_fields
 from memberbound.report.schema import SCHEMA_ID as SCHEMA
-from memberbound.results import common_fields
 from memberbound.studies import composition
 from memberbound.studies.answer import Study
 from memberbound.studies.data import EMBEDDED_TARGET, StudyData

@@ -1,4 +1,4 @@
-"""Words of a study: lower bounds rounded down, and commands to repeat a step."""
+"""Words of a study: commands to repeat a step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
-from memberbound.explanation.wording import percent_down
-
-__all__ = ["command_of", "names_of", "number_up", "percent_down"]
+__all__ = ["command_of", "names_of", "number_up"]
 
 
 def command_of(verb: str, source: str, options: Mapping[str, Any]) -> str:

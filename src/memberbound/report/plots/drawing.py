@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from memberbound.report.marks import Mark
+from memberbound.quantities import Mark
 
 __all__ = [
     "SUBJECTS",

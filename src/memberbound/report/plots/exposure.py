@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.report.marks import Mark, given
+from memberbound.quantities import Mark, marked
 from memberbound.report.plots.drawing import (
     SUBJECTS,
     Drawing,
@@ -63,8 +63,10 @@ def exposure_drawing(report: dict[str, Any]) -> Drawing | None:
         )
     head = {"yref": "paper", "yanchor": "bottom", "font": {"size": 12}}
     texts += [
-        note(f"blind {given(blind)}", blind, 1 + 4 / height, **head | {"xanchor": "right"}),
-        note(f"allowed {given(allowed)}", allowed, 1 + 4 / height, **head),
+        note(
+            f"blind {marked(blind, 'given')}", blind, 1 + 4 / height, **head | {"xanchor": "right"}
+        ),
+        note(f"allowed {marked(allowed, 'given')}", allowed, 1 + 4 / height, **head),
     ]
     texts[-2]["xshift"], texts[-1]["xshift"] = -4, 4
     return Drawing(
@@ -190,7 +192,7 @@ def _alt(shown: list[dict[str, Any]], allowed: float) -> str:
         edges, counts = item["histogram"]["edges"], item["histogram"]["counts"]
         over = sum(c for low, c in zip(edges, counts, strict=False) if low >= allowed - 1e-9)
         said.append(
-            f"{item['label']}: {over} of {sum(counts)} records in the bars above {given(allowed)}; "
+            f"{item['label']}: {over} of {sum(counts)} records in the bars above {marked(allowed, 'given')}; "
             f"{item['records']['exposed_records']} proved to be exposed"
         )
     return f"How many records are guessed how well, one histogram for each. {'. '.join(said)}."

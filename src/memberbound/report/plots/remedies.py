@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memberbound.report.marks import Mark, certified, score
+from memberbound.quantities import Mark, marked
+from memberbound.report.marks import score
 from memberbound.report.plots.drawing import Drawing, Legend, axis, layout, note, plain
 
 __all__ = ["remedies_drawing"]
@@ -65,7 +66,7 @@ def remedies_drawing(report: dict[str, Any]) -> Drawing | None:
         rows=[
             (
                 remedy["label"],
-                certified(remedy["accuracy_upper"]),
+                marked(remedy["accuracy_upper"], "certificate"),
                 _scored(remedy["score_before_estimate"]),
                 _scored(remedy["score_after_estimate"]),
                 "yes" if remedy["enough"] else "no",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from memberbound.report.marks import Mark, certified, estimated
+from memberbound.quantities import Mark
 from memberbound.report.plots.drawing import SUBJECTS, Drawing, Legend, axis, layout, plain, shares
 
 __all__ = ["roc_drawing"]
@@ -106,11 +106,11 @@ def _at(curve: dict[str, Any], rate: float) -> Mark:
     import numpy as np
 
     if curve["kind"] == "estimate":
-        return estimated(float(np.interp(rate, curve["fpr"], curve["tpr"])))
+        return marked(float(np.interp(rate, curve["fpr"], curve["tpr"])), "estimate")
     right = int(np.searchsorted(curve["fpr"], rate * (1 - 1e-12)))
     value = curve["tpr"][right] if right < len(curve["tpr"]) else 1.0
     # A ceiling of 1 over 10 % false alarms is still a bound, only an empty one.
-    return certified(min(1.0, float(value)))
+    return marked(min(1.0, float(value)), "certificate")
 
 
 def _alt(curves: list[dict[str, Any]]) -> str:

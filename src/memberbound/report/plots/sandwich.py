@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memberbound.report.marks import ceiling_of, estimated, floor_of, given, vacuous
+from memberbound.quantities import marked, vacuous
+from memberbound.report.marks import ceiling_of, floor_of
 from memberbound.report.plots.drawing import (
     Drawing,
     Legend,
@@ -54,8 +55,8 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
     head = {"yref": "paper", "yanchor": "bottom", "xanchor": "left", "font": {"size": 12}}
     # One label above the other: the two lines may be close.
     for x, text, lift in (
-        (rows[0]["blind"], f"blind guessing {given(rows[0]['blind'])}", 26),
-        (allowed, f"allowed {given(allowed)}", 6),
+        (rows[0]["blind"], f"blind guessing {marked(rows[0]['blind'], 'given')}", 26),
+        (allowed, f"allowed {marked(allowed, 'given')}", 6),
     ):
         left = x <= 0.8
         texts.append(
@@ -85,9 +86,11 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
             (
                 f"{row['label']}",
                 floor_of(row),
-                None if row["estimate"] is None else estimated(row["estimate"]["estimate"]),
+                None
+                if row["estimate"] is None
+                else marked(row["estimate"]["estimate"], "estimate"),
                 ceiling_of(row),
-                given(row["blind"]),
+                marked(row["blind"], "given"),
             )
             for row in rows
         ],
@@ -201,7 +204,7 @@ def _marks(row: dict[str, Any], y: float) -> list[dict[str, Any]]:
         value = row["estimate"]["estimate"]
         ring = {"symbol": "circle", "size": 12, "color": "rgba(0,0,0,0)"}
         edge = {"color": "@estimated", "width": 2.5}
-        found.append(mark(value, f"estimate {estimated(value)}", line=edge, **ring))
+        found.append(mark(value, f"estimate {marked(value, 'estimate')}", line=edge, **ring))
     return found
 
 
@@ -211,7 +214,7 @@ def _numbers(row: dict[str, Any]) -> str:
     if row["floor"] is not None:
         said.append(f"{floor_of(row)}")
     if row["estimate"] is not None:
-        said.append(f"<i>{estimated(row['estimate']['estimate'])}</i>")
+        said.append(f"<i>{marked(row['estimate']['estimate'], 'estimate')}</i>")
     ceiling = ceiling_of(row)
     said.append(f"<b>{ceiling}</b>" if ceiling.kind == "certificate" else "nothing is proved")
     return "  ·  ".join(said)
@@ -224,7 +227,7 @@ def _alt(rows: list[dict[str, Any]], record: str, allowed: float) -> str:
         if row["floor"] is not None:
             said.append(f"measured floor {floor_of(row)}")
         if row["estimate"] is not None:
-            said.append(f"estimate {estimated(row['estimate']['estimate'])}")
+            said.append(f"estimate {marked(row['estimate']['estimate'], 'estimate')}")
         ceiling = ceiling_of(row)
         said.append(
             f"certified ceiling {ceiling}"
@@ -234,5 +237,5 @@ def _alt(rows: list[dict[str, Any]], record: str, allowed: float) -> str:
         parts.append(f"{row['label']}: {', '.join(said)}")
     return (
         f"How often anybody is right about the {record} record, from 50 to 100 percent; "
-        f"allowed are {given(allowed)}. {'. '.join(parts)}."
+        f"allowed are {marked(allowed, 'given')}. {'. '.join(parts)}."
     )

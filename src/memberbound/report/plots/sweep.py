@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from memberbound.report.marks import certified, given
+from memberbound.quantities import marked
 from memberbound.report.plots.drawing import Drawing, Legend, axis, layout, line_at, note, shares
 
 __all__ = ["ATTACKERS", "sweep_drawing"]
@@ -50,7 +50,7 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
             "y": [point[key] for point in sweep],
             "hoverinfo": "text",
             "hovertext": [
-                f"ε = {point['epsilon']:.3g}, {who.split(':')[0]}: {certified(point[key])}"
+                f"ε = {point['epsilon']:.3g}, {who.split(':')[0]}: {marked(point[key], 'certificate')}"
                 for point in sweep
             ],
             "line": {"color": f"@{color}", "width": 2.5},
@@ -92,7 +92,7 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
                     font={"size": 12},
                 ),
                 note(
-                    f"allowed {given(allowed)}",
+                    f"allowed {marked(allowed, 'given')}",
                     0.01,
                     allowed,
                     xref="paper",
@@ -104,7 +104,10 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
         ),
         columns=("ε", "Worst case", "In this population", "Practical"),
         rows=[
-            (f"{point['epsilon']:.4g}", *(certified(point[key]) for key, *_ in ATTACKERS))
+            (
+                f"{point['epsilon']:.4g}",
+                *(marked(point[key], "certificate") for key, *_ in ATTACKERS),
+            )
             for point in sweep
         ],
         legend=[Legend("line", who, color, "", symbol) for _, color, symbol, who in ATTACKERS],
@@ -118,7 +121,7 @@ def _alt(said: dict[str, Any]) -> str:
     people = said["population"]
     return (
         f"Certified success of three attackers over ε. At ε = {said['epsilon']:g}: worst case "
-        f"{certified(people['worst_case_upper'])}, in this population "
-        f"{certified(people['population_upper'])}, practical "
-        f"{certified(people['practical_upper'])}; allowed {given(0.5 + said['eta'])}."
+        f"{marked(people['worst_case_upper'], 'certificate')}, in this population "
+        f"{marked(people['population_upper'], 'certificate')}, practical "
+        f"{marked(people['practical_upper'], 'certificate')}; allowed {marked(0.5 + said['eta'], 'given')}."
     )

@@ -1,0 +1,380 @@
+"""The spine: every number that reaches a reader is one of these kinds, and becomes text here.
+
+Three kinds that must never be mistaken for each other (theory §6, trap 1):
+
+* :class:`Certificate`: proved, with its theorems and assumptions, at a stated confidence;
+* :class:`AuditBound`: measured by attacks, with a confidence interval;
+* :class:`Estimate`: neither.
+
+No function turns one into another, and the three classes share no base.  How a number is printed
+follows from its *side*, and nothing else decides about rounding:
+
+=============  ==========================  ==========================================
+side           printed                     meaning
+=============  ==========================  ==========================================
+``upper``      ``≤``, rounded up           proved or measured: the truth is not above
+``lower``      ``≥``, rounded down         proved or measured: the truth is not below
+``estimate``   ``≈``, to the nearest       neither
+``given``      as short as it is exact     somebody chose it, or it is known exactly
+=============  ==========================  ==========================================
+
+A parameter that is to be used again is on the side that keeps the promise: the least noise that is
+enough is ``upper``, the largest ε that is allowed is ``lower``.  Decimal arithmetic is exact on
+doubles, so the direction of the last digit is never in doubt.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Literal
+
+from memberbound._version import __version__
+from memberbound.errors import InputError, fraction
+from memberbound.games import Game
+
+__all__ = [
+    "SIGNS",
+    "AuditBound",
+    "Certificate",
+    "Estimate",
+    "Mark",
+    "Side",
+    "at_confidence",
+    "common_fields",
+    "confident",
+    "decimals",
+    "interval",
+    "json_number",
+    "marked",
+    "percent",
+    "significant",
+    "vacuous",
+]
+
+Direction = Literal["upper", "lower"]
+Side = Literal["upper", "lower", "estimate", "given"]
+
+#: What stands before a number of each side.
+SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
+_ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
+#: Quantity → the value from which on a certificate about it says nothing.
+_VACUOUS = {
+    "accuracy": 1.0,
+    "advantage": 1.0,
+    "delta": 1.0,
+    "eta": 0.5,
+    "leak": 1.0,
+    "security": 0.0,
+    "success": 1.0,
+    "tpr": 1.0,
+}
+_HUNDRED = Decimal(100)
+
+
+def _special(value: float | None) -> str | None:
+    """Return the text of what is no finite number."""
+    if value is None or math.isnan(value):
+        return "–"
+    return None if math.isfinite(value) else ("∞" if value > 0 else "-∞")
+
+
+def _trimmed(text: str) -> str:
+    """Take away zeros behind the point only: 10 must not become 1."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _fixed(exact: Decimal, side: Side, places: int) -> Decimal:
+    wide = Context(prec=400)
+    return exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[side], context=wide)
+
+
+def _given(value: float) -> Decimal:
+    """What somebody typed, exactly: the shortest text that reads back as the same double."""
+    return Decimal(repr(float(value)))
+
+
+def percent(value: float | None, side: Side) -> str:
+    """Return a share as per cent: two decimals for a bound, one for an estimate.
+
+    A bound that is not trivial gets as many decimals as it takes not to look trivial: an upper one
+    below 1 never reads 100 %, a lower one below 1 neither.
+
+    >>> percent(0.550878, "upper"), percent(0.81239, "lower"), percent(0.973, "estimate")
+    ('55.09 %', '81.23 %', '97.3 %')
+    >>> percent(0.99999999, "upper"), percent(0.07, "given"), percent(1 / 3, "given")
+    ('99.999999 %', '7 %', '33.33333333333333 %')
+    """
+    special = _special(value)
+    if special is not None or value is None:
+        return special or "–"
+    if side == "given":
+        return f"{_trimmed(format(_given(value) * _HUNDRED, 'f'))} %"
+    if side == "estimate":
+        return f"{_fixed(Decimal(value) * _HUNDRED, side, 1):f} %"
+    exact = Context(prec=800).multiply(Decimal(value), _HUNDRED)
+    for places in (2, 4, 6, 9, 12, 15):
+        rounded = _fixed(exact, side, places)
+        if side == "lower" or rounded < _HUNDRED or exact >= _HUNDRED:
+            break
+    return f"{_trimmed(f'{rounded:f}')} %"
+
+
+def decimals(value: float | None, side: Side, places: int = 6) -> str:
+    """Return a number with a fixed number of decimals, rounded to its side.
+
+    >>> decimals(0.1234567, "upper"), decimals(0.1234567, "lower", 3), decimals(0.5, "given")
+    ('0.123457', '0.123', '0.5')
+    """
+    special = _special(value)
+    if special is not None or value is None:
+        return special or "–"
+    if side == "given":
+        return significant(value, side)
+    return f"{_fixed(Decimal(value), side, places):f}"
+
+
+def significant(value: float | None, side: Side, digits: int = 6) -> str:
+    """Return a number with a few significant digits, rounded to its side; a given one exactly.
+
+    >>> significant(0.12345678, "upper"), significant(0.12345678, "lower", 4)
+    ('0.123457', '0.1234')
+    >>> significant(10.0, "upper", 1), significant(1e-9, "given"), significant(3.0, "estimate")
+    ('10', '1e-9', '3')
+    """
+    special = _special(value)
+    if special is not None or value is None:
+        return special or "–"
+    if side == "given":
+        rounded = _given(value).normalize()
+    else:
+        context = Context(prec=digits, rounding=_ROUNDING[side])
+        rounded = context.create_decimal(Decimal(value))
+    if rounded != 0 and not -5 <= rounded.adjusted() <= 12:
+        mantissa, _, exponent = f"{rounded.normalize():e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    return _trimmed(f"{rounded:f}")
+
+
+def confident(confidence: float) -> str:
+    """Return a confidence as per cent; one below 1 never reads 100 %.
+
+    >>> confident(0.95), confident(1 - 1e-13), confident(59 / 60), confident(1.0)
+    ('95 %', '99.99999999999 %', '98.33 %', '100 %')
+    """
+    typed = _given(confidence) * _HUNDRED
+    # 0.95 is what somebody wrote, though the double lies above it.
+    if confidence == 1 or len(typed.normalize().as_tuple().digits) <= 6:
+        return f"{_trimmed(f'{typed:f}')} %"
+    for places in (2, 4, 6, 9, 12, 14):
+        rounded = _fixed(typed, "lower", places)
+        if _HUNDRED - rounded <= 2 * (_HUNDRED - typed):
+            break
+    return f"{_trimmed(f'{rounded:f}')} %"
+
+
+def at_confidence(confidence: float) -> str:
+    """Return what a sentence adds about its confidence; nothing where the bound always holds.
+
+    >>> at_confidence(0.95), at_confidence(1.0)
+    (' (confidence 95 %)', '')
+    """
+    return "" if confidence == 1 else f" (confidence {confident(confidence)})"
+
+
+def interval(lower: float, upper: float, places: int | None = None) -> str:
+    """Return two ends rounded outward: per cent, or ``places`` decimals.
+
+    >>> interval(0.52349, 0.9418), interval(0.52349, 0.9418, 3)
+    ('52.34 % to 94.18 %', '[0.523, 0.942]')
+    """
+    if places is None:
+        return f"{percent(lower, 'lower')} to {percent(upper, 'upper')}"
+    return f"[{decimals(lower, 'lower', places)}, {decimals(upper, 'upper', places)}]"
+
+
+Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A number for a reader: its kind decides the look, its text the rounding."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
+    """Tell whether a certificate says nothing: there is none, or it allows every answer.
+
+    >>> vacuous(0.55), vacuous(1.0), vacuous(None), vacuous(0.5, "eta"), vacuous(0.0, "security")
+    (False, True, True, True, True)
+    """
+    if upper is None:
+        return True
+    limit = _VACUOUS.get(quantity, math.inf)
+    return upper <= limit if quantity == "security" else upper >= limit
+
+
+def marked(value: float | None, kind: Kind, quantity: str = "accuracy") -> Mark:
+    """Return a share as every face shows it; a vacuous ceiling is not shown as a proof.
+
+    >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
+    (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
+    >>> marked(0.7783, "audit").text, marked(0.9, "estimate").text, marked(0.55, "given").text
+    ('≥ 77.82 %', '≈ 90.0 %', '55 %')
+    """
+    if kind == "certificate" and vacuous(value, quantity):
+        return Mark("unproved", "nothing is proved")
+    sides: dict[str, Side] = {
+        "certificate": "lower" if quantity == "security" else "upper",
+        "audit": "lower",
+        "estimate": "estimate",
+    }
+    side = sides.get(kind, "given")
+    return Mark(kind, SIGNS[side] + percent(value, side))
+
+
+def json_number(value: float | None) -> float | None:
+    """Return a JSON number: NaN and infinities become ``None``."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value
+
+
+def common_fields(
+    command: str, game: Game, theorems: tuple[str, ...], assumptions: tuple[str, ...]
+) -> dict[str, object]:
+    """Return the keys that every result of the contract carries."""
+    return {
+        "command": command,
+        "version": __version__,
+        "game": game.name,
+        "protects": game.protects,
+        "theorems": list(theorems),
+        "assumptions": list(assumptions),
+    }
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proved bound: ``quantity`` is at most (or at least) ``value``, for every attack.
+
+    ``confidence`` is 1 for a theorem without sampling, else the probability over the data with
+    which the bound holds.
+    """
+
+    quantity: str
+    value: float
+    direction: Direction
+    game: Game
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    confidence: float = 1.0
+
+    def __post_init__(self) -> None:
+        fraction("confidence", self.confidence, open_left=True)
+        if math.isnan(self.value):
+            raise InputError(f"a certificate for {self.quantity} must be a number, got nan.")
+        if not self.theorems:
+            raise InputError(f"a certificate for {self.quantity} must name its theorem.")
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields; the key says which way the bound goes."""
+        return {
+            "kind": "certificate",
+            "quantity": self.quantity,
+            self.direction: json_number(self.value),
+            "confidence": self.confidence,
+            "game": self.game.name,
+            "protects": self.game.protects,
+            "theorems": list(self.theorems),
+            "assumptions": list(self.assumptions),
+        }
+
+    def summary(self) -> str:
+        """Return one readable line."""
+        if vacuous(self.value, self.quantity):
+            said = f"nothing is proved about {self.quantity}"
+        else:
+            shown = significant(self.value, self.direction)
+            said = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"
+        at = "" if self.confidence == 1.0 else f" with confidence {confident(self.confidence)}"
+        return (
+            f"{said}{at} ({self.game.name} game, {self.game.protects}; {', '.join(self.theorems)})"
+        )
+
+
+@dataclass(frozen=True)
+class AuditBound:
+    """What an attack reached: an estimate with a confidence interval, in a named game."""
+
+    quantity: str
+    estimate: float
+    lower: float
+    upper: float
+    confidence: float
+    game: Game
+    attack: str
+
+    def __post_init__(self) -> None:
+        fraction("confidence", self.confidence, open_left=True, open_right=True)
+        if not self.lower <= self.estimate <= self.upper:
+            raise InputError(
+                f"an audit of {self.quantity} must have lower ≤ estimate ≤ upper, got "
+                f"{self.lower!r}, {self.estimate!r}, {self.upper!r}."
+            )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "kind": "audit",
+            "quantity": self.quantity,
+            "estimate": json_number(self.estimate),
+            "lower": json_number(self.lower),
+            "upper": json_number(self.upper),
+            "confidence": self.confidence,
+            "game": self.game.name,
+            "protects": self.game.protects,
+            "attack": self.attack,
+        }
+
+    def summary(self) -> str:
+        """Return one readable line."""
+        return (
+            f"measured: {self.attack} reached {self.quantity} "
+            f"{significant(self.estimate, 'estimate', 4)} "
+            f"[{significant(self.lower, 'lower', 4)}, {significant(self.upper, 'upper', 4)}] at "
+            f"confidence {confident(self.confidence)} "
+            f"({self.game.name} game)"
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that is neither proved nor bounded, with the way it was obtained."""
+
+    quantity: str
+    value: float
+    method: str
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "kind": "estimate",
+            "quantity": self.quantity,
+            "estimate": json_number(self.value),
+            "method": self.method,
+            "warnings": list(self.warnings),
+        }
+
+    def summary(self) -> str:
+        """Return one readable line."""
+        notes = "".join(f" ({w})" for w in self.warnings)
+        shown = significant(self.value, "estimate", 4)
+        return f"estimated: {self.quantity} ≈ {shown} by {self.method}{notes}"
