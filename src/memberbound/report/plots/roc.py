@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from memberbound.quantities import Mark
+from memberbound.quantities import Mark, marked
 from memberbound.report.plots.drawing import SUBJECTS, Drawing, Legend, axis, layout, plain, shares
 
 __all__ = ["roc_drawing"]
