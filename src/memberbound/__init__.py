@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memberbound.explanation import Explanation, explain
     from memberbound.games import IidGame, NeighbourGame, SubsetGame
     from memberbound.hardening import Hardening, harden
-    from memberbound.ledger import Ledger, theorems
+    from memberbound.papers.ledger import Ledger, theorems
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
@@ -62,7 +62,7 @@ _PUBLIC = {
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
-    "Ledger": "ledger",
+    "Ledger": "papers.ledger",
     "MemberboundError": "errors",
     "MembershipPrivate": "protection",
     "NeighbourGame": "games",
@@ -92,7 +92,7 @@ _PUBLIC = {
     "protect": "protection",
     "reproduce": "reproduction",
     "study": "studies",
-    "theorems": "ledger",
+    "theorems": "papers.ledger",
 }
 
 __all__ = [

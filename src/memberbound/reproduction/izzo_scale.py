@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.ledger.errata.i24 import attack_on_norm_noise
 from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.papers.errata_izzo import attack_on_norm_noise
 from memberbound.protection.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.figure import BLUE, GREY, ORANGE
 from memberbound.reproduction.checks import Check, above, below, near

@@ -7,44 +7,51 @@ from collections.abc import Hashable
 from fractions import Fraction
 from itertools import combinations
 
-from .finite import Law, hockey_stick, membership_laws, optimal_accuracy
-from .types import Counterexample
+from .errata import (
+    Counterexample,
+    Errata,
+    Law,
+    exact_sum,
+    hockey_stick,
+    membership_laws,
+    optimal_accuracy,
+)
 
-__all__ = [
-    "corollary_4",
-    "exponential_mechanism_ratios",
-    "footnote_2",
-    "lemma_3",
-    "proposition_9",
-    "release_one_record",
-    "typo_123",
-]
+__all__ = ["ERRATA", "exponential_mechanism_ratios"]
+
+ERRATA = Errata()
 
 _LEAK = Fraction(1, 5)
 _E_EPSILON = Fraction(3, 2)
 
 
+def _least_delta(p: Law, q: Law) -> Fraction:
+    """The least δ at ``_E_EPSILON`` for both directions."""
+    return max(hockey_stick(p, q, _E_EPSILON), hockey_stick(q, p, _E_EPSILON))
+
+
+@ERRATA.add(
+    "L24-L3",
+    "L24-L15",
+    printed="P(A ∈ S | x ∈ D) = (2/N)ΣP(A(D) ∈ S) over the N training sets with x, so "
+    "the conditional form with 2δ is the same as the averaged form with δ.",
+    holds="P(A ∈ S | x ∈ D) = (1/N)ΣP(A(D) ∈ S), so both forms carry the same δ; for δ "
+    "= 0 nothing changes.",
+)
 def lemma_3() -> Counterexample:
     """L24-L3 equates a conditional probability with (2/N)Σ, hence halves δ from (2) to (3)."""
     population, n, target = (0, 1, 2, 3), 2, 0
 
-    def leaky(train: tuple[int, ...]) -> dict[Hashable, Fraction]:
+    def leaky(train: tuple[int, ...]) -> Law:
         leak = _LEAK if target in train else Fraction(0)
         return {"in": leak, "silent": 1 - leak}
-
-    def least_delta(
-        inside: dict[Hashable, Fraction], outside: dict[Hashable, Fraction]
-    ) -> Fraction:
-        return max(
-            hockey_stick(inside, outside, _E_EPSILON), hockey_stick(outside, inside, _E_EPSILON)
-        )
 
     # Form (2): conditional probabilities. Form (3): means over X_in and X_out, N sets each.
     conditional = Fraction(0)
     averaged = Fraction(0)
     subsets = list(combinations(population, n))
     for record in population:
-        conditional = max(conditional, least_delta(*membership_laws(population, n, leaky, record)))
+        conditional = max(conditional, _least_delta(*membership_laws(population, n, leaky, record)))
         means: list[dict[Hashable, Fraction]] = []
         for side in (True, False):
             chosen = [s for s in subsets if (record in s) is side]
@@ -53,11 +60,11 @@ def lemma_3() -> Counterexample:
                 for output, mass in leaky(subset).items():
                     mean[output] = mean.get(output, Fraction(0)) + mass / len(chosen)
             means.append(mean)
-        averaged = max(averaged, least_delta(means[0], means[1]))
+        averaged = max(averaged, _least_delta(means[0], means[1]))
     with_target = [s for s in subsets if target in s]
     # The printed identity on S = every output: a probability of 2.
-    identity = Fraction(2, len(with_target)) * sum(
-        (sum(leaky(s).values(), Fraction(0)) for s in with_target), Fraction(0)
+    identity = Fraction(2, len(with_target)) * exact_sum(
+        exact_sum(leaky(s).values()) for s in with_target
     )
     implied = conditional / 2
     return Counterexample(
@@ -76,26 +83,26 @@ def lemma_3() -> Counterexample:
     )
 
 
+@ERRATA.add(
+    "L24-C4",
+    "L24-C16",
+    printed="At n = 1, (ε, δ)-DP is the same as (ε, 2δ)-PMP for every pair of records.",
+    holds="At n = 1, (ε, δ)-DP is the same as (ε, δ)-PMP for every pair of records.",
+)
 def corollary_4() -> Counterexample:
     """L24-C4: at n = 1 the least δ of DP and of PMP are the same, not half of one another."""
     universe = (0, 1)
 
-    def release_or_silence(train: tuple[int, ...]) -> dict[Hashable, Fraction]:
+    def release_or_silence(train: tuple[int, ...]) -> Law:
         (record,) = train
         return {record: _LEAK, "silent": 1 - _LEAK}
 
     laws = {x: release_or_silence((x,)) for x in universe}
-    dp = max(
-        hockey_stick(laws[a], laws[b], _E_EPSILON) for a in universe for b in universe if a != b
+    dp = _least_delta(laws[0], laws[1])
+    pmp = max(
+        _least_delta(*membership_laws(universe, 1, release_or_silence, record))
+        for record in universe
     )
-    pmp = Fraction(0)
-    for record in universe:
-        inside, outside = membership_laws(universe, 1, release_or_silence, record)
-        pmp = max(
-            pmp,
-            hockey_stick(inside, outside, _E_EPSILON),
-            hockey_stick(outside, inside, _E_EPSILON),
-        )
     implied = pmp / 2
     return Counterexample(
         setting="one training record out of {0, 1}; released with probability 1/5, otherwise "
@@ -143,6 +150,13 @@ def exponential_mechanism_ratios(
     ]
 
 
+@ERRATA.add(
+    "L24-P9",
+    "L24-P19",
+    printed="The exponential mechanism is ε̃-PMP if and only if ε̃ is at least the "
+    "largest ln(in/out) over records and candidates.",
+    holds="ε̃ must be at least the largest |ln(in/out)|: the definition bounds both ratios.",
+)
 def proposition_9() -> Counterexample:
     """L24-P9 takes the largest ln(in/out); the definition also bounds ln(out/in)."""
     epsilon = 2.0
@@ -167,6 +181,11 @@ def proposition_9() -> Counterexample:
     )
 
 
+@ERRATA.add(
+    "L24-text",
+    printed="1/(1 + e^−123) ≈ 0.53.",
+    holds="1/(1 + e^−0.123) ≈ 0.53.",
+)
 def typo_123() -> Counterexample:
     """L24's text under its figure 2 prints 1/(1 + e^−123) where 0.123 is meant."""
     printed_success = 0.53
@@ -186,6 +205,14 @@ def typo_123() -> Counterexample:
     )
 
 
+@ERRATA.add(
+    "L24-fn2",
+    printed="The 2n records of X can be taken as distinct without loss of generality: "
+    "repeats are dropped and n becomes smaller.",
+    holds="A repeated record trains with probability above ½, so dropping it changes "
+    "the game (and may leave an odd number of records). That X is distinct is an "
+    "assumption.",
+)
 def footnote_2() -> Counterexample:
     """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
 
@@ -212,6 +239,14 @@ def footnote_2() -> Counterexample:
     )
 
 
+@ERRATA.add(
+    "L24-App1",
+    printed="Releasing a training example D₁ with probability nη, otherwise nothing, is "
+    "η-MIP (how D₁ is chosen is not said).",
+    holds="True if D₁ is drawn uniformly from the training set, and then the exact "
+    "value is η/2. A fixed rule such as the smallest record gives nη/2, above η "
+    "for n > 2.",
+)
 def release_one_record() -> Counterexample:
     """L24-App1's "release a training example D₁" is η-MIP only if D₁ is drawn at random."""
     n, eta = 3, Fraction(1, 10)

@@ -1,23 +1,29 @@
 """The ledger: every result of the five papers, what became of it, and what is wrong with it.
 
-Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
-errata live in :mod:`memberbound.ledger.errata`, where each computes its counterexample on demand.
+Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.
+
+Examples:
+    >>> ERRATA["I24-T8"].demonstrate().violated
+    True
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.ledger.errata import ERRATA
+from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
+from memberbound.papers.errata import Erratum
 from memberbound.quantities import common_fields
 
-__all__ = ["PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
+__all__ = ["ERRATA", "PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
 
 Status = Literal["implemented", "erratum", "definition", "not computable"]
 
@@ -30,6 +36,11 @@ PAPERS = {
     "L24": "Lowy et al., AAAI 2024",
     "X": "beyond the papers",
 }
+
+#: Errata by result id.
+ERRATA: Mapping[str, Erratum] = MappingProxyType(
+    dict(sorted((errata_aubinais.ERRATA | errata_izzo.ERRATA | errata_lowy.ERRATA).items()))
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ def entries() -> tuple[Entry, ...]:
     """Return every entry of the ledger, paper by paper."""
     found: list[Entry] = []
     for key in PAPERS:
-        text = resources.files(__name__).joinpath(f"{key}.toml").read_text(encoding="utf-8")
+        text = resources.files(__package__).joinpath(f"{key}.toml").read_text(encoding="utf-8")
         for row in tomllib.loads(text)["result"]:
             if row["status"] not in get_args(Status):
                 raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")

@@ -17,8 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from memberbound.ledger import PAPERS, Entry, entries
-from memberbound.ledger.errata import ERRATA
+from memberbound.papers.ledger import ERRATA, PAPERS, Entry, entries
 
 pytest.importorskip("mkdocs", reason="the pages are drawn by a hook of mkdocs")
 

@@ -21,8 +21,8 @@ from typing import get_args
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.ledger import PAPERS, Entry, Status, entries, theorems
-from memberbound.ledger.errata import ERRATA, Counterexample, Erratum
+from memberbound.papers.errata import Counterexample, Erratum
+from memberbound.papers.ledger import ERRATA, PAPERS, Entry, Status, entries, theorems
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(sys.executable).with_name("memberbound")
