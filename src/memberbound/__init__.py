@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from memberbound.games import IidGame, NeighbourGame, SubsetGame
     from memberbound.hardening import Hardening, harden
     from memberbound.papers.ledger import Ledger, theorems
+    from memberbound.papers.reproduction import Reproduction, reproduce
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
-    from memberbound.reproduction import Reproduction, reproduce
     from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
@@ -72,7 +72,7 @@ _PUBLIC = {
     "PopulationAnswer": "populations",
     "Protection": "protection",
     "RecordBounds": "subset.bounds",
-    "Reproduction": "reproduction",
+    "Reproduction": "papers.reproduction",
     "SearchError": "errors",
     "Study": "studies",
     "SubsetGame": "games",
@@ -90,7 +90,7 @@ _PUBLIC = {
     "population": "populations",
     "predict_table": "protection",
     "protect": "protection",
-    "reproduce": "reproduction",
+    "reproduce": "papers.reproduction",
     "study": "studies",
     "theorems": "papers.ledger",
 }

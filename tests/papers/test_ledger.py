@@ -23,6 +23,10 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.papers.errata import Counterexample, Erratum
 from memberbound.papers.ledger import ERRATA, PAPERS, Entry, Status, entries, theorems
+from memberbound.papers.reproduction import EXPERIMENTS
+
+#: The modules that redo figures and tables.
+FIGURES = {module for module, _ in EXPERIMENTS.values()}
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(sys.executable).with_name("memberbound")
@@ -153,7 +157,7 @@ def use_problems(entry: Entry) -> list[str]:
         *_, parent, name = path.split(".")
         # A method is called on something; a figure is drawn by the module that holds it.
         names.append(rf"\.{name}\b" if parent[0].isupper() else rf"\b(?:{name}|{entry.id})\b")
-        if path.startswith("memberbound.reproduction."):
+        if path.startswith(tuple(f"memberbound.papers.{module}" for module in FIGURES)):
             names.append(rf"\b{parent}\b")
     texts = [text_of(ROOT / path.partition("::")[0]) for path in entry.tests]
     texts = [text for text in texts if "memberbound" in text]

@@ -39,7 +39,7 @@ __all__ = [
 ERRATA = Errata()
 
 
-# ---- discrete data ----------------------------------------------------------------------------
+# ---- discrete data -----------------------------------------------------------------------------
 
 
 def _binomial(n: int, p: Fraction) -> list[Fraction]:
@@ -399,7 +399,7 @@ def square_root_form() -> Counterexample:
     )
 
 
-# ---- means of records -------------------------------------------------------------------------
+# ---- means of records --------------------------------------------------------------------------
 
 
 def gaussian_mean_delta(n: int, cells: int = 20_000, reach: float = 10.0) -> tuple[float, float]:
@@ -613,7 +613,7 @@ def remark_13() -> Counterexample:
     )
 
 
-# ---- attacks and differential privacy ---------------------------------------------------------
+# ---- attacks and differential privacy ----------------------------------------------------------
 
 
 @ERRATA.add(
@@ -833,7 +833,7 @@ def lemma_33() -> Counterexample:
     )
 
 
-# ---- overfitting ------------------------------------------------------------------------------
+# ---- overfitting -------------------------------------------------------------------------------
 
 
 def capped_loss(y: float, prediction: float) -> float:

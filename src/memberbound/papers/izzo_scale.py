@@ -24,11 +24,21 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.errata_izzo import attack_on_norm_noise
+from memberbound.papers.experiments import (
+    Average,
+    Check,
+    Experiment,
+    Findings,
+    Progress,
+    Sweep,
+    above,
+    below,
+    draw_mean,
+    near,
+    swept,
+)
 from memberbound.protection.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.figure import BLUE, GREY, ORANGE
-from memberbound.reproduction.checks import Check, above, below, near
-from memberbound.reproduction.experiment import Experiment, Findings
-from memberbound.reproduction.sweep import Average, Progress, Sweep, swept
 from memberbound.subset.mechanisms import ReciprocalSum
 
 if TYPE_CHECKING:
@@ -51,7 +61,7 @@ _DRAWS = 20_000
 _TRAINING_SETS = tuple(combinations(range(4), 2))
 
 
-# ---- moments of 1/Σ --------------------------------------------------------------------------
+# ---- moments of 1/Σ ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ def _total(terms: FloatArray) -> float:
     return math.fsum(terms.tolist())
 
 
-# ---- scales ----------------------------------------------------------------------------------
+# ---- scales ------------------------------------------------------------------------------------
 
 
 def dp_scale(sensitivity: float, eta: float) -> float:
@@ -171,7 +181,7 @@ def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
     return float(((6.16 / etas) ** 2 * spread(population).sigma[1] < dp).mean())
 
 
-# ---- does the promise hold? ------------------------------------------------------------------
+# ---- does the promise hold? --------------------------------------------------------------------
 
 
 def attack_on_gaussian_noise(eta: float, draws: int, seed: int) -> float:
@@ -201,7 +211,7 @@ def _attacked(eta: float, seed: int) -> dict[str, float]:
     }
 
 
-# ---- the figure ------------------------------------------------------------------------------
+# ---- the figure --------------------------------------------------------------------------------
 
 
 def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
@@ -221,7 +231,7 @@ def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
 
     sweep = swept("eta", ETAS, trials, measure, progress)
     checks = (*_scale_checks(sweep), *_promise_checks(sweep))
-    return Findings(sweep.rows(), list(sweep.trial_rows()), checks, lambda: _drawn(sweep))
+    return Findings.of_sweep(sweep, checks, lambda: _drawn(sweep))
 
 
 def _sure(value: float) -> Average:
@@ -351,11 +361,7 @@ def _promise_panel(axes: Axes, sweep: Sweep) -> None:
         ("accuracy_gamma_radius", GREY, "^", "I24-C10 corrected (Gamma radius)"),
     )
     for name, colour, marker, label in shown:
-        averages = sweep.averages(name)
-        mean = np.array([average.mean for average in averages])
-        band = 2 * np.array([average.standard_error for average in averages])
-        axes.fill_between(x, mean - band, mean + band, color=colour, alpha=0.25, lw=0)
-        axes.plot(x, mean, "-", marker=marker, ms=4.5, color=colour, label=label)
+        draw_mean(axes, sweep, name, colour=colour, marker=marker, ms=4.5, label=label)
     axes.set(xlabel="η", ylabel="accuracy of the best attacker", xlim=(0, 0.5), ylim=(0.48, 1.17))
     axes.set_yticks(np.arange(0.5, 1.01, 0.1))
     axes.grid(visible=True, alpha=0.25)
@@ -366,16 +372,16 @@ def _promise_panel(axes: Axes, sweep: Sweep) -> None:
 FIGURE_1 = Experiment(
     "I24-F1",
     "Noise scale for DP, MIP and X1 against η, and whether the promise is kept",
-    20,
-    SubsetGame(SIZES[-1], SIZES[-1] // 2),
-    _figure_1,
-    ("I24-P11", "I24-T4", "I24-C14", "I24-C10", "X1", "X14"),
-    (
+    trials=20,
+    game=SubsetGame(SIZES[-1], SIZES[-1] // 2),
+    run=_figure_1,
+    theorems=("I24-P11", "I24-T4", "I24-C14", "I24-C10", "X1", "X14"),
+    assumptions=(
         "The data set is a uniform half of the n records, and the attacker knows all n.",
         "The statistic is released once, with fresh noise of the scale shown.",
         "The accuracies are averages over simulated releases: estimates.",
     ),
-    (
+    notes=(
         "n is the number of all records, 12 to 48; a half of them is used. The main text leaves "
         "out the record that makes the sensitivity large; the appendix's data set is taken.",
         "σ and σ₁ are enclosed to 0.1 % or better by grouping sums by their leading bits, and the "

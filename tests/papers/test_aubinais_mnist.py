@@ -1,44 +1,87 @@
 """A25-Tab1 on small made-up images, its claims on tables made by hand, and MNIST if it is there."""
 
+import gzip
 import itertools
 import json
 import math
+import struct
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from memberbound import certify
+from memberbound import certify, reproduce
 from memberbound.discrete.worst_case import leak_of_law
 from memberbound.errors import InputError
-from memberbound.reproduction import aubinais_mnist, reproduce
-from memberbound.reproduction.aubinais_mnist import (
+from memberbound.papers import aubinais_mnist
+from memberbound.papers.aubinais_mnist import (
+    ACCURACY,
+    DIVERSITY,
+    LEAK,
+    RAW,
+    Digits,
     Setting,
     Trial,
     best_accuracy,
     leaks,
     scores,
+    table_checks,
     tabulated,
     train_network,
 )
-from memberbound.reproduction.aubinais_mnist_claims import (
-    ACCURACY,
-    DIVERSITY,
-    LEAK,
-    RAW,
-    table_checks,
-)
-from memberbound.reproduction.experiment import MissingDataError
-from memberbound.reproduction.mnist import Digits
-from memberbound.reproduction.registry import EXPERIMENTS
-from memberbound.reproduction.sweep import Sweep
-from reproduction.digit_files import write_packed
+from memberbound.papers.experiments import MissingDataError, Sweep, data_folder
+from memberbound.papers.reproduction import EXPERIMENTS
 from tables.real_data import real_file
 
 SMALL = Setting(sizes=(60, 200), clusters=(4, 12), set_aside=60, width=16, iterations=80, batch=25)
 #: One cell with clusters beside the raw one.
 QUICK = replace(SMALL, sizes=(60,), clusters=(4,), iterations=20)
+
+
+# ---- small images that look like nothing, in the files that MNIST comes in ----------------------
+
+TRAIN, TEST, SIDE = 420, 200, 6
+
+
+def drawn(seed: int = 0) -> dict[str, np.ndarray]:
+    """Ten patterns with noise; every image is distinct."""
+    rng = np.random.default_rng(seed)
+    patterns = rng.integers(0, 200, (10, SIDE, SIDE))
+    found = {}
+    for part, count in (("train", TRAIN), ("test", TEST)):
+        labels = rng.permutation(np.arange(count) % 10)
+        noise = rng.integers(0, 56, (count, SIDE, SIDE))
+        found[f"x_{part}"] = (patterns[labels] + noise).astype(np.uint8)
+        found[f"y_{part}"] = labels.astype(np.uint8)
+    return found
+
+
+def write_packed(folder: Path, **changed: object) -> Path:
+    """Write mnist.npz, with some arrays changed or (None) left out."""
+    arrays = {k: v for k, v in (drawn() | changed).items() if v is not None}
+    path = folder / "mnist.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def write_original(folder: Path, *, packed: bool) -> list[Path]:
+    """Write the four IDX files, gzipped or plain."""
+    names = {
+        "x_train": "train-images-idx3-ubyte",
+        "y_train": "train-labels-idx1-ubyte",
+        "x_test": "t10k-images-idx3-ubyte",
+        "y_test": "t10k-labels-idx1-ubyte",
+    }
+    paths = []
+    for key, array in drawn().items():
+        head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+        content = head + array.astype(np.uint8).tobytes()
+        path = folder / (names[key] + (".gz" if packed else ""))
+        path.write_bytes(gzip.compress(content) if packed else content)
+        paths.append(path)
+    return paths
 
 
 @pytest.fixture
@@ -61,6 +104,112 @@ def test_setting_is_that_of_the_paper():
     assert set(ACCURACY) == set(itertools.product(full.sizes, full.columns))
     assert set(LEAK) == set(itertools.product(full.sizes, full.clusters))
     assert tuple(DIVERSITY) == full.clusters
+
+
+# ---- reading: both forms give the same images; anything else is refused ------------------------
+
+
+def _same(a: Digits, b: Digits) -> bool:
+    names = ("train", "train_labels", "test", "test_labels")
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
+
+
+def test_packed_file(tmp_path):
+    write_packed(tmp_path)
+    digits, given = Digits.read(tmp_path), drawn()
+    assert digits.train.shape == (TRAIN, SIDE * SIDE)
+    assert digits.test.shape == (TEST, SIDE * SIDE)
+    assert digits.train.dtype == np.float32
+    np.testing.assert_allclose(
+        digits.train.reshape(-1, SIDE, SIDE), given["x_train"] / 255, rtol=1e-6
+    )
+    np.testing.assert_array_equal(digits.test_labels, given["y_test"])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("below", [".", "MNIST/raw"])
+def test_original_files_give_the_same(packed, below, tmp_path):
+    write_packed(tmp_path)
+    expected = Digits.read(tmp_path)
+    other = tmp_path / "other"
+    (other / below).mkdir(parents=True)
+    write_original(other / below, packed=packed)
+    assert _same(Digits.read(other), expected)
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(MissingDataError, match="MEMBERBOUND_DATA must name a folder"):
+        Digits.read(None)
+    with pytest.raises(MissingDataError, match=r"mnist\.npz"):
+        Digits.read(tmp_path)
+    for path in write_original(tmp_path, packed=True)[1:]:
+        path.unlink()
+    with pytest.raises(MissingDataError, match="without train-labels-idx1-ubyte"):
+        Digits.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"y_test": None}, "must hold the arrays"),
+        ({"x_train": np.zeros((5, 3, 3))}, "x_train must be images"),
+        ({"x_train": np.zeros((0, 3, 3), np.uint8)}, "x_train must be images"),
+        ({"x_test": np.zeros((5, 9), np.uint8)}, "x_test must be images"),
+        ({"x_test": np.zeros((TEST, 3, 3), np.uint8)}, "one size"),
+        ({"y_train": np.zeros(TRAIN - 1, np.uint8)}, "y_train must be one label"),
+        ({"y_train": np.full(TRAIN, 10, np.uint8)}, "y_train must be one label"),
+        ({"y_test": np.full(TEST, 0.5)}, "y_test must be one label"),
+        ({"y_test": np.array([object()] * TEST)}, "numpy can load"),
+    ],
+)
+def test_something_else_in_the_packed_file(changed, words, tmp_path):
+    write_packed(tmp_path, **changed)
+    with pytest.raises(InputError, match=words) as refused:
+        Digits.read(tmp_path)
+    assert not isinstance(refused.value, MissingDataError)
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 cut off"])
+def test_damaged_packed_file(content, tmp_path):
+    (tmp_path / "mnist.npz").write_bytes(content)
+    with pytest.raises(InputError, match="numpy can load"):
+        Digits.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: b"\x01" + c[1:], "IDX file"),
+        (lambda c: c[:2] + b"\x0d" + c[3:], "IDX file"),
+        (lambda c: c[:6], "IDX file"),
+        (lambda c: b"", "IDX file"),
+        (lambda c: c[:-1], "values, got"),
+    ],
+)
+def test_damaged_original_file(change, words, tmp_path):
+    path = write_original(tmp_path, packed=True)[0]
+    path.write_bytes(gzip.compress(change(gzip.decompress(path.read_bytes()))))
+    with pytest.raises(InputError, match=words):
+        Digits.read(tmp_path)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(InputError, match="IDX file"):
+        Digits.read(tmp_path)
+
+
+def test_data_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("MEMBERBOUND_DATA", raising=False)
+    assert data_folder(None) is None
+    monkeypatch.setenv("MEMBERBOUND_DATA", "")
+    assert data_folder(None) is None
+    monkeypatch.setenv("MEMBERBOUND_DATA", str(tmp_path))
+    assert data_folder(None) == tmp_path
+    (tmp_path / "named").mkdir()
+    assert data_folder(str(tmp_path / "named")) == tmp_path / "named"
+    with pytest.raises(InputError, match="data must be a folder"):
+        data_folder(tmp_path / "none")
+    monkeypatch.setenv("MEMBERBOUND_DATA", str(tmp_path / "none"))
+    with pytest.raises(InputError, match="MEMBERBOUND_DATA must be a folder"):
+        data_folder(None)
 
 
 # ---- learner and scores ------------------------------------------------------------------------
@@ -330,7 +479,7 @@ def test_what_is_printed_fails_only_where_it_contradicts_itself():
 )  # fmt: skip
 def test_a_wrong_number_makes_its_claim_fail(quantity, n, k, value, claim):
     sweeps = _as_printed()
-    sweeps[n].quantities[quantity][sweeps[n].place(k)] = value
+    sweeps[n].quantities[quantity][sweeps[n].values.index(k)] = value
     new = set(_failing(sweeps)) - set(_failing(_as_printed()))
     assert any(text.startswith(claim) for text in new), new
 
@@ -385,7 +534,7 @@ def test_alone_without_the_data_is_refused(command, tmp_path, monkeypatch):
 def two(monkeypatch):
     """Two things to redo: one without data, one with."""
     monkeypatch.setattr(
-        "memberbound.reproduction.registry.EXPERIMENTS",
+        "memberbound.papers.reproduction.EXPERIMENTS",
         {id: EXPERIMENTS[id] for id in ("L24-F2", "A25-Tab1")},
     )
     monkeypatch.setattr(aubinais_mnist, "Setting", lambda: QUICK)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from memberbound.reproduction import aubinais_overfitting as figures
-from memberbound.reproduction.aubinais_overfitting import (
+from memberbound.papers import aubinais_overfitting as figures
+from memberbound.papers.aubinais_overfitting import (
+    Adam,
+    Network,
     Regression,
     Training,
     by_dimension,
@@ -12,9 +14,8 @@ from memberbound.reproduction.aubinais_overfitting import (
     trained,
     training_checks,
 )
-from memberbound.reproduction.registry import EXPERIMENTS, experiment
-from memberbound.reproduction.relu_network import Adam, Network
-from memberbound.reproduction.sweep import Sweep
+from memberbound.papers.experiments import Sweep
+from memberbound.papers.reproduction import EXPERIMENTS, experiment
 
 QUICK = Training(records=40, fresh=400, width=256, iterations=100, every=25)
 

@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray
-from memberbound.report.figure import BLUE
-from memberbound.reproduction.checks import above, below, near, trend
-from memberbound.reproduction.drawing import (
-    POPULATION,
-    WORST_CASE,
+from memberbound.papers.experiments import (
+    Average,
+    Experiment,
+    Findings,
+    Progress,
     Quoted,
-    other_reading,
+    above,
+    below,
+    near,
     ratios_figure,
+    swept,
+    trend,
 )
-from memberbound.reproduction.experiment import Experiment, Findings
-from memberbound.reproduction.sweep import Average, Progress, swept
+from memberbound.report.figure import BLUE
 from memberbound.subset.gaussian import (
     clipped,
     dp_from_noise,
@@ -111,7 +114,7 @@ def measured(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str
     }
 
 
-# ---- figure 4: the DP parameter ------------------------------------------------------------
+# ---- figure 4: the DP parameter ----------------------------------------------------------------
 
 _EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 
@@ -132,10 +135,7 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
         return [measured(profile, e, clip) | _as_printed(profile, e, clip) for e in _EPSILONS]
 
     sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
-    at_10 = sweep.place(10.0)
-    gap = Average.of(
-        sweep.quantities["epsilon"][at_10] / sweep.quantities["epsilon_population"][at_10]
-    )
+    gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
     checks = (
         below(
             "at 10 on the axis ε̃(X) < 0.9; axis read as the worst-case ε",
@@ -159,17 +159,12 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
         ),
         above("ε is significantly bigger than ε(X); their ratio at ε = 10", None, gap, limit=2.0),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (
-                POPULATION,
-                WORST_CASE,
-                other_reading("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed"),
-            ),
+            other_reading=("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed"),
             title="L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
             xlabel="DP parameter ε (worst case over the ball)",
             quoted=(Quoted(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE, limit=True),),
@@ -181,12 +176,12 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_4 = Experiment(
     "L24-F4",
     "Gaussian mechanism: ratios against the DP parameter",
-    20,
-    GAME,
-    _figure_4,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=20,
+    game=GAME,
+    run=_figure_4,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The printed axis is ε(X), but the text fits the worst-case ε: with ε(X) = 10 taken "
         "literally ε̃ is far above 0.9, and ε̃/ε falls along the axis.",
         "With the worst-case ε on the axis, ε̃/ε rises up to ε = 8 and is 0.4 % lower at 10, where "
@@ -197,7 +192,7 @@ FIGURE_4 = Experiment(
 )
 
 
-# ---- figure 5: clip threshold, two outliers ------------------------------------------------
+# ---- figure 5: clip threshold, two outliers ----------------------------------------------------
 
 _CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
@@ -213,7 +208,7 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
         ]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
-    gap = Average.of(epsilon / sweep.quantities["epsilon_population"][sweep.place(100.0)])
+    gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
     checks = (
         near("C = 100: ε = 5 becomes ε̃(X) = 1", 1.0, sweep.at("pmp_epsilon", 100.0), share=0.15),
         trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
@@ -226,13 +221,11 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
             limit=1.1,
         ),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (POPULATION, WORST_CASE),
             title="L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
             xlabel="clip threshold C",
             quoted=(Quoted(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE),),
@@ -244,12 +237,12 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_5 = Experiment(
     "L24-F5",
     "Gaussian mechanism: ratios against the clip threshold C, with two outliers",
-    40,
-    GAME,
-    _figure_5,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=40,
+    game=GAME,
+    run=_figure_5,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The caption does not print ε; ε = 5 is taken from the text.",
         "The quoted ε̃ = 1 at C = 100 is not matched. An outlier on the sphere of radius C is about "
         "C away from everybody else, half the worst case of 2C, and L24-P12 then gives ε̃ ≈ 2. "
@@ -259,7 +252,7 @@ FIGURE_5 = Experiment(
 )
 
 
-# ---- figure 6: dimension -------------------------------------------------------------------
+# ---- figure 6: dimension -----------------------------------------------------------------------
 
 _DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
 
@@ -276,13 +269,11 @@ def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε increases with d", sweep, "ratio_worst_case", rising=True),
         trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (POPULATION, WORST_CASE),
             title="L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
             xlabel="dimension d of the records",
             log_x=True,
@@ -294,12 +285,12 @@ def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_6 = Experiment(
     "L24-F6",
     "Gaussian mechanism: ratios against the dimension d",
-    40,
-    GAME,
-    _figure_6,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=40,
+    game=GAME,
+    run=_figure_6,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The paper quotes no number for this figure and does not print ε; ε = 5 is assumed. In a "
         "side run of 5 trials ε = 10 gave nearly the same ε̃/ε, ε = 1 a smaller one (0 at d = 2).",
     ),

@@ -3,13 +3,18 @@
 A learner that brings nearly all training losses below an ε that nearly no fresh loss reaches has
 almost no security (A25-T11).  F1 follows a wide two-layer ReLU network through training; F2 looks
 at interpolating linear regression and the nearest neighbour in growing dimension.
+
+The network and Adam are written in numpy, with the arithmetic and the start that PyTorch would use,
+so that no extra is needed; ``tests/papers/test_aubinais_overfitting.py`` holds steps against
+PyTorch's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +23,25 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from memberbound.auditing.overfitting import ceiling_from_overfitting, stopping_loss
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import FloatArray
+from memberbound.papers.experiments import (
+    Average,
+    Check,
+    Experiment,
+    Findings,
+    Progress,
+    Sweep,
+    above,
+    below,
+    draw_mean,
+    near,
+    swept,
+)
 from memberbound.report.figure import BLUE, GREY, ORANGE
-from memberbound.reproduction.checks import Check, above, below, near
-from memberbound.reproduction.experiment import Experiment, Findings
-from memberbound.reproduction.relu_network import Adam, Network, Single
-from memberbound.reproduction.sweep import Average, Progress, Sweep, swept
 
-__all__ = ["FIGURE_1", "FIGURE_2", "Regression", "Training", "small_losses"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURE_1", "FIGURE_2", "Adam", "Network", "Regression", "Training", "small_losses"]
 
 GAME = IidGame()
 #: Thresholds of the figures; the text speaks of the smallest one only.
@@ -32,10 +49,86 @@ THRESHOLDS = (1e-2, 1e-4, 1e-6)
 SMALLEST = THRESHOLDS[-1]
 #: N(0, 0.01) is read as a variance.
 NOISE = 0.1
+ASSUMPTIONS = (
+    "Training and fresh records are independent draws from one law.",
+    "The shares are those of single training runs: estimates of the probabilities in A25-T11.",
+)
 DIMENSIONS = (10, 20, 50, 100, 200, 500, 1000, 1200, 1500, 2000)
 
 
-# ---- data and learners -----------------------------------------------------------------------
+# ---- the network -------------------------------------------------------------------------------
+
+
+Single = NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class Network:
+    """f(x) = Σ_j v_j·max(0, w_jᵀ(x, 1)) + c, in single precision, trained with Adam.
+
+    ``inner`` is (d + 1, width), its last row the biases; ``outer`` is (width + 1,), its last entry
+    the bias.  Rows are worked off in blocks whose activations stay in the cache.
+    """
+
+    inner: Single
+    outer: Single
+    block: int = 125
+
+    @classmethod
+    def start(cls, rng: np.random.Generator, dimension: int, width: int) -> Network:
+        """Draw weights and biases from U(±1/√inputs), PyTorch's default."""
+        a, b = 1 / math.sqrt(dimension), 1 / math.sqrt(width)
+        inner = rng.uniform(-a, a, (dimension + 1, width)).astype(np.float32)
+        return cls(inner, rng.uniform(-b, b, width + 1).astype(np.float32))
+
+    def outputs(self, x: Single) -> Single:
+        """Return f at the rows of x, which end in a 1."""
+        parts = [hidden @ self.outer[:-1] for _, hidden in self._hidden(x)]
+        return np.asarray(np.concatenate(parts) + self.outer[-1])
+
+    def gradients(self, x: Single, y: Single) -> tuple[Single, Single]:
+        """Return the gradients of the mean squared error."""
+        inner, outer = np.zeros_like(self.inner), np.zeros_like(self.outer)
+        for rows, hidden in self._hidden(x):
+            error = hidden @ self.outer[:-1] + self.outer[-1] - y[rows]
+            error *= np.float32(2 / len(y))
+            outer[:-1] += error @ hidden
+            outer[-1] += error.sum()
+            # The slope of the j-th unit is v_j where it is active.
+            active = (hidden > 0).astype(np.float32)
+            inner += (x[rows] * error[:, None]).T @ active
+        inner *= self.outer[:-1]
+        return inner, outer
+
+    def _hidden(self, x: Single) -> Iterator[tuple[slice, Single]]:
+        room = np.empty((min(self.block, len(x)), self.inner.shape[1]), np.float32)
+        for start in range(0, len(x), self.block):
+            rows = slice(start, min(start + self.block, len(x)))
+            hidden = np.matmul(x[rows], self.inner, out=room[: rows.stop - start])
+            yield rows, np.maximum(hidden, 0, out=hidden)
+
+
+class Adam:
+    """Adam (Kingma and Ba) with the usual constants, on arrays in place."""
+
+    def __init__(self, weights: Sequence[Single], rate: float) -> None:
+        self.weights, self.rate, self.steps = list(weights), rate, 0
+        self.first = [np.zeros_like(w) for w in weights]
+        self.second = [np.zeros_like(w) for w in weights]
+
+    def step(self, gradients: Sequence[Single]) -> None:
+        """Move every weight once."""
+        self.steps += 1
+        scale = np.float32(self.rate / (1 - 0.9**self.steps))
+        root = np.float32(math.sqrt(1 - 0.999**self.steps))
+        for place, g in enumerate(gradients):
+            m, v = self.first[place], self.second[place]
+            m += np.float32(0.1) * (g - m)
+            v += np.float32(0.001) * (g * g - v)
+            self.weights[place] -= scale * m / (np.sqrt(v) / root + np.float32(1e-8))
+
+
+# ---- data and training -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,7 +200,7 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
     return shares
 
 
-# ---- figure 1: training ----------------------------------------------------------------------
+# ---- figure 1: training ------------------------------------------------------------------------
 
 
 def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
@@ -186,9 +279,8 @@ def trained(
         return [small_losses(*losses) for losses in setting.losses(rng, step)]
 
     sweep = swept("iteration", setting.looks, trials, measure, None)
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         training_checks(sweep),
         lambda: _figure(
             sweep,
@@ -203,15 +295,12 @@ def trained(
 FIGURE_1 = Experiment(
     "A25-F1",
     "overfitting during training: shares of training and fresh losses below ε",
-    5,
-    GAME,
-    lambda trials, seed, progress: trained(Training(), trials, seed, progress),
-    ("A25-T11", "A25-P10", "A25-E1", "A25-D9"),
-    (
-        "Training and fresh records are independent draws from one law.",
-        "The shares are those of single training runs: estimates of the probabilities in A25-T11.",
-    ),
-    (
+    trials=5,
+    game=GAME,
+    run=lambda trials, seed, progress: trained(Training(), trials, seed, progress),
+    theorems=("A25-T11", "A25-P10", "A25-E1", "A25-D9"),
+    assumptions=ASSUMPTIONS,
+    notes=(
         "N(0, 0.01) is read as a variance of 0.01; fresh labels are drawn with the same noise.",
         "Losses are looked at every 25 iterations, not at each one.",
         "The start of the network is not printed; PyTorch's default is used.",
@@ -226,7 +315,7 @@ FIGURE_1 = Experiment(
 )
 
 
-# ---- figure 2: dimension ---------------------------------------------------------------------
+# ---- figure 2: dimension -----------------------------------------------------------------------
 
 
 def linear_losses(
@@ -286,9 +375,8 @@ def by_dimension(
         _smallest(sweep, "linear", wide, "d > n: the linear fit reaches training loss 0"),
         _smallest(sweep, "nearest", sweep.values, "the nearest neighbour has training loss 0"),
     ]
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         tuple(checks),
         lambda: _figure(
             sweep,
@@ -321,15 +409,12 @@ def _smallest(sweep: Sweep, name: str, values: Sequence[float], claim: str) -> C
 FIGURE_2 = Experiment(
     "A25-F2",
     "fresh records under a small loss, by dimension: linear regression and nearest neighbour",
-    3,
-    GAME,
-    by_dimension,
-    ("A25-T11", "A25-E2", "A25-D9"),
-    (
-        "Training and fresh records are independent draws from one law.",
-        "The shares are those of single training runs: estimates of the probabilities in A25-T11.",
-    ),
-    (
+    trials=3,
+    game=GAME,
+    run=by_dimension,
+    theorems=("A25-T11", "A25-E2", "A25-D9"),
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The linear fit is exact least squares, of minimal norm for d > n; the paper trains it "
         "with Adam. For d < n it does not interpolate, so its training losses are not small.",
         "The dimensions are ours: the paper says from 10 to 2000 with uneven steps.",
@@ -339,7 +424,7 @@ FIGURE_2 = Experiment(
 )
 
 
-# ---- drawing ---------------------------------------------------------------------------------
+# ---- drawing -----------------------------------------------------------------------------------
 
 
 def _figure(
@@ -349,21 +434,24 @@ def _figure(
     xlabel: str,
     *,
     log_x: bool = False,
-) -> Any:
+) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
-    x = np.array(sweep.values)
     rows = figure.subplots(1, len(panels), sharey=True)
     for axes, (name, heading) in zip(rows, panels, strict=True):
         for epsilon, colour in zip(THRESHOLDS, (GREY, ORANGE, BLUE), strict=True):
-            averages = sweep.averages(f"{name}_{epsilon:g}")
-            mean = np.array([a.mean for a in averages])
-            band = 2 * np.array([a.standard_error for a in averages])
-            low, high = np.maximum(mean - band, 0), np.minimum(mean + band, 1)
-            axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-            marker = "o" if log_x else None
-            axes.plot(x, mean, color=colour, lw=1.8, marker=marker, ms=4, label=f"ε = {epsilon:g}")
+            draw_mean(
+                axes,
+                sweep,
+                f"{name}_{epsilon:g}",
+                colour=colour,
+                limits=(0, 1),
+                lw=1.8,
+                marker="o" if log_x else None,
+                ms=4,
+                label=f"ε = {epsilon:g}",
+            )
         axes.set(xlabel=xlabel, title=heading, ylim=(-0.02, 1.02))
         if log_x:
             axes.set_xscale("log")

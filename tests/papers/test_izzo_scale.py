@@ -11,10 +11,11 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from memberbound import reproduce
 from memberbound.errors import InputError
+from memberbound.papers import izzo_scale
+from memberbound.papers.izzo_scale import spread
 from memberbound.protection.noise import LaplaceNoise, izzo_constant
-from memberbound.reproduction import izzo_scale, reproduce
-from memberbound.reproduction.izzo_scale import spread
 from memberbound.subset.mechanisms import ReciprocalSum
 
 DIGITS = 50

@@ -19,17 +19,22 @@ from numpy.typing import NDArray
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.report.figure import BLUE, ORANGE
-from memberbound.reproduction.checks import above, below, between, flat, near, trend
-from memberbound.reproduction.drawing import (
-    POPULATION,
-    WORST_CASE,
+from memberbound.papers.experiments import (
+    Average,
+    Experiment,
+    Findings,
+    Progress,
     Quoted,
-    other_reading,
+    above,
+    below,
+    between,
+    flat,
+    near,
     ratios_figure,
+    swept,
+    trend,
 )
-from memberbound.reproduction.experiment import Experiment, Findings
-from memberbound.reproduction.sweep import Average, Progress, swept
+from memberbound.report.figure import BLUE, ORANGE
 from memberbound.subset.enumeration import exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.gaussian import clipped
@@ -121,7 +126,7 @@ def _exact_population_epsilon(mechanism: ExponentialMechanism) -> float:
     return float(np.abs(logs[left] - logs[right]).max())
 
 
-# ---- figure 1: spread of the data ----------------------------------------------------------
+# ---- figure 1: spread of the data --------------------------------------------------------------
 
 _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 _NARROW = tuple(s for s in _SPREADS if s <= 1)
@@ -175,17 +180,12 @@ def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
             factor=1.25,
         ),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (
-                POPULATION,
-                WORST_CASE,
-                other_reading("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n"),
-            ),
+            other_reading=("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n"),
             title="L24-F1: exponential mechanism, ε(X) = 5, n = 6, m = 10, C = 10, d = 1",
             xlabel="standard deviation σ of the records",
             quoted=(
@@ -201,12 +201,12 @@ def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_1 = Experiment(
     "L24-F1",
     "Exponential mechanism: ratios against the spread σ of the data",
-    200,
-    GAME,
-    _figure_1,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=200,
+    game=GAME,
+    run=_figure_1,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "In one dimension the ten random unit vectors are only +1 and -1.",
         "The paper does not print which bound for Δ it used; its ε ≈ 28.5 at σ = 1 lies between "
         "the ε of the exact Δ = (1+C)/n and that of the cruder Δ = 2C/n. Neither matches ε or ε̃/ε "
@@ -221,7 +221,7 @@ FIGURE_1 = Experiment(
 )
 
 
-# ---- figure 2: clip threshold, two outliers ------------------------------------------------
+# ---- figure 2: clip threshold, two outliers ----------------------------------------------------
 
 _CLIPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
@@ -234,9 +234,9 @@ def _figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
         return [measured(draw, replace(base, clip=clip)) for clip in _CLIPS]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
-    at_50 = sweep.quantities["pmp_epsilon"][sweep.place(50.0)]
+    at_50 = sweep.trials_at("pmp_epsilon", 50.0)
     success = Average.of(1 / (1 + np.exp(-at_50)))
-    excess = Average.of(sweep.quantities["epsilon"][sweep.place(50.0)] / base.epsilon_population)
+    excess = Average.of(sweep.trials_at("epsilon", 50.0) / base.epsilon_population)
     checks = (
         below("C = 50: ε̃(X)/ε", 0.0123, sweep.at("ratio_worst_case", 50.0), limit=0.0123),
         below("C = 50: ε̃(X)/ε(X)", 0.0123, sweep.at("ratio_population", 50.0), limit=0.0123),
@@ -246,13 +246,11 @@ def _figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
         trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (POPULATION, WORST_CASE),
             title="L24-F2: exponential mechanism, ε(X) = 10, n = 6, m = 32, d = 5, outliers × 100",
             xlabel="clip threshold C",
             quoted=(Quoted(50.0, 0.0123, "paper: both below 0.0123 at C = 50", limit=True),),
@@ -265,12 +263,12 @@ def _figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_2 = Experiment(
     "L24-F2",
     "Exponential mechanism: ratios against the clip threshold C, with two outliers",
-    150,
-    GAME,
-    _figure_2,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=150,
+    game=GAME,
+    run=_figure_2,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The text prints 1/(1+e^(-123)) ≈ 0.53; e^(-0.123) is meant, and the check uses it.",
         "The cruder Δ = 2C/n would nearly double ε at large C; 'ε ≈ ε(X)' holds with the exact "
         "Δ = (1+C)/n only.",
@@ -278,7 +276,7 @@ FIGURE_2 = Experiment(
 )
 
 
-# ---- figure 3: dimension -------------------------------------------------------------------
+# ---- figure 3: dimension -----------------------------------------------------------------------
 
 _DIMENSIONS = (1, 2, 3, 5, 10, 20, 50)
 
@@ -294,21 +292,18 @@ def _figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
     halved = Average.of(
-        sweep.quantities["ratio_worst_case"][sweep.place(1)]
-        / sweep.quantities["ratio_worst_case"][sweep.place(50)]
+        sweep.trials_at("ratio_worst_case", 1) / sweep.trials_at("ratio_worst_case", 50)
     )
     checks = (
         trend("ε̃(X)/ε falls as d grows", sweep, "ratio_worst_case", rising=False),
         trend("ε̃(X)/ε(X) falls as d grows", sweep, "ratio_population", rising=False),
         above("ε̃(X)/ε at d = 1 over that at d = 50 is well above 1", None, halved, limit=2.0),
     )
-    return Findings(
-        sweep.rows(),
-        list(sweep.trial_rows()),
+    return Findings.of_sweep(
+        sweep,
         checks,
         lambda: ratios_figure(
             sweep,
-            (POPULATION, WORST_CASE),
             title="L24-F3: exponential mechanism, ε(X) = 2, n = 6, m = 10, σ = 1, C = 10",
             xlabel="dimension d of the records",
             log_x=True,
@@ -320,12 +315,12 @@ def _figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
 FIGURE_3 = Experiment(
     "L24-F3",
     "Exponential mechanism: ratios against the dimension d",
-    200,
-    GAME,
-    _figure_3,
-    THEOREMS,
-    ASSUMPTIONS,
-    (
+    trials=200,
+    game=GAME,
+    run=_figure_3,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
         "The paper quotes no number for this figure and does not print C; C = 10 is assumed, as in "
         "its figure 1. It clips no record of the default run, up to d = 50.",
     ),
