@@ -14,9 +14,9 @@ import pytest
 from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
+from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.izzo_scale import spread
 from memberbound.protection.noise import LaplaceNoise, izzo_constant
-from memberbound.subset.mechanisms import ReciprocalSum
 
 DIGITS = 50
 

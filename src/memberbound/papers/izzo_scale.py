@@ -24,6 +24,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.errata_izzo import attack_on_norm_noise
+from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.experiments import (
     Average,
     Check,
@@ -39,7 +40,6 @@ from memberbound.papers.experiments import (
 )
 from memberbound.protection.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.figure import BLUE, GREY, ORANGE
-from memberbound.subset.mechanisms import ReciprocalSum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,8 @@
-"""The papers' example mechanisms, small enough to be listed (:mod:`memberbound.subset.finite`).
+"""The example mechanisms of I24 and L24, small enough to be listed, and a pairing that I24 needs.
 
-Each is a callable from a set of records, numbered 0, …, N-1, to a law in fractions.  Most are
-warnings: they separate one promise from another and are not meant to be used.
+Each mechanism is a callable from a set of records, numbered 0, …, N-1, to a law in fractions, as
+:mod:`memberbound.subset.finite` takes it.  Most are warnings: they separate one promise from
+another and are not meant to be used.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from fractions import Fraction
 from itertools import product
 
 from memberbound.errors import InputError, fraction, whole_number
+from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import down, up
 from memberbound.subset.laws import Law, Mechanism
 
 __all__ = [
     "EvenParityBits",
     "Jointly",
-    "Majority",
     "OneRecord",
     "Parity",
     "PostProcessed",
@@ -28,6 +29,7 @@ __all__ = [
     "SetIndicator",
     "SumModulo",
     "WholeSet",
+    "matched_neighbour",
 ]
 
 _ONE = Fraction(1)
@@ -73,17 +75,6 @@ class RandomisedResponse:
         """Return the law of the release."""
         answer = self.target in members
         return {answer: self.truth, not answer: 1 - self.truth}
-
-
-@dataclass(frozen=True)
-class Majority:
-    """Whether more than half of the members carry label 1: a vote without noise, not DP."""
-
-    labels: tuple[int, ...]
-
-    def __call__(self, members: frozenset[int]) -> Law:
-        """Return the law of the release."""
-        return {2 * sum(self.labels[x] for x in members) > len(members): _ONE}
 
 
 @dataclass(frozen=True)
@@ -266,3 +257,49 @@ class Jointly:
         return {
             (a, b): mass * share for a, mass in _items(self.first(members)) for b, share in second
         }
+
+
+def matched_neighbour(members: frozenset[int], record: int, game: SubsetGame) -> frozenset[int]:
+    """Return the set with ``record`` that is paired with a set without it.
+
+    I24 proves by Hall's theorem that the pairing exists.  Here it is explicit: leave the record
+    out, read a set as a row of brackets, and replace the member behind the last closing bracket
+    that has no partner.  These are the steps of a symmetric chain decomposition of the subsets of
+    N-1 records (Greene and Kleitman), so no two sets meet.
+
+    Guarantee: the two differ by one replacement, and different sets get different partners; at
+    k = N/2 every set with the record is somebody's partner.
+    Theorem: I24-L12.  Assumes k ≥ N/2: below that there are fewer sets with the record than
+    without.
+    Edge cases: k < N/2, a set of another size, or one that holds the record, are refused.
+
+    Examples:
+        >>> sorted(matched_neighbour(frozenset({1, 2}), 0, SubsetGame(4, 2)))
+        [0, 1]
+    """
+    if 2 * game.size < game.population:
+        raise InputError(
+            f"size must be at least half of the population of {game.population}, "
+            f"got {game.size!r}. Fewer sets hold the record than do not."
+        )
+    everyone = range(game.population)
+    if record not in everyone:
+        raise InputError(f"record must be in 0, …, {game.population - 1}, got {record!r}.")
+    if len(members) != game.size or record in members or not members <= set(everyone):
+        raise InputError(
+            f"members must be {game.size} records other than {record}, got {sorted(members)!r}."
+        )
+    open_brackets = 0
+    replaced = None
+    for other in everyone:
+        if other == record:
+            continue
+        if other not in members:
+            open_brackets += 1
+        elif open_brackets:
+            open_brackets -= 1
+        else:
+            replaced = other  # a closing bracket without a partner; the last one counts
+    # More members than others (k > N-1-k): at least one bracket has no partner.
+    assert replaced is not None
+    return members - {replaced} | {record}

@@ -6,14 +6,14 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.discrete.learners import (
+from memberbound.discrete.worst_case import leak_of_law
+from memberbound.errors import InputError
+from memberbound.papers.example_learners import (
     is_function_of_frequencies,
     is_redundancy_invariant,
     is_symmetric,
     leak_of_learner,
 )
-from memberbound.discrete.worst_case import leak_of_law
-from memberbound.errors import InputError
 from oracle import iid, mechanisms
 
 F = Fraction
