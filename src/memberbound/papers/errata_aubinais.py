@@ -73,8 +73,8 @@ def _lower_rate(probabilities: Sequence[Fraction], n: int) -> float:
     "A23-C5.1.2",
     printed="For K finite and every n ≥ 2 the worst Δ is at least exp(−13/6)/√(2π)·(C − "
     "1/√(2n))·n^(−1/2), with no condition on the atoms.",
-    holds="The bound needs n·p_k ≥ 1 for every atom: the proof expands ln(1 − u) around "
-    "0, and u reaches 1 for rare atoms. Without the condition it can exceed 1.",
+    holds="The bound needs n·p_k ≥ 1 for every atom: the proof expands ln(1 − u) around 0, and u "
+    "reaches 1 for rare atoms. Without the condition it can exceed 1.",
 )
 def corollary_5_4_2() -> Counterexample:
     """A24-C5.4.2 has no condition on n·p_k; with many rare atoms its lower bound passes 1."""
@@ -106,12 +106,10 @@ def _divergence(out: list[Fraction], inside: list[Fraction], gamma: Fraction) ->
 
 @ERRATA.add(
     "A25-L21",
-    printed="For n ≥ 5, what the atoms with p_k ≥ 1/n add to the worst Δ lies between "
-    "c·n^(−1/2)·C + o(e^−n) and c'·n^(−1/2)·C over these atoms, c ≥ 0.29 and c' "
-    "≤ 0.44.",
-    holds="An atom with p_k ≥ 1 − 1/n adds exactly p_k^n(1−p_k), which can be on either "
-    "side; the constants need 1 ≤ ⌊n·p_k⌋ ≤ n − 2 (A25-L30). No remainder "
-    "o(e^−n) is uniform in the law.",
+    printed="For n ≥ 5, what the atoms with p_k ≥ 1/n add to the worst Δ lies between c·n^(−1/2)·C "
+    "+ o(e^−n) and c'·n^(−1/2)·C over these atoms, c ≥ 0.29 and c' ≤ 0.44.",
+    holds="An atom with p_k ≥ 1 − 1/n adds exactly p_k^n(1−p_k), which can be on either side; the "
+    "constants need 1 ≤ ⌊n·p_k⌋ ≤ n − 2 (A25-L30). No remainder o(e^−n) is uniform in the law.",
 )
 def lemma_21() -> Counterexample:
     """A25-L21 uses the constants of A25-L30 for an atom with p ≥ 1 − 1/n, where they fail.
@@ -156,11 +154,10 @@ def maximum_delta(p: Fraction, n: int, gamma: Fraction) -> Fraction:
 
 @ERRATA.add(
     "A25-L22",
-    printed="For Bernoulli(p) records and the release of their maximum, Δ equals "
-    "½·max(1, 1/γ) times a term o((1−p)^n).",
-    holds="At γ = 1, Δ = 2p(1−p)^n for every n (A24-L5.6). For large n, Δ/(1−p)^n is p "
-    "if γ < 1 and max(0, 1 − γ(1−p)) if γ > 1, so it vanishes only for γ ≥ "
-    "1/(1−p).",
+    printed="For Bernoulli(p) records and the release of their maximum, Δ equals ½·max(1, 1/γ) "
+    "times a term o((1−p)^n).",
+    holds="At γ = 1, Δ = 2p(1−p)^n for every n (A24-L5.6). For large n, Δ/(1−p)^n is p if γ < 1 "
+    "and max(0, 1 − γ(1−p)) if γ > 1, so it vanishes only for γ ≥ 1/(1−p).",
 )
 def lemma_22() -> Counterexample:
     """A25-L22 claims Δ = o((1−p)^n); at γ = 1 the ratio is 2p for every n."""
@@ -202,8 +199,8 @@ def width_given_largest_atom(atoms: int, largest: float) -> float:
 @ERRATA.add(
     "A25-L24.width",
     printed="The further the largest probability δ is from 1/2, the thinner the range of C_K.",
-    holds="So it is for δ ≥ 1/2, where the width √(1−δ)·(√(K−2+δ) − √δ) falls. Below "
-    "1/2 it goes up and down, with a peak at each δ = 1/m.",
+    holds="So it is for δ ≥ 1/2, where the width √(1−δ)·(√(K−2+δ) − √δ) falls. Below 1/2 it goes "
+    "up and down, with a peak at each δ = 1/m.",
 )
 def lemma_24_comment() -> Counterexample:
     """The comment on A25-L24 says that the range of C_K thins out away from δ = 1/2."""
@@ -225,12 +222,11 @@ def lemma_24_comment() -> Counterexample:
 
 @ERRATA.add(
     "A25-L29",
-    printed="The sum (1/2γ)ΣE|B_k/n − γp_k| differs from (1/γn)Σψ + ½|1−1/γ| by |1−1/γ| "
-    "times a term o(e^−n).",
-    holds="For γ > 1 the term is exactly Σp_k P(B_k > ⌊γnp_k⌋), for γ < 1 it is Σp_k "
-    "P(B_k ≤ ⌊γnp_k⌋): at most Σp_k exp(−2n p_k²(1−γ)²), decaying with exponent "
-    "min kl(γp_k, p_k) per record over atoms with γp_k < 1. At γ = 1 the "
-    "prefactor is 0.",
+    printed="The sum (1/2γ)ΣE|B_k/n − γp_k| differs from (1/γn)Σψ + ½|1−1/γ| by |1−1/γ| times a "
+    "term o(e^−n).",
+    holds="For γ > 1 the term is exactly Σp_k P(B_k > ⌊γnp_k⌋), for γ < 1 it is Σp_k P(B_k ≤ "
+    "⌊γnp_k⌋): at most Σp_k exp(−2n p_k²(1−γ)²), decaying with exponent min kl(γp_k, p_k) per "
+    "record over atoms with γp_k < 1. At γ = 1 the prefactor is 0.",
 )
 def lemma_29() -> Counterexample:
     """A25-L29 claims a remainder o(e^−n); with small atoms it decays far more slowly."""
@@ -269,10 +265,10 @@ def lemma_29() -> Counterexample:
 
 @ERRATA.add(
     "A25-Tab1",
-    printed="A classifier trained on clustered images has Δ ≤ C_K(P)/(2√n) with C_K(P) "
-    "counted over the K clusters.",
-    holds="The records are (cluster, label) pairs, so C must be taken over pairs; the "
-    "cluster count covers only learners that ignore labels.",
+    printed="A classifier trained on clustered images has Δ ≤ C_K(P)/(2√n) with C_K(P) counted "
+    "over the K clusters.",
+    holds="The records are (cluster, label) pairs, so C must be taken over pairs; the cluster "
+    "count covers only learners that ignore labels.",
 )
 def table_1() -> Counterexample:
     """A25-Tab1 bounds Δ by the C_K of clusters of x; the released classifier also saw labels."""
@@ -307,10 +303,10 @@ def table_1() -> Counterexample:
 
 @ERRATA.add(
     "A25-Tab1.text",
-    printed="At n = 1000 discretising costs almost 2.5 % of accuracy at C_K = 4.30, and "
-    "2 % at 6.74 and at 9.20.",
-    holds="By the table itself it costs 2.6, 2.1 and 0.3 points. None of these is what "
-    "we measure (A25-Tab1): about 26, 15 and 12 points.",
+    printed="At n = 1000 discretising costs almost 2.5 % of accuracy at C_K = 4.30, and 2 % at "
+    "6.74 and at 9.20.",
+    holds="By the table itself it costs 2.6, 2.1 and 0.3 points. None of these is what we measure "
+    "(A25-Tab1): about 26, 15 and 12 points.",
 )
 def text_of_table_1() -> Counterexample:
     """A25 §6.2 speaks of a loss of 2 % at C_K = 9.20, where its table shows 0.3 points."""
@@ -342,11 +338,10 @@ def cell_leak_upper(expected: float) -> float:
 
 @ERRATA.add(
     "X7",
-    printed="Our first form: a record of a cell that expects λ = n·p_k members leaks at "
-    "most 1/√(2πλ) through the histogram.",
-    holds="At most e^(−λ)λ^⌊λ⌋/⌊λ⌋!, which decreases in λ and is at most 1/√(2πk) at an "
-    "integer k; so 0.4/√k holds for cells that expect at least k members, k an "
-    "integer.",
+    printed="Our first form: a record of a cell that expects λ = n·p_k members leaks at most "
+    "1/√(2πλ) through the histogram.",
+    holds="At most e^(−λ)λ^⌊λ⌋/⌊λ⌋!, which decreases in λ and is at most 1/√(2πk) at an integer k; "
+    "so 0.4/√k holds for cells that expect at least k members, k an integer.",
 )
 def square_root_form() -> Counterexample:
     """X7 was first stated with 1/√(2πλ); between integers that is too small."""
@@ -402,10 +397,10 @@ def gaussian_mean_delta(n: int, cells: int = 20_000, reach: float = 10.0) -> tup
 
 @ERRATA.add(
     "A23-C4.1.1",
-    printed="A learner that is a function of empirical means (assumptions of A23-T4.1) "
-    "has MIS at least 1 − ε as soon as n ≥ √d/ε, whatever the distribution.",
-    holds="n must solve c·n^(−1/2) + √d/(2n) ≤ ε, with c depending on the distribution; "
-    "for normal records c = E‖v‖/2. The corollary is not in A24.",
+    printed="A learner that is a function of empirical means (assumptions of A23-T4.1) has MIS at "
+    "least 1 − ε as soon as n ≥ √d/ε, whatever the distribution.",
+    holds="n must solve c·n^(−1/2) + √d/(2n) ≤ ε, with c depending on the distribution; for normal "
+    "records c = E‖v‖/2. The corollary is not in A24.",
 )
 def corollary_4_1_1() -> Counterexample:
     """A23-C4.1.1 claims n ≥ √d/ε is enough; the Gaussian mean at n = 50 needs more."""
@@ -452,8 +447,8 @@ def centred_gaussian_distance(n: int) -> float:
     "A23-PA.1",
     "A25-P25",
     printed="TV(N(0, I), N(β/√n, (1−1/n)I)) ≤ √d/(2n) + ‖β‖/(2√n) for every integer n.",
-    holds="It holds for n ≥ 2, which the proof uses; at n = 1 the second law is a point "
-    "and the distance is 1.",
+    holds="It holds for n ≥ 2, which the proof uses; at n = 1 the second law is a point and the "
+    "distance is 1.",
 )
 def proposition_b_1() -> Counterexample:
     """A24-PB.1 is printed for every integer n; at n = 1 one of the laws is a point."""
@@ -503,11 +498,11 @@ def needed_constant(n: int) -> float:
 @ERRATA.add(
     "A24-T5.1",
     "A23-T4.1",
-    printed="For a function of empirical means Δ ≤ (C(d)(1 + m₃) + m₁/2)·n^(−1/2) + "
-    "√d/(2n) with C(d) depending on the dimension d only.",
-    holds="C depends on the law of L(z): on its absolutely continuous part, which may "
-    "be as small as one likes. For each fixed law the rate n^(−1/2) stands; "
-    "A25-T13 states it so, though its proof repeats C(d).",
+    printed="For a function of empirical means Δ ≤ (C(d)(1 + m₃) + m₁/2)·n^(−1/2) + √d/(2n) with "
+    "C(d) depending on the dimension d only.",
+    holds="C depends on the law of L(z): on its absolutely continuous part, which may be as small "
+    "as one likes. For each fixed law the rate n^(−1/2) stands; A25-T13 states it so, though its "
+    "proof repeats C(d).",
 )
 def theorem_5_1() -> Counterexample:
     """A24-T5.1 has a constant that depends on d alone; these laws need an ever larger one."""
@@ -542,12 +537,11 @@ def printed_sample_size(c: float, d: int, epsilon: float) -> float:
 @ERRATA.add(
     "A25-R13",
     "A24-R5.1",
-    printed="Proof: √(1+2u) = 1 + u − ½(1+2ū)^(−3/2) for some ū in [0, u], and ū ≤ "
-    "√d/c² turns (1+2ū)^(3/2) into (1+√d/c²)^(3/2), so n ≥ "
-    "ε^(−2)c²(1+√d/c²)^(3/2) is enough.",
-    holds="The Taylor term carries u² and the last step drops a factor 2. The final "
-    "size is still enough for every ε ≤ 1, only larger than needed: the exact "
-    "size is ((c + √(c² + 2ε√d))/(2ε))².",
+    printed="Proof: √(1+2u) = 1 + u − ½(1+2ū)^(−3/2) for some ū in [0, u], and ū ≤ √d/c² turns "
+    "(1+2ū)^(3/2) into (1+√d/c²)^(3/2), so n ≥ ε^(−2)c²(1+√d/c²)^(3/2) is enough.",
+    holds="The Taylor term carries u² and the last step drops a factor 2. The final size is still "
+    "enough for every ε ≤ 1, only larger than needed: the exact size is ((c + √(c² + "
+    "2ε√d))/(2ε))².",
 )
 def remark_13() -> Counterexample:
     """A25-R13's proof rests on a false Taylor identity; its final size survives for ε ≤ 1.
@@ -589,8 +583,8 @@ def remark_13() -> Counterexample:
 @ERRATA.add(
     "A24-eq15",
     "A23-eq7",
-    printed="The best accuracy is ½ + ½∫|(1−ν)p − νq| with p the density of (θ, fresh "
-    "record) and q that of (θ, member).",
+    printed="The best accuracy is ½ + ½∫|(1−ν)p − νq| with p the density of (θ, fresh record) and "
+    "q that of (θ, member).",
     holds="½ + ½∫|νp − (1−ν)q|. At ν = ½ the two agree, and the theorem drawn from it stands.",
 )
 def equation_15() -> Counterexample:
@@ -645,11 +639,10 @@ def best_conditional_accuracy(
 
 @ERRATA.add(
     "A25-R4",
-    printed="For every learner and every data set, an attack that may depend on the "
-    "data set has accuracy 1 (and true-positive rate 1).",
-    holds='The true-positive rate is 1 (always say "in"). The best accuracy at λ = 1 is '
-    "Σ_z max(ν·P(z), (1−ν)·P̂_n(z)), which is 1 only if a fresh record never "
-    "coincides with a member.",
+    printed="For every learner and every data set, an attack that may depend on the data set has "
+    "accuracy 1 (and true-positive rate 1).",
+    holds='The true-positive rate is 1 (always say "in"). The best accuracy at λ = 1 is Σ_z '
+    "max(ν·P(z), (1−ν)·P̂_n(z)), which is 1 only if a fresh record never coincides with a member.",
 )
 def remark_4() -> Counterexample:
     """A25-R4 says a data-dependent attack is always right; not when records coincide."""
@@ -693,8 +686,8 @@ def channel_leak(law: Sequence[Fraction], channel: Channel) -> Fraction:
 @ERRATA.add(
     "A25-eq53",
     printed="D̃_γ of (θ, z₀) against (θ, z₁) is E_z (1/γ)sup_S[γ·P(θ ∈ S | z₁ = z) − P(θ ∈ S)].",
-    holds="It is E_z (1/γ)sup_S[γ·P(θ ∈ S) − P(θ ∈ S | z₁ = z)]. The final bound (e^ε − "
-    "1/γ)₊ + δ holds for it as well, because DP bounds both orders.",
+    holds="It is E_z (1/γ)sup_S[γ·P(θ ∈ S) − P(θ ∈ S | z₁ = z)]. The final bound (e^ε − 1/γ)₊ + δ "
+    "holds for it as well, because DP bounds both orders.",
 )
 def equation_53() -> Counterexample:
     """A25-eq53 starts with in and out exchanged; for γ ≠ 1 that is another number."""
@@ -730,11 +723,11 @@ def equation_53() -> Counterexample:
 
 @ERRATA.add(
     "A25-H.2",
-    printed="At γ = 1 the supremum of Δ over (ε, δ)-DP learners is δ + (1−δ)tanh(ε/2), "
-    "and tanh(ε/2) over ε-local-DP learners.",
-    holds="These are upper bounds, attained in the neighbour game but not in the i.i.d. "
-    "game, whose out-world averages over the in-worlds. For δ = 0 the supremum "
-    "over laws and learners is tanh(ε/4) (X11).",
+    printed="At γ = 1 the supremum of Δ over (ε, δ)-DP learners is δ + (1−δ)tanh(ε/2), and "
+    "tanh(ε/2) over ε-local-DP learners.",
+    holds="These are upper bounds, attained in the neighbour game but not in the i.i.d. game, "
+    "whose out-world averages over the in-worlds. For δ = 0 the supremum over laws and learners is "
+    "tanh(ε/4) (X11).",
 )
 def private_supremum() -> Counterexample:
     """A25-H.2 gives tanh(ε/2) as a supremum; no pure DP learner passes tanh(ε/4) (X11).
@@ -783,8 +776,8 @@ def least_dp_delta(learner: Callable[[tuple[int, ...]], Hashable], n: int) -> Fr
 @ERRATA.add(
     "A25-L33",
     printed="A deterministic learner is not (ε, δ)-DP for any finite ε and any δ in (0, 1).",
-    holds="So it is for a deterministic learner that is not constant on data sets of "
-    "one size; a constant learner is (0, 0)-DP.",
+    holds="So it is for a deterministic learner that is not constant on data sets of one size; a "
+    "constant learner is (0, 0)-DP.",
 )
 def lemma_33() -> Counterexample:
     """A25-L33 says no deterministic learner is DP; a constant one is, with ε = δ = 0."""
@@ -822,11 +815,11 @@ def squared_loss_ceiling(eta: float, alpha: float) -> float:
 
 @ERRATA.add(
     "A25-eq13",
-    printed="If the loss is a continuous function of y and the prediction, y has a "
-    "density given x, and training stops at mean loss η, then MIS → 0 as η → 0.",
-    holds="It needs P(loss ≤ r given x) → 0 as r → 0 uniformly over predictions, as for "
-    "a power of |y − prediction| and a bounded density. Continuity alone lets a "
-    "prediction make every loss small.",
+    printed="If the loss is a continuous function of y and the prediction, y has a density given "
+    "x, and training stops at mean loss η, then MIS → 0 as η → 0.",
+    holds="It needs P(loss ≤ r given x) → 0 as r → 0 uniformly over predictions, as for a power of "
+    "|y − prediction| and a bounded density. Continuity alone lets a prediction make every loss "
+    "small.",
 )
 def equation_13() -> Counterexample:
     """A25-eq13 asks of the loss only that it is continuous; a prediction can then shrink it.
@@ -857,10 +850,10 @@ def equation_13() -> Counterexample:
 
 @ERRATA.add(
     "A25-R12",
-    printed="Learners that are (ε, 1−α)-overfitting for every ε > 0 at one fixed α have "
-    "MIS at most max(1, 1/γ)·α in the limit ε → 0.",
-    holds="So it is under the condition that A25-eq13 lacks: the chance that a fresh "
-    "record has loss at most ε must vanish uniformly over predictions.",
+    printed="Learners that are (ε, 1−α)-overfitting for every ε > 0 at one fixed α have MIS at "
+    "most max(1, 1/γ)·α in the limit ε → 0.",
+    holds="So it is under the condition that A25-eq13 lacks: the chance that a fresh record has "
+    "loss at most ε must vanish uniformly over predictions.",
 )
 def remark_12() -> Counterexample:
     """A25-R12 lacks the same condition: these learners overfit at every ε, with any α."""
@@ -878,11 +871,11 @@ def chance_to_reach(eta: float) -> float:
 
 @ERRATA.add(
     "A25-E1",
-    printed="If a class of networks holds arbitrarily close approximations of the "
-    "regression function Ψ*, then learners that stop at training loss η exist "
-    "for every η > 0 and have MIS → 0.",
-    holds="The class must be able to fit the noisy labels. Being close to Ψ* leaves a "
-    "training loss near the noise's variance.",
+    printed="If a class of networks holds arbitrarily close approximations of the regression "
+    "function Ψ*, then learners that stop at training loss η exist for every η > 0 and have MIS → "
+    "0.",
+    holds="The class must be able to fit the noisy labels. Being close to Ψ* leaves a training "
+    "loss near the noise's variance.",
 )
 def example_1() -> Counterexample:
     """A25-E1 takes a class that approximates Ψ* for one that can fit the noise."""
@@ -904,10 +897,10 @@ def example_1() -> Counterexample:
 @ERRATA.add(
     "A25-E2",
     "A24-E4.3",
-    printed="Least squares with d > n and noise that has a density has training loss 0 "
-    "and MIS = 0, whatever the law of x.",
-    holds="So it is if the n inputs are almost surely linearly independent, for "
-    "instance when x has a density. Otherwise the fit need not interpolate.",
+    printed="Least squares with d > n and noise that has a density has training loss 0 and MIS = "
+    "0, whatever the law of x.",
+    holds="So it is if the n inputs are almost surely linearly independent, for instance when x "
+    "has a density. Otherwise the fit need not interpolate.",
 )
 def example_2() -> Counterexample:
     """A25-E2 (A24-E4.3) lets x have any law; with x constant d > n does not interpolate."""

@@ -117,11 +117,10 @@ def attack_on_norm_noise(
 
 @ERRATA.add(
     "I24-C10",
-    printed="Adding r·U, with U uniform on the unit sphere of the scaled norm and r "
-    "from a Laplace law of scale (6.16/η)^(1+2/M), gives η-MIP (also the "
-    "sampler of I24-Alg1).",
-    holds="The proof needs density ∝ exp(−‖x‖/c), that is r from a Gamma law of shape d "
-    "and scale c; a Laplace radius is right at d = 1 only.",
+    printed="Adding r·U, with U uniform on the unit sphere of the scaled norm and r from a Laplace "
+    "law of scale (6.16/η)^(1+2/M), gives η-MIP (also the sampler of I24-Alg1).",
+    holds="The proof needs density ∝ exp(−‖x‖/c), that is r from a Gamma law of shape d and scale "
+    "c; a Laplace radius is right at d = 1 only.",
 )
 def corollary_10() -> Counterexample:
     """I24-C10 and Alg1 draw a Laplace radius; in high dimension the promise breaks.
@@ -161,11 +160,11 @@ def corollary_10() -> Counterexample:
 
 @ERRATA.add(
     "I24-Alg1",
-    printed="Taking σ from random halves of D_train is consistent: as the budget B "
-    "grows the noise meets the theorem's moment condition.",
-    holds="The moment is over subsets of half the size of the whole D. Halves of "
-    "D_train are smaller sets of other records: their moment can be smaller by "
-    "any factor and varies with the secret.",
+    printed="Taking σ from random halves of D_train is consistent: as the budget B grows the noise "
+    "meets the theorem's moment condition.",
+    holds="The moment is over subsets of half the size of the whole D. Halves of D_train are "
+    "smaller sets of other records: their moment can be smaller by any factor and varies with the "
+    "secret.",
 )
 def sigma_from_train() -> Counterexample:
     """I24-Alg1 takes σ from halves of D_train; it can miss the moment by any factor.
@@ -219,8 +218,8 @@ def sigma_from_train() -> Counterexample:
 
 @ERRATA.add(
     "I24-L13",
-    printed="E‖X − EX‖² ≤ σ^k gives P(‖X − EX‖ > tσ) ≤ t^(−k) (the exponent 2 as in the "
-    "text at hand; the proof uses k).",
+    printed="E‖X − EX‖² ≤ σ^k gives P(‖X − EX‖ > tσ) ≤ t^(−k) (the exponent 2 as in the text at "
+    "hand; the proof uses k).",
     holds="E‖X − EX‖^k ≤ σ^k gives P(‖X − EX‖ > tσ) ≤ t^(−k).",
 )
 def lemma_13() -> Counterexample:
@@ -269,10 +268,10 @@ def reciprocal_sensitivity(records: tuple[float, ...], size: int) -> tuple[float
 
 @ERRATA.add(
     "I24-P11",
-    printed="Main text: the records 2^0, …, 2^(n−2) give 1/Σ a sensitivity of order "
-    "2^(n/3) (n − 1 records where n are needed).",
-    holds="The appendix adds the record √p − Σ_{i ≤ n/2−2} 2^i with p = 1/C(n, n/2); "
-    "without it the sensitivity is at most 1/(2^(n/2) − 1).",
+    printed="Main text: the records 2^0, …, 2^(n−2) give 1/Σ a sensitivity of order 2^(n/3) (n − 1 "
+    "records where n are needed).",
+    holds="The appendix adds the record √p − Σ_{i ≤ n/2−2} 2^i with p = 1/C(n, n/2); without it "
+    "the sensitivity is at most 1/(2^(n/2) − 1).",
 )
 def proposition_11() -> Counterexample:
     """I24-P11's data set in the main text lacks the element that makes the sensitivity large."""
@@ -307,8 +306,8 @@ def proposition_11() -> Counterexample:
 @ERRATA.add(
     "I24-genk",
     printed="Every result proved at k = N/2 has an analogue for general k.",
-    holds="I24-T8 has none of the form TPR ≤ FPR + c·η. With π the larger of k/N and 1 "
-    "− k/N, TPR − FPR ≤ (2π − 1 + η)/π, and this is attained at η = 0.",
+    holds="I24-T8 has none of the form TPR ≤ FPR + c·η. With π the larger of k/N and 1 − k/N, TPR "
+    "− FPR ≤ (2π − 1 + η)/π, and this is attained at η = 0.",
 )
 def general_k() -> Counterexample:
     """I24 says its results have analogues for every k; T8 has none of the form FPR + c·η."""

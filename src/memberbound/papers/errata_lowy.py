@@ -33,10 +33,10 @@ def _least_delta(p: Law, q: Law) -> Fraction:
 @ERRATA.add(
     "L24-L3",
     "L24-L15",
-    printed="P(A ∈ S | x ∈ D) = (2/N)ΣP(A(D) ∈ S) over the N training sets with x, so "
-    "the conditional form with 2δ is the same as the averaged form with δ.",
-    holds="P(A ∈ S | x ∈ D) = (1/N)ΣP(A(D) ∈ S), so both forms carry the same δ; for δ "
-    "= 0 nothing changes.",
+    printed="P(A ∈ S | x ∈ D) = (2/N)ΣP(A(D) ∈ S) over the N training sets with x, so the "
+    "conditional form with 2δ is the same as the averaged form with δ.",
+    holds="P(A ∈ S | x ∈ D) = (1/N)ΣP(A(D) ∈ S), so both forms carry the same δ; for δ = 0 nothing "
+    "changes.",
 )
 def lemma_3() -> Counterexample:
     """L24-L3 equates a conditional probability with (2/N)Σ, hence halves δ from (2) to (3)."""
@@ -153,8 +153,8 @@ def exponential_mechanism_ratios(
 @ERRATA.add(
     "L24-P9",
     "L24-P19",
-    printed="The exponential mechanism is ε̃-PMP if and only if ε̃ is at least the "
-    "largest ln(in/out) over records and candidates.",
+    printed="The exponential mechanism is ε̃-PMP if and only if ε̃ is at least the largest "
+    "ln(in/out) over records and candidates.",
     holds="ε̃ must be at least the largest |ln(in/out)|: the definition bounds both ratios.",
 )
 def proposition_9() -> Counterexample:
@@ -207,11 +207,10 @@ def typo_123() -> Counterexample:
 
 @ERRATA.add(
     "L24-fn2",
-    printed="The 2n records of X can be taken as distinct without loss of generality: "
-    "repeats are dropped and n becomes smaller.",
-    holds="A repeated record trains with probability above ½, so dropping it changes "
-    "the game (and may leave an odd number of records). That X is distinct is an "
-    "assumption.",
+    printed="The 2n records of X can be taken as distinct without loss of generality: repeats are "
+    "dropped and n becomes smaller.",
+    holds="A repeated record trains with probability above ½, so dropping it changes the game (and "
+    "may leave an odd number of records). That X is distinct is an assumption.",
 )
 def footnote_2() -> Counterexample:
     """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
@@ -241,11 +240,10 @@ def footnote_2() -> Counterexample:
 
 @ERRATA.add(
     "L24-App1",
-    printed="Releasing a training example D₁ with probability nη, otherwise nothing, is "
-    "η-MIP (how D₁ is chosen is not said).",
-    holds="True if D₁ is drawn uniformly from the training set, and then the exact "
-    "value is η/2. A fixed rule such as the smallest record gives nη/2, above η "
-    "for n > 2.",
+    printed="Releasing a training example D₁ with probability nη, otherwise nothing, is η-MIP (how "
+    "D₁ is chosen is not said).",
+    holds="True if D₁ is drawn uniformly from the training set, and then the exact value is η/2. A "
+    "fixed rule such as the smallest record gives nη/2, above η for n > 2.",
 )
 def release_one_record() -> Counterexample:
     """L24-App1's "release a training example D₁" is η-MIP only if D₁ is drawn at random."""
