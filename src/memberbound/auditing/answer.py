@@ -64,12 +64,10 @@ class Audit:
         """What was reached, and what that does not mean."""
         found = self.attacks[self.best]["advantage"]
         lower = found["lower"]
-        who, more = (
-            "attack on this model",
-            (
-                "Other attacks may reach more, and nothing is said about other models of its learner: "
-                "this is no guarantee."
-            ),
+        who = "attack on this model"
+        more = (
+            "Other attacks may reach more, and nothing is said about other models of its "
+            "learner: this is no guarantee."
         )
         if isinstance(self.detail, LearnerAudit):
             # The attack was picked after looking; its own interval does not pay for that.

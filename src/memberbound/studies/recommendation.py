@@ -327,8 +327,8 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
     if chosen is None:
         return (
             f"None of the remedies tried is certified to keep everybody at "
-            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a larger "
-            "eta, "
+            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a "
+            "larger eta, "
             + ("ask for the average record, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."
         )
