@@ -186,7 +186,8 @@ def _cell(quantity: Quantity | None) -> str:
         names = ", ".join(escaped(id) for id in quantity.theorems)
         text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
         return f"{text}, by {names}" if names else text
-    text = f"*{marked(quantity.value, 'audit', blind=quantity.blind)}*, measured{sure}"
+    floor = marked(quantity.value, "audit", blind=quantity.blind)
+    text = f"*{floor}*, measured{sure}" if floor.kind == "audit" else f"{floor}{sure}"
     return text if quantity.attack is None else f"{text}, attack {escaped(quantity.attack)}"
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from memberbound.quantities import Mark, marked, significant
+from memberbound.quantities import ONLY_BLIND, Mark, marked, significant
 from memberbound.report import marks, plots, prose
 from memberbound.report.appendix import Block, block_of, text_of
 
@@ -77,8 +77,8 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
             if row["subject"] == "model" and row["record"] == record:
                 floor = marks.floor_of(row)
                 beaten = floor is not None and floor.kind == "audit"
-                said = "an attack is right" if beaten else "by the attacks tried"
-                shown.append((f"As it is, {record} record", floor, said))
+                said = "an attack is right" if beaten else ONLY_BLIND
+                shown.append((f"As it is, {record} record", floor if beaten else None, said))
     allowed = marked(0.5 + asked["eta"], "given")
     shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
