@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memberbound.discrete.counts import CountProfile
     from memberbound.errors import InputError, MemberboundError, SearchError
     from memberbound.explanation import Explanation, explain
-    from memberbound.games import IidGame, NeighbourGame, SubsetGame
+    from memberbound.games import IidGame, ModelGame, NeighbourGame, SubsetGame
     from memberbound.hardening import Hardening, harden
     from memberbound.papers.ledger import Ledger, theorems
     from memberbound.papers.reproduction import Reproduction, reproduce
@@ -65,6 +65,7 @@ _PUBLIC = {
     "Ledger": "papers.ledger",
     "MemberboundError": "errors",
     "MembershipPrivate": "protection",
+    "ModelGame": "games",
     "NeighbourGame": "games",
     "NeighbourProfile": "subset.profile",
     "Plan": "planning",
@@ -114,6 +115,7 @@ __all__ = [
     "Ledger",
     "MemberboundError",
     "MembershipPrivate",
+    "ModelGame",
     "NeighbourGame",
     "NeighbourProfile",
     "Plan",

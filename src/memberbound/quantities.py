@@ -35,6 +35,7 @@ from memberbound.errors import InputError, fraction
 from memberbound.games import Game
 
 __all__ = [
+    "ONLY_BLIND",
     "SIGNS",
     "AuditBound",
     "Certificate",
@@ -58,6 +59,8 @@ Side = Literal["upper", "lower", "estimate", "given"]
 
 #: What stands before a number of each side.
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
+#: In place of a floor that blind guessing reaches as well.
+ONLY_BLIND = "no more than blind guessing is shown"
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
 #: Quantity → the value from which on a certificate about it says nothing.
 _VACUOUS = {
@@ -220,14 +223,22 @@ def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
     return upper <= limit if quantity == "security" else upper >= limit
 
 
-def marked(value: float | None, kind: Kind, quantity: str = "accuracy") -> Mark:
+def marked(
+    value: float | None, kind: Kind, quantity: str = "accuracy", blind: float | None = None
+) -> Mark:
     """Return a share as every face shows it; a vacuous ceiling is not shown as a proof.
+
+    Nor is a floor that blind guessing reaches, where it is said how often that is right.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
     (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
     >>> marked(0.7783, "audit").text, marked(0.9, "estimate").text, marked(0.55, "given").text
     ('≥ 77.82 %', '≈ 90.0 %', '55 %')
+    >>> marked(0.492, "audit", blind=0.5).text
+    'no more than blind guessing is shown'
     """
+    if kind == "audit" and value is not None and blind is not None and value <= blind:
+        return Mark("unproved", ONLY_BLIND)
     if kind == "certificate" and vacuous(value, quantity):
         return Mark("unproved", "nothing is proved")
     sides: dict[str, Side] = {

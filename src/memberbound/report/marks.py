@@ -23,4 +23,6 @@ def ceiling_of(row: dict[str, Any]) -> Mark:
 
 def floor_of(row: dict[str, Any]) -> Mark | None:
     """Return the floor of a row of the sandwich, if it was attacked."""
-    return None if row["floor"] is None else marked(row["floor"]["lower"], "audit")
+    if row["floor"] is None:
+        return None
+    return marked(row["floor"]["lower"], "audit", blind=row["blind"])

@@ -186,10 +186,9 @@ def _cell(quantity: Quantity | None) -> str:
         names = ", ".join(escaped(id) for id in quantity.theorems)
         text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
         return f"{text}, by {names}" if names else text
-    text = f"*{marked(quantity.value, 'audit')}*, measured{sure}"
-    if quantity.attack is not None:
-        text += f", attack {escaped(quantity.attack)}"
-    return text if quantity.value > quantity.blind else f"{text}; no more than a blind guess"
+    floor = marked(quantity.value, "audit", blind=quantity.blind)
+    text = f"*{floor}*, measured{sure}" if floor.kind == "audit" else f"{floor}{sure}"
+    return text if quantity.attack is None else f"{text}, attack {escaped(quantity.attack)}"
 
 
 def _remedies(report: Report) -> list[str]:

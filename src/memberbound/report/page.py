@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from memberbound.quantities import Mark, interval, marked, significant
+from memberbound.quantities import ONLY_BLIND, Mark, marked, significant
 from memberbound.report import marks, plots, prose
 from memberbound.report.appendix import Block, block_of, text_of
 
@@ -75,9 +75,10 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
     for record in ("average", "worst"):
         for row in report["sandwich"]:
             if row["subject"] == "model" and row["record"] == record:
-                beaten = row["floor"] is not None and row["floor"]["lower"] > row["blind"]
-                said = "an attack is right" if beaten else "no more than blind guessing is shown"
-                shown.append((f"As it is, {record} record", marks.floor_of(row), said))
+                floor = marks.floor_of(row)
+                beaten = floor is not None and floor.kind == "audit"
+                said = "an attack is right" if beaten else ONLY_BLIND
+                shown.append((f"As it is, {record} record", floor if beaten else None, said))
     allowed = marked(0.5 + asked["eta"], "given")
     shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
@@ -137,10 +138,6 @@ def _surprising(report: dict[str, Any]) -> bool:
     )
 
 
-def _interval(record: dict[str, Any]) -> str:
-    return interval(record["lower"], record["upper"])
-
-
 def _json(value: Any) -> str:
     """Return JSON that can stand inside a script element: no character opens or closes a tag."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -178,7 +175,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["certified"] = lambda value: marked(value, "certificate")
-    environment.filters["measured"] = lambda value: marked(value, "audit")
+    environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
     environment.filters["estimated"] = lambda value: marked(value, "estimate")
     environment.filters["given"] = lambda value: marked(value, "given")
     environment.filters["score"] = marks.score
@@ -187,7 +184,6 @@ def _environment() -> Any:
         "≈ ", "≈\u00a0"
     )
     environment.filters["short"] = lambda value: f"{value:g}"
-    environment.filters["interval"] = _interval
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)

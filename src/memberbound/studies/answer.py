@@ -39,7 +39,10 @@ class Study:
         ]
         for row in self.report["sandwich"]:
             name = f"{row['label']}, {row['record']} record"
-            floor = "–" if row["floor"] is None else percent(row["floor"]["lower"], "lower")
+            floor = "–"
+            if row["floor"] is not None:
+                beaten = row["floor"]["lower"] > row["blind"]
+                floor = percent(row["floor"]["lower"], "lower") if beaten else "blind"
             seen = "–" if row["estimate"] is None else f"{row['estimate']['estimate']:.1%}"
             most = "–" if row["ceiling"] is None else percent(row["ceiling"]["upper"], "upper")
             lines.append(f"{_shortened(name):<58}{floor:>10}{seen:>9}{most:>13}")

@@ -297,7 +297,11 @@ def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
 
 
 def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
-    """Return what attacks have proved against the model as it is, if more than is allowed."""
+    """Return what attacks have proved against the model as it is, if more than is allowed.
+
+    Both floors hold together at the confidence of the study, so taking one after looking is paid
+    for (proofs/audit-subset-game.md claim 6).
+    """
     if "audit" not in answers:
         return None
     average, worst = answers["audit"]["average"], answers["audit"]["worst"]
@@ -323,8 +327,8 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
     if chosen is None:
         return (
             f"None of the remedies tried is certified to keep everybody at "
-            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a larger "
-            "eta, "
+            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a "
+            "larger eta, "
             + ("ask for the average record, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."
         )
