@@ -201,6 +201,8 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
     if types.is_decimal(kind) and kind.bit_width > 128:
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
     if types.is_dictionary(kind):
+        if types.is_string_view(kind.value_type):  # which not every step can read
+            return pa.dictionary(kind.index_type, pa.string(), kind.ordered)
         words = types.is_string(kind.value_type) or types.is_large_string(kind.value_type)
         return kind if words else exact_type(kind.value_type)
     if types.is_run_end_encoded(kind):
@@ -256,6 +258,9 @@ def exact_array(array: Any, kind: pa.DataType) -> Any:
         return pa.chunked_array([exact_array(chunk, kind) for chunk in array.chunks], kind)
     if isinstance(given, pa.BaseExtensionType):
         return exact_array(array.storage, kind)
+    if types.is_dictionary(given) and types.is_dictionary(kind):
+        words = array.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(array.indices, words, ordered=kind.ordered)
     if types.is_dictionary(given):
         return exact_array(array.dictionary_decode(), kind)
     if types.is_run_end_encoded(given):
