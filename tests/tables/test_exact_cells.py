@@ -27,6 +27,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
+from memberbound.hardening.evidence import cell_profile
 from memberbound.tables import (
     cell_counts,
     count_pair_profile,
@@ -613,3 +614,10 @@ def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
 
     monkeypatch.setattr(engine, "exact_type", lambda kind: kind)
     assert counted(durations) == {1000: 1}
+
+
+def test_hardening_counts_the_same_cells():
+    frame = pd.DataFrame({"x": [0.0, -0.0, np.nan, 1.0, None]})
+    assert cell_profile(frame).atoms == count_profile(frame).atoms == 4
+    # A text that looks like the name of a number is still a text.
+    assert cell_profile(objects(1, "int\x001", "1", True)).atoms == 4
