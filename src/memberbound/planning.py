@@ -18,7 +18,6 @@ from memberbound.discrete.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
 from memberbound.quantities import common_fields, confident, decimals
@@ -135,7 +134,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
         atoms = whole_number("uniform", uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
     else:
-        law, _, _ = checked_law(read_probabilities(probabilities), None)
+        law = read_probabilities(probabilities)
         atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
     answers: list[int | None] = []
     if wish.security is not None:
