@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -34,6 +35,9 @@ from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 
 __all__ = ["GaussianSetting", "answer_gaussian"]
+
+#: Less noise than e^-this of what the coupling asks for is not looked for.
+LEAST_SHARE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,9 @@ class GaussianSetting:
         if found == 0.0 or self.line is None:
             return sigma
 
-        allowed = target if quantity == "pmp" else target - max(self.game.prior, 1 - self.game.prior)
+        allowed = (
+            target if quantity == "pmp" else target - max(self.game.prior, 1 - self.game.prior)
+        )
 
         @cache
         def excess(shift: float) -> float:
@@ -136,20 +142,19 @@ class GaussianSetting:
 
         # The exact mixture allows less noise: look for it below what the coupling asks for.
         safe, unsafe = 0.0, 0.5
-        while unsafe < 64.0 and excess(unsafe) <= 0:
+        while unsafe <= LEAST_SHARE and excess(unsafe) <= 0:
             safe, unsafe = unsafe, 2 * unsafe
-        try:
-            shift = safe_crossing(excess, safe, unsafe, relative=1e-3, evaluations=24)
-        except SearchError:
-            shift = safe
-        less = sigma * math.exp(-shift)
+        shift = safe
+        if unsafe <= LEAST_SHARE:
+            with suppress(SearchError):
+                shift = safe_crossing(excess, safe, unsafe, relative=1e-3, evaluations=24)
         # With ε as well, other values are worked out: the answer itself must meet the target.
-        for _ in range(4):
+        for factor in (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0):
+            less = min(sigma, sigma * math.exp(-shift) * factor)
             bounds = self.best(less)
             reached = bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
             if reached <= target:
                 return less
-            less *= 1.001
         return sigma
 
     def comparison(self, epsilon: float) -> Comparison:

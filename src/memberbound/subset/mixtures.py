@@ -97,7 +97,8 @@ def mixture_bounds(
         Combine the two with :meth:`RecordBounds.tightened`.
         Of more than :data:`MOST_EXACT` different values so many are worked out, among them those
         that leak most; the others are bounded through a neighbour (step 5 of the proof), so that
-        ``pmp_epsilon_upper`` and ``success_upper`` lose 1e-4 of the gain or less.
+        ``pmp_epsilon_upper`` and ``success_upper`` lose 1e-4 of the gain or less.  Where k ≠ N/2
+        and hardly anything leaks, success keeps the way between two values that were worked out.
     Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
         80, or a population whose sums spread over more than some 10⁵ σ give ε = ∞; the last
         also success = 1.
@@ -213,13 +214,16 @@ class _Line:
                 self.epsilon[rest] = np.minimum(self.epsilon[rest], up_array(through))
 
     def _suspects(self) -> NDArray[np.intp]:
-        """Between two known values, the middle one of those that may be worse than all known."""
+        """Between two known values, the middle one of those that may be worse than all known.
+
+        Success first: ε, which is harder to settle, gets what is left.
+        """
         worst = float(self.success[self.known].max())
         blind = max(self.game.prior, 1 - self.game.prior)
         over = self.success > worst + _LOSS * (worst - blind) + 1e-9
-        if self.delta > 0:
+        if self.delta > 0 and not over.any():
             worst = float(self.epsilon[self.known].max())
-            over |= self.epsilon > worst * (1 + _LOSS) + 1e-9
+            over = self.epsilon > worst * (1 + _LOSS) + 1e-9
         found = np.flatnonzero(over & ~self.known)
         gap = np.searchsorted(np.flatnonzero(self.known), found)
         _, start, size = np.unique(gap, return_index=True, return_counts=True)
@@ -228,8 +232,9 @@ class _Line:
 
 
 def _toll(way: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
-    """a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, g being the hockey-stick of a shift τ at e^a.
+    """Return a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, or ∞ where that is too much.
 
+    g(a) is the hockey-stick of N(τ, 1) against N(0, 1) at e^a, and s is :data:`_SHARE`.
     e^a ≤ 1 + s leaves s(1 + 2s)δ for (1 + e^{a+ε})·g(a), and g(a) ≤ Φ(τ/2 - a/τ).
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
