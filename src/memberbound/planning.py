@@ -1,4 +1,4 @@
-"""The verb ``plan``: how many rows are enough?"""
+"""The verb ``plan``: how many rows, or persons, are enough?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from memberbound.certification.answer import independent_units, of_unit, rows_in_words
 from memberbound.certification.law import read_probabilities
 from memberbound.discrete.extrapolation import smallest_certifiable_leak
 from memberbound.discrete.planning import (
@@ -18,7 +19,6 @@ from memberbound.discrete.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
 from memberbound.quantities import common_fields, confident, decimals
@@ -28,7 +28,10 @@ __all__ = ["Plan", "plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The number of rows that meets the target(s); ``None`` where no number can be certified."""
+    """The number of rows that meets the target(s); ``None`` where no number can be certified.
+
+    With a ``unit`` it is a number of different values of that column, each with all its rows.
+    """
 
     n_required: int | None
     security: float | None
@@ -41,6 +44,7 @@ class Plan:
     rows: int | None = None
     atoms: int | None = None
     reason: str | None = None
+    unit: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -53,6 +57,7 @@ class Plan:
             "atoms": self.atoms,
             "confidence": self.confidence,
             "reason": self.reason,
+            "unit": self.unit,
             "nu": self.game.nu,
             "lam": self.game.lam,
         }
@@ -60,16 +65,22 @@ class Plan:
     def summary(self) -> str:
         """Return one readable sentence."""
         wishes = []
+        one, many = "row", "rows"
+        if self.unit is not None:
+            one, many = of_unit(self.unit), f"values of “{self.unit}”"
         if self.security is not None:
-            wishes.append(f"MIS ≥ {self.security:g} for every learner (average row)")
+            wishes.append(f"MIS ≥ {self.security:g} for every learner (average {one})")
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
+            if self.unit is not None:
+                whom = f"{one} whose rows occur alike in the table"
             wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
         if self.n_required is None:
-            return f"No number of rows is certified to give {wish}{sure}. {self.reason}"
-        return f"{self.n_required} training rows give {wish}{sure} ({self.source})."
+            return f"No number of {many} is certified to give {wish}{sure}. {self.reason}"
+        needed = rows_in_words(self.n_required, self.unit, "training ")
+        return f"{needed} give {wish}{sure} ({self.source})."
 
 
 def plan(
@@ -86,7 +97,7 @@ def plan(
     unit: str | None = None,
     database_table: str | None = None,
 ) -> Plan:
-    """Return the number of training rows that is enough for a certified target.
+    """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
     ``table`` whose law is unknown.
@@ -135,7 +146,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
         atoms = whole_number("uniform", uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
     else:
-        law, _, _ = checked_law(read_probabilities(probabilities), None)
+        law = read_probabilities(probabilities)
         atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
     answers: list[int | None] = []
     if wish.security is not None:
@@ -173,9 +184,9 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
     if needed is None:
         least = decimals(smallest_certifiable_leak(profile, wish.confidence), "upper")
         reason = (
-            f"The table's {profile.rows} rows fall into {profile.atoms} cells"
-            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; "
-            f"leaks below about {least} cannot be certified from it, and rows seen once not at all."
+            f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells"
+            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; leaks "
+            f"below about {least} cannot be certified from it, and cells seen once not at all."
         )
     return Plan(
         needed,
@@ -186,11 +197,17 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
         wish.game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
         (
-            "The rows are independent draws from one law, now and later.",
+            "The rows are independent draws from one law, now and later."
+            if unit is None
+            else independent_units(unit, ", now and later"),
             "A record-leak target covers records whose values occur in the table; about values "
-            "never seen nothing is certified.",
+            "never seen nothing is certified."
+            if unit is None
+            else f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
+            "table; about combinations of rows never seen nothing is certified.",
         ),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=reason,
+        unit=unit,
     )

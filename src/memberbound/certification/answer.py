@@ -18,7 +18,39 @@ from memberbound.quantities import (
     percent,
 )
 
-__all__ = ["Certification", "accuracy_from_leak", "certified_fields", "security_from_leak"]
+__all__ = [
+    "Certification",
+    "accuracy_from_leak",
+    "certified_fields",
+    "independent_units",
+    "of_unit",
+    "rows_in_words",
+    "security_from_leak",
+]
+
+
+def of_unit(unit: str) -> str:
+    """Return what a record is when it is all rows of one person."""
+    return f"value of “{unit}”"
+
+
+def independent_units(unit: str, when: str = "") -> str:
+    """Return what is assumed in place of independent rows."""
+    return (
+        f"One record is one value of “{unit}” with all its rows; these records are independent "
+        f"draws from one law{when}."
+    )
+
+
+def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
+    """Return how many records, and what a record is.
+
+    >>> rows_in_words(17, None, "training "), rows_in_words(17, "patient", "training ")
+    ('17 training rows', '17 different values of “patient” (each with all its rows)')
+    """
+    if unit is None:
+        return f"{count} {kind}rows"
+    return f"{count} different values of “{unit}” (each with all its rows)"
 
 
 def security_from_leak(leak: float) -> float:
@@ -58,7 +90,11 @@ def certified_fields(
 
 @dataclass(frozen=True, eq=False)
 class Certification:
-    """A certificate for a table or a law; ``fields`` are the keys of the contract."""
+    """A certificate for a table or a law; ``fields`` are the keys of the contract.
+
+    With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
+    column, each with all its rows.
+    """
 
     fields: dict[str, Any]
     game: IidGame
@@ -67,6 +103,7 @@ class Certification:
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     exposed: tuple[dict[str, Any], ...] = ()
+    unit: str | None = None
     leaks: RecordLeaks | None = field(default=None, repr=False)
 
     @property
@@ -99,6 +136,7 @@ class Certification:
             "nu": self.game.nu,
             "lam": self.game.lam,
             "warnings": list(self.warnings),
+            "unit": self.unit,
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
         }
@@ -108,24 +146,34 @@ class Certification:
         """A sentence a data steward can pass on."""
         f = self.fields
         sure = at_confidence(f["confidence"])
+        one = "row" if self.unit is None else of_unit(self.unit)
         if f["delta_upper"] >= 1:
             return (
-                f"Nothing can be certified{sure}: with {f['n']} rows in {f['atoms']} different "
-                "cells some learner could give away the average row completely; coarser or fewer "
-                "columns would help."
+                f"Nothing can be certified{sure}: with {rows_in_words(f['n'], self.unit)} in "
+                f"{f['atoms']} different cells some learner could give away the average {one} "
+                "completely; coarser or fewer columns would help."
+            )
+        right = percent(min(1.0, f["accuracy_upper"]), "upper")
+        if self.unit is None:
+            return (
+                f"Whatever is trained on {f['n']} such rows, nobody is right about the average "
+                f"row's membership more than {right} of the time{sure}."
             )
         return (
-            f"Whatever is trained on {f['n']} such rows, nobody is right about the average row's "
-            f"membership more than {percent(min(1.0, f['accuracy_upper']), 'upper')} of the time{sure}."
+            f"Whatever is trained on {rows_in_words(f['n'], self.unit)}, nobody is right about the "
+            f"membership of the average {one} more than {right} of the time{sure}."
         )
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
         f = self.fields
         leak = f["record_leak"]
+        one, many = "row", "rows"
+        if self.unit is not None:
+            one, many = "value", f"values of “{self.unit}”"
         rows = [
-            ("rows", "–" if f["rows"] is None else f"{f['rows']}"),
-            ("training rows n", f"{f['n']}"),
+            (many, "–" if f["rows"] is None else f"{f['rows']}"),
+            (f"training {one}s n", f"{f['n']}"),
             ("cells", f"{f['atoms']}"),
             ("leak Δ, any learner", f"≤ {decimals(f['delta_upper'], 'upper')}"),
             ("security MIS", f"≥ {decimals(f['security_lower'], 'lower')}"),
@@ -134,13 +182,13 @@ class Certification:
         if f["delta_plug_in_estimate"] is not None:
             rows.append(("plug-in Δ (estimate only)", f"≈ {f['delta_plug_in_estimate']:.4g}"))
         rows += [
-            ("record leak, median row", f"≤ {decimals(leak['median'], 'upper')}"),
-            ("record leak, 99 % of rows", f"≤ {decimals(leak['p99'], 'upper')}"),
-            ("record leak, worst row", f"≤ {decimals(leak['max'], 'upper')}"),
+            (f"record leak, median {one}", f"≤ {decimals(leak['median'], 'upper')}"),
+            (f"record leak, 99 % of {one}s", f"≤ {decimals(leak['p99'], 'upper')}"),
+            (f"record leak, worst {one}", f"≤ {decimals(leak['max'], 'upper')}"),
         ]
         if leak["exposed_rows"] is not None:
             rows.append(
-                (f"rows that may leak > {leak['exposed_above']:g}", f"{leak['exposed_rows']}")
+                (f"{one}s that may leak > {leak['exposed_above']:g}", f"{leak['exposed_rows']}")
             )
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -70,15 +70,23 @@ class Hardening:
             "recipe": self.recipe_out,
         }
 
+    @property
+    def _unless(self) -> str:
+        """What else may be seen, and would say more than the released rows do."""
+        return {
+            "split": " who was not told which rows were picked for release",
+            "union": " who learns nothing from the choice of this recipe",
+        }.get(self.validity, "")
+
     def summary(self) -> str:
         """Return the answer as a short text."""
         after, before = self.after, self.before
         lines = [
             f"Certified on {len(self.table)} released rows with confidence "
-            f"{after['confidence']:g}: whatever is trained on them, nobody is right about the "
-            f"membership of the average record more than {_percent(after['accuracy_upper'])} of "
-            f"the time (MIS ≥ {_down(after['security_lower'])}; before: "
-            f"{_down(before['security_lower'])}).",
+            f"{after['confidence']:g}: whatever is trained on them, nobody{self._unless} is right "
+            "about the membership of the average record more than "
+            f"{_percent(after['accuracy_upper'])} of the time (MIS ≥ "
+            f"{_down(after['security_lower'])}; before: {_down(before['security_lower'])}).",
             "",
             _row("cells", before["atoms"], after["atoms"]),
             _row("Δ at most", _up(before["delta_upper"]), _up(after["delta_upper"])),

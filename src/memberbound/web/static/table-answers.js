@@ -36,7 +36,7 @@ export function certificate(answer) {
     element(
       "p",
       { class: "quiet" },
-      `${count(answer.rows)} rows fall into ${count(answer.atoms)} different cells; method: ${answer.method}; confidence ${percent(answer.confidence)}.`,
+      `${rowsInWords(count(answer.rows), answer.unit)} fall into ${count(answer.atoms)} different cells; method: ${answer.method}; confidence ${percent(answer.confidence)}.`,
     ),
     exposed(answer),
     assumptions(answer),
