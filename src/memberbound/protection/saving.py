@@ -49,7 +49,7 @@ _TRUSTED = tuple(
         "protection.tuning.Configuration",
         "protection.tuning.Scores",
         "protection.tuning.Trial",
-        "results.Certificate",
+        "quantities.Certificate",
     )
 )
 #: … and a type of numpy's that encoders of columns hold.
