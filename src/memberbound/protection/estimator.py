@@ -66,8 +66,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     """Fit an estimator on a secret half of the data and release it with certified noise.
 
     ``fit(X, y)`` takes the *population*.  A uniformly random half becomes the training set; nobody
-    who sees the released model is right about a record's membership more than 50 % + ``eta`` of the
-    time, on the average record or on every record.
+    who knows all records but not which half was drawn, and sees the released model, is right about
+    a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
+    number of records), on the average record or on every record.
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
