@@ -10,6 +10,7 @@ import sys
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -33,6 +34,7 @@ from memberbound.protection.coins import (
 )
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.fitting import evaluated, fitted
+from memberbound.protection.protecting import protect
 from memberbound.protection.randomness import InsecureSource
 from memberbound.protection.releasing import released_vector
 from memberbound.protection.retraining import calibrate_neighbour
@@ -243,3 +245,14 @@ def test_every_open_seed_is_closed_and_a_given_one_kept():
     assert given["baggingclassifier__random_state"] == 0
     assert given["baggingclassifier__estimator__random_state"] == 7
     assert given["baggingclassifier__verbose"] == 0
+
+
+def test_protect_says_that_coins_cannot_be_seeded():
+    table = pd.DataFrame({"x": np.arange(60.0)})
+    options = {"eta": 0.3, "pairs": 40, "insecure_seed": 1, "workers": 1}
+    found = protect(
+        table, statistic=lambda rows: rows.mean() + np.random.default_rng().random(), **options
+    )
+    assert any("cannot be seeded" in note for note in found.warnings)
+    quiet = protect(table, statistic=lambda rows: rows.mean() + random.random(), **options)
+    assert not any("cannot be seeded" in note for note in quiet.warnings)

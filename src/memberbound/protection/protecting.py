@@ -18,7 +18,12 @@ from memberbound.learners import Examples, encoded_rows, learner_from_name, read
 from memberbound.learners.encoding import is_number
 from memberbound.learners.examples import read_frame
 from memberbound.protection.answer import Protection
-from memberbound.protection.calibration import FreshSubsets, Progress, checked_eta
+from memberbound.protection.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    checked_eta,
+)
 from memberbound.protection.centre import calibrate_izzo, calibrate_moment
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import (
@@ -318,7 +323,24 @@ def _release_statistic(
         values = released_vector(statistic, calibration, secret, source)
         release = Release(values, calibration, statistic_names(statistic), source.secure)
     details = {"values": release.values.tolist(), "names": list(release.names)}
-    return Protection(release.calibration, release, name, None, None, None, None, notes, details)
+    said = (*notes, *_notes(release.calibration))
+    return Protection(release.calibration, release, name, None, None, None, None, said, details)
+
+
+def _notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)
 
 
 def statistic_names(statistic: Any) -> tuple[str, ...]:
@@ -342,6 +364,6 @@ def _release_model(
         None if scores is None else scores.clean_estimate,
         None if scores is None else scores.released_estimate,
         None,
-        (),
+        _notes(model.calibration_),
         details,
     )
