@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from memberbound.papers.reproduction import Reproduction, reproduce
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
-    from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
+    from memberbound.protection import (
+        MembershipPrivate,
+        Prediction,
+        Protection,
+        load,
+        predict,
+        protect,
+    )
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
     from memberbound.studies import Study, study
@@ -71,6 +78,7 @@ _PUBLIC = {
     "Plan": "planning",
     "PolygonCurve": "curve",
     "PopulationAnswer": "populations",
+    "Prediction": "protection",
     "Protection": "protection",
     "RecordBounds": "subset.bounds",
     "Reproduction": "papers.reproduction",
@@ -85,11 +93,12 @@ _PUBLIC = {
     "finite_bounds": "subset.finite",
     "harden": "hardening",
     "joint_release": "subset.joint",
+    "load": "protection",
     "mixture": "curve",
     "plan": "planning",
     "polygon_from_lines": "curve",
     "population": "populations",
-    "predict_table": "protection",
+    "predict": "protection",
     "protect": "protection",
     "reproduce": "papers.reproduction",
     "study": "studies",
@@ -121,6 +130,7 @@ __all__ = [
     "Plan",
     "PolygonCurve",
     "PopulationAnswer",
+    "Prediction",
     "Protection",
     "RecordBounds",
     "Reproduction",
@@ -136,11 +146,12 @@ __all__ = [
     "finite_bounds",
     "harden",
     "joint_release",
+    "load",
     "mixture",
     "plan",
     "polygon_from_lines",
     "population",
-    "predict_table",
+    "predict",
     "protect",
     "reproduce",
     "study",

@@ -6,9 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.tables.recipe import labels_of
+from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.recipe import labels_of, numbers_of
 
-__all__ = ["as_texts", "column_encoder", "is_number"]
+__all__ = [
+    "as_numbers",
+    "as_texts",
+    "column_encoder",
+    "is_number",
+    "known_values",
+    "parsed_numbers",
+]
 
 #: Categories of one column that get an indicator of their own.
 _CATEGORIES = 50
@@ -43,13 +51,41 @@ def column_encoder(table: Any, *, dense: bool = False) -> Any:
         [
             (
                 "numbers",
-                make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
+                make_pipeline(
+                    FunctionTransformer(as_numbers),
+                    SimpleImputer(keep_empty_features=True),
+                    StandardScaler(),
+                ),
                 numbers,
             ),
             ("others", make_pipeline(FunctionTransformer(as_texts), indicators), others),
         ],
         sparse_threshold=0.0 if dense else 0.3,
     )
+
+
+def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
+    """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
+    names = list(encoder.transformers_[0][2])
+    if not names:
+        return {}
+    found = encoder.named_transformers_["numbers"][0].transform(table[names])
+    return {name: found[name].to_numpy(dtype=np.float64) for name in names}
+
+
+def known_values(encoder: Any) -> dict[str, frozenset[str]]:
+    """Return the values that a fitted encoder saw in every other column, as texts."""
+    names = list(encoder.transformers_[1][2])
+    if not names:
+        return {}
+    seen = encoder.named_transformers_["others"][-1].categories_
+    return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
+
+
+def as_numbers(table: Any) -> Any:
+    """Return every value as a number, NaN where it is none."""
+    columns = {name: numbers_of(table[name])[0] for name in table.columns}
+    return type(table)(columns, index=table.index)
 
 
 def as_texts(table: Any) -> Any:

@@ -19,7 +19,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import open_table
 
-__all__ = ["Examples", "encoded_rows", "read_examples", "read_frame"]
+__all__ = ["Examples", "read_examples", "read_frame"]
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -27,7 +27,10 @@ _CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``."""
+    """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``.
+
+    ``class_values`` are the classes as the target's column has them.
+    """
 
     features: FloatArray
     target: NDArray[Any]
@@ -36,6 +39,7 @@ class Examples:
     classes: tuple[str, ...] = ()
     name: str = "the table"
     encoder: Any = None
+    class_values: NDArray[Any] | None = None
 
     @property
     def rows(self) -> int:
@@ -106,6 +110,7 @@ def read_examples(
         classes,
         name,
         encoder,
+        _class_values(wanted, values, classes) if classes else None,
     )
 
 
@@ -120,22 +125,12 @@ def read_frame(source: Any, database_table: str | None = None) -> tuple[Any, str
         return numbers.fetch(numbers.expr, "reading rows").to_pandas(), opened.name
 
 
-def encoded_rows(encoder: Any, columns: tuple[str, ...], source: Any) -> FloatArray:
-    """Return the features of further rows, encoded as the population's were.
-
-    Edge cases: a missing column is refused; a category that the population never had counts as a
-    rare one.
-    """
-    frame, name = read_frame(source)
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{name} must have the columns {', '.join(columns)}; {missing[0]!r} is not."
-        )
-    rows = np.asarray(encoder.transform(frame[list(columns)]), dtype=np.float64)
-    if len(rows) == 0 or not np.isfinite(rows).all():
-        raise InputError(f"{name} must hold at least one row of finite numbers.")
-    return np.ascontiguousarray(rows)
+def _class_values(target: Any, codes: NDArray[Any], names: tuple[str, ...]) -> NDArray[Any]:
+    """Return the classes as the target has them where they are plain, else their names."""
+    first = np.unique(codes, return_index=True)[1]
+    found = target.iloc[first].to_numpy().tolist()
+    plain = len({type(v) for v in found}) == 1 and isinstance(found[0], (bool, int, float, str))
+    return np.array(found if plain else names)
 
 
 def _guessed(target: Any) -> Task:

@@ -26,7 +26,7 @@ from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.planning import plan
 from memberbound.populations import population
-from memberbound.protection import MembershipPrivate, protect
+from memberbound.protection import TableModel, protect
 from memberbound.protection.learning import chosen_method
 from memberbound.protection.parameters import Population
 from memberbound.protection.rehearsal import released_learner
@@ -251,8 +251,8 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
             calibration_seed=asked.seed + _APART,
             progress=first_half,
         )
-        assert isinstance(found.released, MembershipPrivate)
-        learner = released_learner(found.released, examples.features, examples.target)
+        assert isinstance(found.released, TableModel)
+        learner = released_learner(found.released.model, examples.features, examples.target)
         certificate = found.calibration.certificate
 
         def second_half(done: int, total: int) -> None:
