@@ -68,6 +68,7 @@ class Certification:
     records_out: str | None = None
     exposed: tuple[dict[str, Any], ...] = ()
     leaks: RecordLeaks | None = field(default=None, repr=False)
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def delta_upper(self) -> float:
@@ -101,6 +102,7 @@ class Certification:
             "warnings": list(self.warnings),
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
+            "roles": dict(self.roles),
         }
 
     @property

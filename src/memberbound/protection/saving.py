@@ -35,6 +35,7 @@ _TRUSTED = tuple(
     f"memberbound.{name}"
     for name in (
         "games.SubsetGame",
+        "learners.encoding.as_numbers",
         "learners.encoding.as_texts",
         "protection.calibration.Calibration",
         "protection.estimator.MembershipPrivate",
