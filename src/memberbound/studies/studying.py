@@ -248,7 +248,8 @@ class _Run:
             asked.record,  # type: ignore[arg-type]  # checked by the question
         )
         seconds = sum(step["seconds"] for step in self.steps)
-        return common_fields("study", game, tuple(used), _assumptions(answers)) | {
+        assumed = (*_assumptions(answers), *data.population.selection.assumption)
+        return common_fields("study", game, tuple(used), assumed) | {
             "schema": SCHEMA,
             "status": "partial" if failed else "complete",
             "verdict": verdict(answers, listed, asked, failed),

@@ -299,11 +299,12 @@ def _check_columns(
 ) -> None:
     names = [columns] if isinstance(columns, str) else list(columns or ())
     free = [c for c in readings if c != target]
+    if target in names or not names:
+        raise InputError(f"columns of {name} must be among {', '.join(free)}, got {names!r}.")
     unknown = [c for c in names if c not in free]
-    if unknown or not names:
-        raise InputError(
-            f"columns of {name} must be among {', '.join(free)}, got {unknown or names!r}."
-        )
+    if unknown:
+        known = ", ".join(map(repr, free))
+        raise InputError(f"{name} has no column {unknown[0]!r}; it has {known}.")
     twice = [c for place, c in enumerate(names) if c in names[:place]]
     if twice:
         raise InputError(f"columns must differ from one another, got {twice[0]!r} twice.")

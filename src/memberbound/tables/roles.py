@@ -291,7 +291,7 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
         parts.append(f"count({column}), approx_count_distinct({column}), " + ", ".join(asked))
 
     def scan() -> Any:
-        return engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchone()
+        return engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()[0]
 
     line = table.run("looking at the columns", scan)
     facts = {}
@@ -304,7 +304,7 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
             counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {column})"
 
             def count(statement: str = counted) -> Any:
-                return engine.sql(statement).fetchone()[0]
+                return engine.sql(statement).fetchall()[0][0]
 
             distinct = int(table.run("looking at the columns", count))
         spellings = frozenset(s for s, bit in _BITS.items() if int(bits or 0) & bit)
@@ -331,7 +331,7 @@ def _span(table: Table, source: str, name: str) -> int:
     assert engine is not None
     wide = f"CAST(replace(trim({identifier(name)}, {_BLANKS}), '+', '') AS HUGEINT)"
     statement = f"SELECT min({wide}), max({wide}) FROM {source}"
-    low, high = table.run("looking at the columns", lambda: engine.sql(statement).fetchone())
+    ((low, high),) = table.run("looking at the columns", lambda: engine.sql(statement).fetchall())
     return int(high) - int(low) + 1
 
 
