@@ -304,7 +304,9 @@ def _check_columns(
     unknown = [c for c in names if c not in free]
     if unknown:
         known = ", ".join(map(repr, free))
-        raise InputError(f"{name} has no column {unknown[0]!r}; it has {known}.")
+        raise InputError(
+            f"columns must be columns of {name} ({known}); it has no column {unknown[0]!r}."
+        )
     twice = [c for place, c in enumerate(names) if c in names[:place]]
     if twice:
         raise InputError(f"columns must differ from one another, got {twice[0]!r} twice.")
