@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -22,6 +22,9 @@ from memberbound.discrete.planning import (
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
 from memberbound.quantities import common_fields, confident, decimals
+
+if TYPE_CHECKING:
+    from memberbound.tables.roles import Roles
 
 __all__ = ["Plan", "plan"]
 
@@ -45,6 +48,8 @@ class Plan:
     atoms: int | None = None
     reason: str | None = None
     unit: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -60,6 +65,8 @@ class Plan:
             "unit": self.unit,
             "nu": self.game.nu,
             "lam": self.game.lam,
+            "roles": dict(self.roles),
+            "warnings": list(self.warnings),
         }
 
     def summary(self) -> str:
@@ -77,10 +84,11 @@ class Plan:
             wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
         if self.n_required is None:
-            return f"No number of {many} is certified to give {wish}{sure}. {self.reason}"
+            return f"No number of {many} is certified to give {wish}{sure}. {self.reason}{notes}"
         needed = rows_in_words(self.n_required, self.unit, "training ")
-        return f"{needed} give {wish}{sure} ({self.source})."
+        return f"{needed} give {wish}{sure} ({self.source}).{notes}"
 
 
 def plan(
@@ -89,6 +97,7 @@ def plan(
     security: float | None = None,
     record_leak: float | None = None,
     columns: str | Sequence[str] | None = None,
+    roles: Roles = None,
     probabilities: str | os.PathLike[str] | ArrayLike | None = None,
     uniform: int | None = None,
     confidence: float = 0.95,
@@ -100,7 +109,8 @@ def plan(
     """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
-    ``table`` whose law is unknown.
+    ``table`` whose law is unknown.  Of a table the identifiers are left out unless ``columns`` or
+    ``roles`` (column → role) say otherwise.
 
     Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
     with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers the
@@ -126,10 +136,10 @@ def plan(
         fraction("confidence", confidence, open_left=True, open_right=True)
         return _for_table(
             _Wish(security, record_leak, confidence, game),
-            (table, columns, unit, database_table),
+            (table, columns, roles, unit, database_table),
         )
-    if any(option is not None for option in (columns, unit, database_table)):
-        raise InputError("columns, unit and database_table belong to a table, not to a law.")
+    if any(option is not None for option in (columns, roles, unit, database_table)):
+        raise InputError("columns, roles, unit and database_table belong to a table, not to a law.")
     return _for_law(_Wish(security, record_leak, 1.0, game), probabilities, uniform)
 
 
@@ -172,13 +182,15 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
     )
 
 
-def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> Plan:
+def _for_table(wish: _Wish, where: tuple[Any, Any, Roles, str | None, str | None]) -> Plan:
     from memberbound.tables import count_profile, open_table
+    from memberbound.tables.population import is_array
+    from memberbound.tables.roles import chosen_columns
 
-    table, columns, unit, database_table = where
+    table, columns, roles, unit, database_table = where
     with open_table(table, database_table) as opened:
-        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
-        profile = count_profile(opened, chosen, unit)
+        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+        profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
     reason = None
     if needed is None:
@@ -205,9 +217,12 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
             if unit is None
             else f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
             "table; about combinations of rows never seen nothing is certified.",
+            *selection.assumption,
         ),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=reason,
         unit=unit,
+        roles=selection.roles,
+        warnings=selection.notes,
     )

@@ -9,10 +9,10 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
 
 import memberbound
 from memberbound import InputError, explain
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
 KEYS = {

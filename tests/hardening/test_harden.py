@@ -208,13 +208,6 @@ def test_what_is_a_number_is_decided_on_the_fitting_rows(frame, tmp_path) -> Non
     assert two.table.loc[changed, "x"].tolist() == ["(missing)"]
 
 
-def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
-    from memberbound.hardening.question import numeric_columns
-
-    table = pd.DataFrame({"zip": ["007", "123"], "n": ["-1.5e3", "0"], "none": [None, None]})
-    assert numeric_columns(table) == ["n"]
-
-
 @pytest.mark.parametrize("cell", [[1], {"a": 1}, np.array([1.0])])
 def test_nested_cells_are_refused(cell):
     table = pd.DataFrame({"a": [cell] * 40, "y": [0, 1] * 20})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memberbound.auditing.exposure import Exposure
@@ -42,6 +42,7 @@ class Audit:
     learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -56,6 +57,7 @@ class Audit:
             "learned": None if self.learned is None else self.learned.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
+            "roles": dict(self.roles),
         }
         return result | ({} if self.sandwich is None else self.sandwich.to_dict())
 

@@ -22,8 +22,10 @@ from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.learners.examples import read_frame
 from memberbound.quantities import Certificate
+from memberbound.tables.population import column_names, read_population
+from memberbound.tables.roles import Roles
+from memberbound.tables.source import Columns
 
 __all__ = ["audit", "audit_run"]
 
@@ -40,7 +42,8 @@ def audit(
     attacks: Iterable[str] | None = None,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    columns: list[str] | None = None,
+    columns: Columns = None,
+    roles: Roles = None,
     database_table: str | None = None,
     certificate: Certificate | str | os.PathLike[str] | dict[str, Any] | None = None,
     records_out: str | os.PathLike[str] | None = None,
@@ -73,7 +76,9 @@ def audit(
             of A25 §7, trained on some models and scored on others.
         confidence: of each interval.
         fpr: false-positive rates for the TPR.
-        columns: use these columns only.
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
@@ -104,6 +109,7 @@ def audit(
         options = {
             "attacks": attacks,
             "columns": columns,
+            "roles": roles,
             "certificate": certificate,
             "records": records_out,
             "cache": cache,
@@ -122,7 +128,9 @@ def audit(
             )
         return _of_scores(source, database_table, confidence, tuple(fpr), start)
     ceiling = None if certificate is None else read_ceiling(certificate)
-    examples = read_examples(source, target, columns=columns, database_table=database_table)
+    examples = read_examples(
+        source, target, columns=columns, roles=roles, database_table=database_table
+    )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
     run = train_shadows(
         examples,
@@ -142,6 +150,8 @@ def audit(
         targets = Targets(run.membership, signals=shown, features=examples.features)
         answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
     assert exposure is not None
+    notes = (*answer.warnings, *examples.notes)
+    answer = replace(answer, warnings=notes, roles=examples.roles)
     if out is None:
         return answer
     _write_records(exposure, out, force=force)
@@ -192,16 +202,19 @@ def _of_scores(
     fpr: tuple[float, ...],
     seed: int,
 ) -> Audit:
-    frame, name = read_frame(source, database_table)
+    names, name = column_names(source, database_table)
     for column in ("score", "member"):
-        if column not in frame.columns:
+        if column not in names:
             raise InputError(
                 f"{name} must have the columns score and member, {column!r} is missing. To audit a "
                 "learner on this table, name its target."
             )
+    table = read_population(
+        source, ("score", "member"), numeric=True, database_table=database_table
+    )
     found = audit_scores(
-        _numbers(frame["score"], f"column 'score' of {name}"),
-        _numbers(frame["member"], f"column 'member' of {name}"),
+        table.numbers("score"),
+        table.numbers("member"),
         confidence=confidence,
         fpr=fpr,
         seed=seed,
@@ -216,13 +229,6 @@ def _of_scores(
         found,
         warnings=found.notes,
     )
-
-
-def _numbers(column: Any, name: str) -> Any:
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers.") from None
 
 
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:

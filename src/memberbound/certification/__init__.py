@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -22,6 +22,9 @@ from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import shared_confidence
 
+if TYPE_CHECKING:
+    from memberbound.tables.roles import Roles
+
 __all__ = ["Certification", "certify", "certify_profile"]
 
 
@@ -29,6 +32,7 @@ def certify(
     table: Any = None,
     *,
     columns: str | Sequence[str] | None = None,
+    roles: Roles = None,
     n: int | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
@@ -58,7 +62,9 @@ def certify(
 
     Args:
         table: the rows; nulls are a category of their own.
-        columns: the columns a learner sees; all unless named.
+        columns: the columns a learner sees; all but identifiers unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one; identifiers are left out.
         n: training rows (with ``unit``, training units); all of the table unless given.
         confidence: 1 - β.
         nu: probability of a fresh test point.
@@ -97,7 +103,7 @@ def certify(
         )
     if table is None:
         listed = list_exposed or None
-        options = (columns, reference, unit, database_table, records, listed)
+        options = (columns, roles, reference, unit, database_table, records, listed)
         return _of_law(game, n, probabilities, uniform, *options)
     fraction("confidence", confidence, open_left=True, open_right=True)
     above = nonnegative("exposed_above", exposed_above)
@@ -105,9 +111,12 @@ def certify(
     if n is not None:
         whole_number("n", n)
     from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
+    from memberbound.tables.population import is_array
+    from memberbound.tables.roles import chosen_columns
 
     with open_table(table, database_table) as opened:
-        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
+        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+        chosen = list(selection.columns)
         joint = None
         if reference is not None:
             if unit is not None:
@@ -119,6 +128,12 @@ def certify(
             profile = count_profile(opened, chosen, unit)
         result = certify_profile(
             profile, n, confidence, game=game, reference=joint, exposed_above=above, unit=unit
+        )
+        result = replace(
+            result,
+            assumptions=(*result.assumptions, *selection.assumption),
+            warnings=(*result.warnings, *selection.notes),
+            roles=selection.roles,
         )
         leaks = result.leaks
         assert leaks is not None
@@ -253,8 +268,8 @@ def _of_law(
         raise InputError("n must be given with a law: the number of rows trained on.")
     if any(option is not None for option in table_options):
         raise InputError(
-            "columns, reference, unit, database_table, records and list_exposed belong to a table, "
-            "not to a law."
+            "columns, roles, reference, unit, database_table, records and list_exposed belong to a "
+            "table, not to a law."
         )
     if uniform is not None:
         return certify_uniform(uniform, n, game)

@@ -105,6 +105,7 @@ class Certification:
     exposed: tuple[dict[str, Any], ...] = ()
     unit: str | None = None
     leaks: RecordLeaks | None = field(default=None, repr=False)
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def delta_upper(self) -> float:
@@ -139,6 +140,7 @@ class Certification:
             "unit": self.unit,
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
+            "roles": dict(self.roles),
         }
 
     @property

@@ -33,26 +33,18 @@ def read_probabilities(source: str | os.PathLike[str] | ArrayLike) -> FloatArray
     """
     if not isinstance(source, (str, os.PathLike)):
         return _atoms(np.asarray(source, dtype=np.float64).ravel())
-    from memberbound.tables import open_table
+    from memberbound.tables.population import column_names, read_population
 
     path = Path(source)
-    with open_table(path) as table:
-        numbers = table.with_numbers()
-        columns = list(numbers.columns)
-        named = [c for c in columns if str(c).lower() in _NAMES]
-        if len(columns) > 1 and len(named) != 1:
-            raise InputError(
-                f"{path} must hold one column of probabilities, or one named 'probability', got "
-                f"the columns {', '.join(map(repr, columns))}."
-            )
-        column = named[0] if named else columns[0]
-        found = numbers.fetch(numbers.expr.select(column), "reading probabilities")
-        values: Any = found.column(0).to_numpy(zero_copy_only=False)
-    try:
-        numeric = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{path} must hold numbers in column {column!r}, got text.") from None
-    return _atoms(numeric)
+    columns, _ = column_names(path)
+    named = [c for c in columns if str(c).lower() in _NAMES]
+    if len(columns) > 1 and len(named) != 1:
+        raise InputError(
+            f"{path} must hold one column of probabilities, or one named 'probability', got "
+            f"the columns {', '.join(map(repr, columns))}."
+        )
+    column = named[0] if named else columns[0]
+    return _atoms(read_population(path, [column], numeric=True).values[:, 0])
 
 
 def _atoms(probabilities: FloatArray) -> FloatArray:

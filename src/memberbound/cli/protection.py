@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memberbound.cli.face import JsonFlag, app, progress_bar, show
-from memberbound.cli.tables import Columns, DatabaseTable, named, numbers
+from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, numbers, roled
 
 __all__ = ["predict", "protect"]
 
@@ -70,6 +70,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         float | None, typer.Option(metavar="K", help="Records drawn; half if left out.")
     ] = None,
     columns: Columns = None,
+    roles: Roles = None,
     table: DatabaseTable = None,
     workers: Annotated[float | None, typer.Option(help="Processes; all cores if left out.")] = None,
     insecure_seed: Annotated[
@@ -106,6 +107,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
             levels=None if levels is None else numbers("levels", levels),
             size=size,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             columns=named(columns),
+            roles=roled(roles),
             database_table=table,
             out=out,
             force=force,

@@ -42,6 +42,9 @@ class Hardening:
     accuracy: Mapping[str, Mapping[str, float] | None] | None = None
     out: str | None = None
     recipe_out: str | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -68,6 +71,8 @@ class Hardening:
                 for p in self.frontier
             ],
             "recipe": self.recipe_out,
+            "roles": dict(self.roles),
+            "warnings": list(self.warnings),
         }
 
     @property
@@ -104,6 +109,7 @@ class Hardening:
                 "any coarsening tried on the fitting rows showed (estimate)"
             )
         lines += ["", *(f"- {step}" for step in self.steps)]
+        lines += [f"note: {note}." for note in self.warnings]
         if self.out is not None:
             lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)

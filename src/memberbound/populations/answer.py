@@ -48,6 +48,7 @@ class PopulationAnswer:
     amount: Amount
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
     setting: Setting = field(repr=False, kw_only=True)
 
     @property
@@ -140,6 +141,7 @@ class PopulationAnswer:
             "clipped_records": self.clipped,
             "warnings": list(self.warnings),
             "records_out": self.records_out,
+            "roles": dict(self.roles),
         }
         if self.coupled is not None:
             result["coupling"] = {

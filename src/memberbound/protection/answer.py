@@ -36,6 +36,7 @@ class Protection:
     out: str | None = None
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def eta(self) -> float:
@@ -69,6 +70,7 @@ class Protection:
                 "fits": self.calibration.fits,
                 "out": self.out,
                 "warnings": list(self.warnings),
+                "roles": dict(self.roles),
             }
             | self.details
         )

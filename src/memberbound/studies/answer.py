@@ -28,6 +28,18 @@ class Study:
         """The verdict."""
         return str(self.report["verdict"]["sentence"])
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which columns nobody looked at, and why."""
+        data = self.report["data"]
+        left = [f"{c!r} ({data['roles'][c]})" for c in data.get("left_out", ())]
+        if not left:
+            return ()
+        return (
+            f"left out: {', '.join(left)}; name them in columns, or give them another role, to use "
+            "them",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report with the names of the files written."""
         return self.report | {"out": self.out, "files": list(self.files)}
@@ -61,6 +73,7 @@ class Study:
         for step in self.report["steps"]:
             if step["state"] != "done":
                 lines.append(f"note: {step['title']}: {step['error']}")
+        lines += [f"note: {note}." for note in self.warnings]
         said = self.report["verdict"]
         lines += ["", *(f"wrote {name}" for name in self.files)]
         lines += ["", said["sentence"], said["advice"]]

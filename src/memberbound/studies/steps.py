@@ -77,7 +77,10 @@ class Step:
 
 def certify_table(bench: Bench, progress: Progress) -> dict[str, Any]:
     """Certify the table as it is, whatever is trained on it."""
-    found = certify(bench.data.frame, confidence=bench.question.confidence)
+    frame, roles = bench.data.frame, bench.data.roles
+    found = certify(
+        frame, columns=list(frame.columns), roles=roles, confidence=bench.question.confidence
+    )
     progress(1, 1)
     return {"result": found.to_dict(), "sentence": found.sentence}
 
@@ -239,6 +242,8 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
         found = protect(
             bench.data.frame,
             target=asked.target,
+            columns=examples.columns,
+            roles=bench.data.roles,
             learner=asked.learner,
             eta=asked.eta,
             record=record,
@@ -322,6 +327,8 @@ def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
     leak = 2 * asked.eta if asked.record == "every" else None
     found = plan(
         bench.data.frame,
+        columns=list(bench.data.frame.columns),
+        roles=bench.data.roles,
         security=asked.security,
         record_leak=leak,
         confidence=asked.confidence,
@@ -340,6 +347,8 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
             security=asked.security,
             record_leak=leak,
             target=asked.target,
+            columns=bench.data.examples.columns,
+            roles=bench.data.roles,
             confidence=asked.confidence,
             seed=asked.seed,
             learners=False,
@@ -365,7 +374,14 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
         # Fewer classes are easier to tell apart: a score on them is not one on the target.
         score = None
     elif found.table.shape[1] > 1 and found.table[asked.target].nunique() > 1:
-        examples = read_examples(found.table, asked.target, task=bench.data.examples.task)
+        kept = [c for c in found.table.columns if c != asked.target]
+        examples = read_examples(
+            found.table,
+            asked.target,
+            columns=kept,
+            roles={asked.target: bench.data.roles[asked.target]},
+            task=bench.data.examples.task,
+        )
         run = train_shadows(
             examples,
             bench.learner(),

@@ -169,37 +169,6 @@ class Table:
 
         return Table(self.run("copying the table", copy), self.name, target, self.path)
 
-    def with_numbers(self) -> Table:
-        """Return the table with columns of written numbers as numbers, in one scan.
-
-        A text column becomes int64 when every value is a whole number in its usual spelling, and
-        float64 when every value is a finite number and none starts with a superfluous 0 (codes
-        such as ``007`` stay text).  As floats, spellings of one number become equal: count the
-        parsed table only for learners that see the parsed numbers.
-        """
-        table = self.embedded()
-        text = [name for name, kind in table.expr.schema().items() if kind.is_string()]
-        if not text:
-            return table
-        tests = {}
-        for index, name in enumerate(text):
-            value = table.expr[name]
-            number, whole = value.try_cast("float64"), value.try_cast("int64")
-            finite = number.notnull() & ~number.isnan() & ~number.isinf()
-            tests[f"some{index}"] = value.count()
-            tests[f"whole{index}"] = (whole.cast("string") == value).sum()
-            tests[f"real{index}"] = (finite & ~value.re_search(r"^[+-]?0[0-9]")).sum()
-        (found,) = table.fetch(table.expr.aggregate(**tests), "reading numbers").to_pylist()
-        casts = {}
-        for index, name in enumerate(text):
-            some = found[f"some{index}"]
-            if some and found[f"whole{index}"] == some:
-                casts[name] = table.expr[name].cast("int64")
-            elif some and found[f"real{index}"] == some:
-                casts[name] = table.expr[name].cast("float64")
-        expr = table.expr.mutate(**casts) if casts else table.expr
-        return Table(expr, table.name, table.engine, table.path)
-
 
 def open_table(
     source: Any,
