@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
+from memberbound.certification.answer import whose_rows
 from memberbound.certification.law import read_probabilities
 from memberbound.discrete.extrapolation import smallest_certifiable_leak
 from memberbound.discrete.planning import (
@@ -21,7 +22,7 @@ from memberbound.discrete.planning import (
 from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
-from memberbound.quantities import common_fields, confident, decimals
+from memberbound.quantities import Sides, common_fields, confident, decimals, significant
 
 __all__ = ["Plan", "plan"]
 
@@ -29,6 +30,14 @@ __all__ = ["Plan", "plan"]
 @dataclass(frozen=True)
 class Plan:
     """The number of rows that meets the target(s); ``None`` where no number can be certified."""
+
+    SIDES: ClassVar[Sides] = {
+        "confidence": "given",
+        "lam": "given",
+        "nu": "given",
+        "record_leak": "given",
+        "security": "given",
+    }
 
     n_required: int | None
     security: float | None
@@ -55,16 +64,25 @@ class Plan:
             "reason": self.reason,
             "nu": self.game.nu,
             "lam": self.game.lam,
+            "sentence": self.sentence,
         }
 
     def summary(self) -> str:
-        """Return one readable sentence."""
+        """Return the readable sentence."""
+        return self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """How many rows are enough for what."""
         wishes = []
         if self.security is not None:
-            wishes.append(f"MIS ≥ {self.security:g} for every learner (average row)")
+            wishes.append(
+                f"MIS ≥ {significant(self.security, 'given')} for every learner (average row)"
+            )
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
-            wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
+            most = significant(self.record_leak, "given")
+            wishes.append(f"a leak of at most {most} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
         if self.n_required is None:
@@ -157,7 +175,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
         ("A25-T14", "X7"),
         ("The rows are independent draws from exactly the law given.",),
         atoms=atoms,
-        reason=None if needed else f"More than {MAX_PLAN:.0e} rows would be needed.",
+        reason=None if needed else f"More than {MAX_PLAN:,} rows would be needed.",
     )
 
 
@@ -187,6 +205,7 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
         ("A25-T14", "X5", "X7", "X15", "X16"),
         (
             "The rows are independent draws from one law, now and later.",
+            whose_rows(unit),
             "A record-leak target covers records whose values occur in the table; about values "
             "never seen nothing is certified.",
         ),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import memberbound
 from memberbound import InputError, explain
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
+
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
 KEYS = {

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memberbound
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
+
 from memberbound.ledger import theorems
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.auditing.exposure import Exposure
 from memberbound.auditing.learned import LearnedAttack
@@ -12,7 +11,17 @@ from memberbound.auditing.learner_audit import LearnerAudit
 from memberbound.auditing.sandwich import Sandwich
 from memberbound.auditing.scores import ScoreAudit
 from memberbound.games import Game
-from memberbound.quantities import common_fields
+from memberbound.quantities import (
+    INTERVAL,
+    Sides,
+    common_fields,
+    confident,
+    decimals,
+    interval,
+    marked,
+    percent,
+    significant,
+)
 
 __all__ = ["Audit"]
 
@@ -23,6 +32,39 @@ class Audit:
 
     ``attacks`` has the contract's fields per attack; ``detail`` the full result.
     """
+
+    SIDES: ClassVar[Sides] = {
+        **Sandwich.SIDES,
+        "attack_seconds": "estimate",
+        "attacks": {
+            "*": {
+                "*": INTERVAL,
+                "auc_standard_error_estimate": "estimate",
+                "confidence": "given",
+                "no_leak_p_value": "upper",
+                "prior": "given",
+                "settings": "given",
+                "tpr_at_fpr": {"*": INTERVAL},
+            }
+        },
+        "best_advantage": INTERVAL,
+        "confidence": "given",
+        "learned": {
+            "advantage": {**INTERVAL, "confidence": "given"},
+            "cross_fitted": "estimate",
+            "security_upper": "upper",
+        },
+        "records": {
+            "accuracy_estimate": "estimate",
+            "blind_accuracy": "upper",
+            "confidence": "given",
+            "exposed_above": "lower",
+            "exposed_share": "lower",
+            "most_exposed": {**INTERVAL, "family_lower": "lower"},
+            "worst_record_estimate": "estimate",
+        },
+        "training_seconds": "estimate",
+    }
 
     game: Game
     attacks: dict[str, dict[str, Any]]
@@ -62,8 +104,9 @@ class Audit:
             lower = self.detail.best_advantage.lower
         return (
             f"The best attack tried ({self.best}) reached an advantage (TPR - FPR) of "
-            f"{found['estimate']:.3f}, at least {_outward(lower, ROUND_FLOOR)} with confidence "
-            f"{self.confidence:g}. Other attacks may reach more: this is no guarantee."
+            f"{decimals(found['estimate'], 'estimate', 3)}, at least "
+            f"{decimals(lower, 'lower', 3)} with confidence {confident(self.confidence)}. "
+            "Other attacks may reach more: this is no guarantee."
         )
 
     def summary(self) -> str:
@@ -92,8 +135,9 @@ class Audit:
             )
             for item in e["most_exposed"]:  # type: ignore[attr-defined]
                 text += (
-                    f"\n  record {item['record']}: right {item['estimate']:.0%} of the time "
-                    f"[{item['lower']:.0%}, {item['upper']:.0%}]"
+                    f"\n  record {item['record']}: right ≈ "
+                    f"{percent(item['estimate'], 'estimate')} of the time "
+                    f"[{interval(item['lower'], item['upper'])}]"
                     + (", proved" if item["proved"] else "")
                 )
         if self.learned is not None:
@@ -101,20 +145,16 @@ class Audit:
         if self.sandwich is not None:
             gap = self.sandwich.gap
             text += (
-                f"\n\ncertified advantage ≤ {self.sandwich.ceiling.advantage:.4g}, audited ≥ "
-                f"{self.sandwich.floor:.4g}" + ("" if gap is None else f", ratio {gap:.1f}")
+                "\n\ncertified advantage "
+                f"{marked(self.sandwich.ceiling.advantage, 'certificate', 'advantage', 4)}, "
+                f"audited ≥ {decimals(self.sandwich.floor, 'lower', 4)}"
+                + ("" if gap is None else f", ratio ≈ {significant(gap, 'estimate', 2)}")
             )
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def _cell(interval: dict[str, float] | None) -> str:
-    if interval is None:
+def _cell(found: dict[str, float] | None) -> str:
+    if found is None:
         return "–"
-    low = _outward(interval["lower"], ROUND_FLOOR)
-    high = _outward(interval["upper"], ROUND_CEILING)
-    return f"{interval['estimate']:.3f} [{low}, {high}]"
-
-
-def _outward(value: float, rounding: str) -> str:
-    """Three decimals: a floor that is printed must still be one, and a ceiling too."""
-    return str(Decimal(value).quantize(Decimal("0.001"), rounding=rounding))
+    ends = interval(found["lower"], found["upper"], 3)
+    return f"{decimals(found['estimate'], 'estimate', 3)} {ends}"

@@ -10,12 +10,19 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import up
-from memberbound.quantities import AuditBound, Certificate, json_number
+from memberbound.quantities import (
+    AuditBound,
+    Certificate,
+    Sides,
+    confident,
+    decimals,
+    json_number,
+)
 
 __all__ = ["Ceiling", "ContradictionError", "Sandwich", "read_ceiling", "sandwiched"]
 
@@ -37,6 +44,13 @@ class Ceiling:
 @dataclass(frozen=True)
 class Sandwich:
     """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
+
+    SIDES: ClassVar[Sides] = {
+        "audited_advantage_lower": "lower",
+        "certificate_confidence": "given",
+        "certified_advantage_upper": "upper",
+        "sandwich_gap": "estimate",
+    }
 
     ceiling: Ceiling
     floor: float
@@ -130,9 +144,10 @@ def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
         )
     if floor.lower > ceiling.advantage:
         raise ContradictionError(
-            f"the audit reached an advantage of at least {floor.lower:.4g} (confidence "
-            f"{floor.confidence:g}), above the certified {ceiling.advantage:.4g} (confidence "
-            f"{ceiling.confidence:g}). One of the two is wrong, or the audited learner is not the "
-            "certified one: please report it."
+            "the audit reached an advantage of at least "
+            f"{decimals(floor.lower, 'lower')} (confidence {confident(floor.confidence)}), above "
+            f"the certified {decimals(ceiling.advantage, 'upper')} (confidence "
+            f"{confident(ceiling.confidence)}). One of the two is wrong, or the audited learner is "
+            "not the certified one: please report it."
         )
     return Sandwich(ceiling, max(0.0, floor.lower))

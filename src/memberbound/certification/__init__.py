@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from memberbound.certification.answer import Certification, certified_fields
+from memberbound.certification.answer import Certification, certified_fields, whose_rows
 from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
@@ -118,14 +118,7 @@ def certify(
         result = certify_profile(
             profile, n, confidence, game=game, reference=joint, exposed_above=above
         )
-        if unit is not None:
-            result = replace(
-                result,
-                assumptions=(
-                    *result.assumptions,
-                    f"One record is all rows that share one value of {unit!r}.",
-                ),
-            )
+        result = replace(result, assumptions=(*result.assumptions, whose_rows(unit)))
         leaks = result.leaks
         assert leaks is not None
         if shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.discrete.certificates import CountCertificate
 from memberbound.discrete.records import RecordLeaks
@@ -11,14 +11,34 @@ from memberbound.games import IidGame
 from memberbound.numerics.rounding import down, up
 from memberbound.quantities import (
     Certificate,
+    Sides,
     at_confidence,
     common_fields,
-    decimals,
     json_number,
+    marked,
     percent,
+    significant,
 )
 
-__all__ = ["Certification", "accuracy_from_leak", "certified_fields", "security_from_leak"]
+__all__ = [
+    "CERTIFIED",
+    "Certification",
+    "accuracy_from_leak",
+    "certified_fields",
+    "security_from_leak",
+    "whose_rows",
+]
+
+#: Sides of what :func:`certified_fields` returns.
+CERTIFIED: Sides = {
+    "accuracy_upper": "upper",
+    "c_k_plug_in_estimate": "estimate",
+    "confidence": "given",
+    "delta_plug_in_estimate": "estimate",
+    "delta_upper": "upper",
+    "record_leak": {"exposed_above": "given", "max": "upper", "median": "upper", "p99": "upper"},
+    "security_lower": "lower",
+}
 
 
 def security_from_leak(leak: float) -> float:
@@ -32,6 +52,20 @@ def accuracy_from_leak(leak: float, game: IidGame) -> float:
     base, gain = max(alarm, missed), min(alarm, missed) * leak
     # Being right every time is the most there is.
     return base if gain == 0.0 else min(up(base + gain, 8), alarm + missed)
+
+
+def whose_rows(unit: str | None) -> str:
+    """Return the assumption about persons and rows.
+
+    >>> whose_rows("patient")
+    "One record is all rows that share one value of 'patient'."
+    """
+    if unit is not None:
+        return f"One record is all rows that share one value of {unit!r}."
+    return (
+        "One person is one row; where somebody may have several, name the column that says whose "
+        "they are (unit)."
+    )
 
 
 def certified_fields(
@@ -59,6 +93,13 @@ def certified_fields(
 @dataclass(frozen=True, eq=False)
 class Certification:
     """A certificate for a table or a law; ``fields`` are the keys of the contract."""
+
+    SIDES: ClassVar[Sides] = {
+        **CERTIFIED,
+        "exposed_cells": {"leak_upper": "upper", "values": "given"},
+        "lam": "given",
+        "nu": "given",
+    }
 
     fields: dict[str, Any]
     game: IidGame
@@ -101,6 +142,7 @@ class Certification:
             "warnings": list(self.warnings),
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
+            "sentence": self.sentence,
         }
 
     @property
@@ -116,37 +158,42 @@ class Certification:
             )
         return (
             f"Whatever is trained on {f['n']} such rows, nobody is right about the average row's "
-            f"membership more than {percent(min(1.0, f['accuracy_upper']), 'upper')} of the time{sure}."
+            f"membership more than {percent(min(1.0, f['accuracy_upper']), 'upper')} of the "
+            f"time{sure}."
         )
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
         f = self.fields
         leak = f["record_leak"]
-        rows = [
+        rows: list[tuple[str, object]] = [
             ("rows", "–" if f["rows"] is None else f"{f['rows']}"),
             ("training rows n", f"{f['n']}"),
             ("cells", f"{f['atoms']}"),
-            ("leak Δ, any learner", f"≤ {decimals(f['delta_upper'], 'upper')}"),
-            ("security MIS", f"≥ {decimals(f['security_lower'], 'lower')}"),
+            ("leak Δ, any learner", marked(f["delta_upper"], "certificate", "delta", 6)),
+            ("security MIS", marked(f["security_lower"], "certificate", "security", 6)),
             ("method", f"{f['method']}"),
         ]
         if f["delta_plug_in_estimate"] is not None:
-            rows.append(("plug-in Δ (estimate only)", f"≈ {f['delta_plug_in_estimate']:.4g}"))
+            seen = significant(f["delta_plug_in_estimate"], "estimate", 4)
+            rows.append(("plug-in Δ (estimate only)", f"≈ {seen}"))
         rows += [
-            ("record leak, median row", f"≤ {decimals(leak['median'], 'upper')}"),
-            ("record leak, 99 % of rows", f"≤ {decimals(leak['p99'], 'upper')}"),
-            ("record leak, worst row", f"≤ {decimals(leak['max'], 'upper')}"),
+            (f"record leak, {name}", marked(leak[key], "certificate", "leak", 6))
+            for name, key in (
+                ("median row", "median"),
+                ("99 % of rows", "p99"),
+                ("worst row", "max"),
+            )
         ]
         if leak["exposed_rows"] is not None:
-            rows.append(
-                (f"rows that may leak > {leak['exposed_above']:g}", f"{leak['exposed_rows']}")
-            )
+            limit = significant(leak["exposed_above"], "given")
+            rows.append((f"rows that may leak > {limit}", leak["exposed_rows"]))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         shown = "".join(
-            f"\nexposed: {cell['rows']} row(s), leak ≤ {decimals(cell['leak_upper'], 'upper')}: "
+            f"\nexposed: {cell['rows']} row(s), leak "
+            f"{marked(cell['leak_upper'], 'certificate', 'leak', 6)}: "
             + ", ".join(f"{name}={value}" for name, value in cell["values"].items())
             for cell in self.exposed
         )

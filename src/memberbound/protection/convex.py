@@ -40,7 +40,7 @@ from memberbound.protection.searching import (
 )
 from memberbound.protection.snapping import SAMPLER_ASSUMPTION
 from memberbound.protection.stability import Metric, SwapLengths
-from memberbound.quantities import Certificate
+from memberbound.quantities import Certificate, significant
 
 __all__ = ["calibrate_convex"]
 
@@ -156,8 +156,8 @@ def calibrate_convex(
         theorems=("X1", "X3"),
         assumptions=(
             "The training set is a uniform subset of the population that calibration has not seen.",
-            f"The minimiser reaches a gradient norm of {risk.gradient_tolerance:.3g} on it; "
-            "it refuses otherwise.",
+            "The minimiser reaches a gradient norm of "
+            f"{significant(risk.gradient_tolerance, 'given')} on it; it refuses otherwise.",
             SAMPLER_ASSUMPTION,
         ),
         confidence=level,

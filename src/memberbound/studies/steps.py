@@ -30,7 +30,7 @@ from memberbound.protection import MembershipPrivate, protect
 from memberbound.protection.learning import chosen_method
 from memberbound.protection.parameters import Population
 from memberbound.protection.rehearsal import released_learner
-from memberbound.quantities import Certificate, percent
+from memberbound.quantities import Certificate, confident, percent
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion
 from memberbound.tables.recipe import Keep
@@ -160,9 +160,10 @@ def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
     if floor > ceiling:
         raise ContradictionError(
             f"the audit is right about record {int(np.argmax(exposure.family_lower))} at least "
-            f"{percent(floor, 'lower')} of the time (confidence {exposure.confidence:g}), above the "
-            f"certified {percent(ceiling, 'upper')} (confidence {certificate.confidence:g}). One of the "
-            "two is wrong, or the audited learner is not the certified one: please report it."
+            f"{percent(floor, 'lower')} of the time (confidence "
+            f"{confident(exposure.confidence)}), above the certified "
+            f"{percent(ceiling, 'upper')} (confidence {confident(certificate.confidence)}). One of "
+            "the two is wrong, or the audited learner is not the certified one: please report it."
         )
 
 
@@ -321,7 +322,7 @@ def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
         confidence=asked.confidence,
     )
     progress(1, 1)
-    return {"result": found.to_dict(), "sentence": found.summary().splitlines()[0]}
+    return {"result": found.to_dict(), "sentence": found.sentence}
 
 
 def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
@@ -371,7 +372,7 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
         score = score_of(run)
     return {
         "result": found.to_dict(),
-        "sentence": found.summary().splitlines()[0],
+        "sentence": found.sentence,
         "score": score,
         "refusal_for_every_record": refusal,
     }
