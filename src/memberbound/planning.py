@@ -32,7 +32,7 @@ class Plan:
     """The number of rows that meets the target(s); ``None`` where no number can be certified."""
 
     SIDES: ClassVar[Sides] = {
-        "confidence": "given",
+        "confidence": "lower",
         "lam": "given",
         "nu": "given",
         "record_leak": "given",

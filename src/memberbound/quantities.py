@@ -48,6 +48,7 @@ __all__ = [
     "AuditBound",
     "Certificate",
     "Estimate",
+    "Kind",
     "Mark",
     "Side",
     "Sides",
@@ -77,7 +78,7 @@ Sides = Mapping[str, "Side | Sides"]
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
 #: Sides of an estimate between two bounds, and of a certificate's dictionary.
 INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
-CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "given"}
+CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
 #: Quantity → the value from which on a certificate about it says nothing.
 _VACUOUS = {
@@ -236,7 +237,8 @@ def allowed(blind: float, eta: float) -> str:
     >>> allowed(0.5, 0.05), allowed(0.5008787346221442, 0.05)
     ('55 %', '55.09 %')
     """
-    return f"{_plain(_rounded_share((typed(blind) + typed(eta)) * _HUNDRED, 'upper'))} %"
+    exact = _WIDE.multiply(_WIDE.add(typed(blind), typed(eta)), _HUNDRED)
+    return f"{_plain(_rounded_share(exact, 'upper'))} %"
 
 
 Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]

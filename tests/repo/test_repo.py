@@ -123,8 +123,8 @@ def test_citation_has_the_version_of_the_package() -> None:
 @pytest.mark.parametrize(
     "module", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT / "src"))
 )
-def test_module_has_at_most_400_lines(module: Path) -> None:
-    assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
+def test_module_has_at_most_480_lines(module: Path) -> None:
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= 480
 
 
 def declared_dependencies() -> set[str]:

@@ -40,7 +40,7 @@ class Audit:
             "*": {
                 "*": INTERVAL,
                 "auc_standard_error_estimate": "estimate",
-                "confidence": "given",
+                "confidence": "lower",
                 "no_leak_p_value": "upper",
                 "prior": "given",
                 "settings": "given",
@@ -48,16 +48,16 @@ class Audit:
             }
         },
         "best_advantage": INTERVAL,
-        "confidence": "given",
+        "confidence": "lower",
         "learned": {
-            "advantage": {**INTERVAL, "confidence": "given"},
+            "advantage": {**INTERVAL, "confidence": "lower"},
             "cross_fitted": "estimate",
             "security_upper": "upper",
         },
         "records": {
             "accuracy_estimate": "estimate",
             "blind_accuracy": "upper",
-            "confidence": "given",
+            "confidence": "lower",
             "exposed_above": "lower",
             "exposed_share": "lower",
             "most_exposed": {**INTERVAL, "family_lower": "lower"},

@@ -47,7 +47,7 @@ class Sandwich:
 
     SIDES: ClassVar[Sides] = {
         "audited_advantage_lower": "lower",
-        "certificate_confidence": "given",
+        "certificate_confidence": "lower",
         "certified_advantage_upper": "upper",
         "sandwich_gap": "estimate",
     }

@@ -33,7 +33,7 @@ __all__ = [
 CERTIFIED: Sides = {
     "accuracy_upper": "upper",
     "c_k_plug_in_estimate": "estimate",
-    "confidence": "given",
+    "confidence": "lower",
     "delta_plug_in_estimate": "estimate",
     "delta_upper": "upper",
     "record_leak": {"exposed_above": "given", "max": "upper", "median": "upper", "p99": "upper"},
@@ -96,6 +96,7 @@ class Certification:
 
     SIDES: ClassVar[Sides] = {
         **CERTIFIED,
+        "c_k": "estimate",
         "exposed_cells": {"leak_upper": "upper", "values": "given"},
         "lam": "given",
         "nu": "given",

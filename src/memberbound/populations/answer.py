@@ -40,7 +40,7 @@ class PopulationAnswer:
 
     SIDES: ClassVar[Sides] = {
         **_BOUNDS,
-        "confidence": "given",
+        "confidence": "lower",
         "coupling": _BOUNDS,
         "delta": "given",
         "epsilon": "given",
