@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from memberbound.certification.answer import independent_units, of_unit, rows_in_words
+from memberbound.certification.answer import (
+    independent_units,
+    of_unit,
+    rows_in_words,
+    whose_rows,
+)
 from memberbound.certification.law import read_probabilities
 from memberbound.discrete.extrapolation import smallest_certifiable_leak
 from memberbound.discrete.planning import (
@@ -21,7 +26,7 @@ from memberbound.discrete.planning import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
-from memberbound.quantities import common_fields, confident, decimals
+from memberbound.quantities import Sides, common_fields, confident, decimals, significant
 
 if TYPE_CHECKING:
     from memberbound.tables.roles import Roles
@@ -35,6 +40,14 @@ class Plan:
 
     With a ``unit`` it is a number of different values of that column, each with all its rows.
     """
+
+    SIDES: ClassVar[Sides] = {
+        "confidence": "lower",
+        "lam": "given",
+        "nu": "given",
+        "record_leak": "given",
+        "security": "given",
+    }
 
     n_required: int | None
     security: float | None
@@ -67,21 +80,30 @@ class Plan:
             "lam": self.game.lam,
             "roles": dict(self.roles),
             "warnings": list(self.warnings),
+            "sentence": self.sentence,
         }
 
     def summary(self) -> str:
-        """Return one readable sentence."""
+        """Return the readable sentence."""
+        return self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """How many rows are enough for what."""
         wishes = []
         one, many = "row", "rows"
         if self.unit is not None:
             one, many = of_unit(self.unit), f"values of “{self.unit}”"
         if self.security is not None:
-            wishes.append(f"MIS ≥ {self.security:g} for every learner (average {one})")
+            wishes.append(
+                f"MIS ≥ {significant(self.security, 'given')} for every learner (average {one})"
+            )
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
             if self.unit is not None:
                 whom = f"{one} whose rows occur alike in the table"
-            wishes.append(f"a leak of at most {self.record_leak:g} for every {whom}")
+            most = significant(self.record_leak, "given")
+            wishes.append(f"a leak of at most {most} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
@@ -178,7 +200,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
         ("A25-T14", "X7"),
         ("The rows are independent draws from exactly the law given.",),
         atoms=atoms,
-        reason=None if needed else f"More than {MAX_PLAN:.0e} rows would be needed.",
+        reason=None if needed else f"More than {MAX_PLAN:,} rows would be needed.",
     )
 
 
@@ -209,9 +231,11 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, Roles, str | None, str | None
         wish.game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
         (
-            "The rows are independent draws from one law, now and later."
-            if unit is None
-            else independent_units(unit, ", now and later"),
+            *(
+                ("The rows are independent draws from one law, now and later.", whose_rows(None))
+                if unit is None
+                else (independent_units(unit, ", now and later"),)
+            ),
             "A record-leak target covers records whose values occur in the table; about values "
             "never seen nothing is certified."
             if unit is None

@@ -77,7 +77,7 @@ def test_dictionary_of_the_contract(frame) -> None:
     assert fields["after"]["security_lower"] >= 0.9
     assert set(fields["accuracy_estimate"]["after"]) == {"logistic", "tree", "knn"}
     text = result.summary()
-    assert "Certified on 2250 released rows" in text
+    assert "Whatever is trained on the 2250 released rows" in text
     assert "- drop blank, one, id" in text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.auditing.exposure import Exposure
 from memberbound.auditing.learned import LearnedAttack
@@ -12,7 +12,9 @@ from memberbound.auditing.sandwich import Sandwich
 from memberbound.auditing.scores import ScoreAudit
 from memberbound.games import Game
 from memberbound.quantities import (
+    INTERVAL,
     ONLY_BLIND,
+    Sides,
     common_fields,
     confident,
     decimals,
@@ -30,6 +32,39 @@ class Audit:
 
     ``attacks`` has the contract's fields per attack; ``detail`` the full result.
     """
+
+    SIDES: ClassVar[Sides] = {
+        **Sandwich.SIDES,
+        "attack_seconds": "estimate",
+        "attacks": {
+            "*": {
+                "*": INTERVAL,
+                "auc_standard_error_estimate": "estimate",
+                "confidence": "lower",
+                "no_leak_p_value": "upper",
+                "prior": "given",
+                "settings": "given",
+                "tpr_at_fpr": {"*": INTERVAL},
+            }
+        },
+        "best_advantage": INTERVAL,
+        "confidence": "lower",
+        "learned": {
+            "advantage": {**INTERVAL, "confidence": "lower"},
+            "cross_fitted": "estimate",
+            "security_upper": "upper",
+        },
+        "records": {
+            "accuracy_estimate": "estimate",
+            "blind_accuracy": "upper",
+            "confidence": "lower",
+            "exposed_above": "lower",
+            "exposed_share": "lower",
+            "most_exposed": {**INTERVAL, "family_lower": "lower"},
+            "worst_record_estimate": "estimate",
+        },
+        "training_seconds": "estimate",
+    }
 
     game: Game
     attacks: dict[str, dict[str, Any]]
@@ -119,9 +154,13 @@ class Audit:
             gap = self.sandwich.gap
             shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
             text += (
-                "\n\ncertified advantage ≤ "
-                f"{significant(self.sandwich.ceiling.advantage, 'upper', 4)}, "
-                + (ONLY_BLIND if gap is None else f"{shown}, ratio {gap:.1f}")
+                "\n\ncertified advantage "
+                f"{marked(self.sandwich.ceiling.advantage, 'certificate', 'advantage', 4)}, "
+                + (
+                    ONLY_BLIND
+                    if gap is None
+                    else f"{shown}, ratio ≈ {significant(gap, 'estimate', 2)}"
+                )
             )
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 

@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
@@ -18,6 +18,7 @@ from memberbound.numerics.rounding import up
 from memberbound.quantities import (
     AuditBound,
     Certificate,
+    Sides,
     at_confidence,
     json_number,
     significant,
@@ -43,6 +44,13 @@ class Ceiling:
 @dataclass(frozen=True)
 class Sandwich:
     """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
+
+    SIDES: ClassVar[Sides] = {
+        "audited_advantage_lower": "lower",
+        "certificate_confidence": "lower",
+        "certified_advantage_upper": "upper",
+        "sandwich_gap": "estimate",
+    }
 
     ceiling: Ceiling
     floor: float

@@ -28,7 +28,7 @@ from memberbound.auditing.intervals import (
 from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, ModelGame
-from memberbound.quantities import AuditBound, Estimate, json_number
+from memberbound.quantities import AuditBound, Estimate, confident, json_number, significant
 
 __all__ = ["ScoreAudit", "audit_samples", "audit_scores"]
 
@@ -225,7 +225,7 @@ def _audit(
         # Right with probability 1 - π + max(π·TPR - (1-π)·FPR); the gap is doubled.
         ends = _gap(pair, split, (2 * share, 2 * (1 - share)), side)
         values = ((1 - share) + value / 2 for value in ends)
-        return bound(f"accuracy at prior {share:.4g}", *values)
+        return bound(f"accuracy at prior {significant(share, 'given')}", *values)
 
     curve: dict[str, AuditBound | None] = {}
     notes = []
@@ -233,13 +233,14 @@ def _audit(
         alpha = fraction("fpr", rate, open_left=True, open_right=True)
         needed = non_members_needed(alpha, side / 2)
         if n0 < needed:
-            curve[f"{alpha:g}"] = None
+            curve[repr(alpha)] = None
             notes.append(
-                f"No TPR at FPR {alpha:g}: {n0} non-members are too few, at least {needed} are "
-                f"needed at confidence {sure:g}."
+                f"No TPR at FPR {significant(alpha, 'given')}: {n0} non-members are too few, at "
+                f"least {needed} are needed at confidence {confident(sure)}."
             )
         else:
-            curve[f"{alpha:g}"] = bound(f"TPR at FPR {alpha:g}", *_tpr(pair, alpha, side))
+            name = f"TPR at FPR {significant(alpha, 'given')}"
+            curve[repr(alpha)] = bound(name, *_tpr(pair, alpha, side))
     return ScoreAudit(
         auc=bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
         advantage=advantage,

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from memberbound.certification.answer import Certification, certified_fields, independent_units
+from memberbound.certification.answer import (
+    Certification,
+    certified_fields,
+    independent_units,
+    whose_rows,
+)
 from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
@@ -135,6 +140,8 @@ def certify(
             warnings=(*result.warnings, *selection.notes),
             roles=selection.roles,
         )
+        if unit is None:
+            result = replace(result, assumptions=(*result.assumptions, whose_rows(unit)))
         leaks = result.leaks
         assert leaks is not None
         if shown:

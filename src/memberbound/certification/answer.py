@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.discrete.certificates import CountCertificate
 from memberbound.discrete.records import RecordLeaks
@@ -11,14 +11,17 @@ from memberbound.games import IidGame
 from memberbound.numerics.rounding import down, up
 from memberbound.quantities import (
     Certificate,
+    Sides,
     at_confidence,
     common_fields,
-    decimals,
     json_number,
+    marked,
     percent,
+    significant,
 )
 
 __all__ = [
+    "CERTIFIED",
     "Certification",
     "accuracy_from_leak",
     "certified_fields",
@@ -26,7 +29,19 @@ __all__ = [
     "of_unit",
     "rows_in_words",
     "security_from_leak",
+    "whose_rows",
 ]
+
+#: Sides of what :func:`certified_fields` returns.
+CERTIFIED: Sides = {
+    "accuracy_upper": "upper",
+    "c_k_plug_in_estimate": "estimate",
+    "confidence": "lower",
+    "delta_plug_in_estimate": "estimate",
+    "delta_upper": "upper",
+    "record_leak": {"exposed_above": "given", "max": "upper", "median": "upper", "p99": "upper"},
+    "security_lower": "lower",
+}
 
 
 def of_unit(unit: str) -> str:
@@ -66,6 +81,20 @@ def accuracy_from_leak(leak: float, game: IidGame) -> float:
     return base if gain == 0.0 else min(up(base + gain, 8), alarm + missed)
 
 
+def whose_rows(unit: str | None) -> str:
+    """Return the assumption about persons and rows.
+
+    >>> whose_rows("patient")
+    "One record is all rows that share one value of 'patient'."
+    """
+    if unit is not None:
+        return f"One record is all rows that share one value of {unit!r}."
+    return (
+        "One person is one row; where somebody may have several, name the column that says whose "
+        "they are (unit)."
+    )
+
+
 def certified_fields(
     certificate: CountCertificate,
     leaks: RecordLeaks,
@@ -95,6 +124,14 @@ class Certification:
     With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
     column, each with all its rows.
     """
+
+    SIDES: ClassVar[Sides] = {
+        **CERTIFIED,
+        "c_k": "estimate",
+        "exposed_cells": {"leak_upper": "upper", "values": "given"},
+        "lam": "given",
+        "nu": "given",
+    }
 
     fields: dict[str, Any]
     game: IidGame
@@ -141,6 +178,7 @@ class Certification:
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
             "roles": dict(self.roles),
+            "sentence": self.sentence,
         }
 
     @property
@@ -173,30 +211,34 @@ class Certification:
         one, many = "row", "rows"
         if self.unit is not None:
             one, many = "value", f"values of “{self.unit}”"
-        rows = [
+        rows: list[tuple[str, object]] = [
             (many, "–" if f["rows"] is None else f"{f['rows']}"),
             (f"training {one}s n", f"{f['n']}"),
             ("cells", f"{f['atoms']}"),
-            ("leak Δ, any learner", f"≤ {decimals(f['delta_upper'], 'upper')}"),
-            ("security MIS", f"≥ {decimals(f['security_lower'], 'lower')}"),
+            ("leak Δ, any learner", marked(f["delta_upper"], "certificate", "delta", 6)),
+            ("security MIS", marked(f["security_lower"], "certificate", "security", 6)),
             ("method", f"{f['method']}"),
         ]
         if f["delta_plug_in_estimate"] is not None:
-            rows.append(("plug-in Δ (estimate only)", f"≈ {f['delta_plug_in_estimate']:.4g}"))
+            seen = significant(f["delta_plug_in_estimate"], "estimate", 4)
+            rows.append(("plug-in Δ (estimate only)", f"≈ {seen}"))
         rows += [
-            (f"record leak, median {one}", f"≤ {decimals(leak['median'], 'upper')}"),
-            (f"record leak, 99 % of {one}s", f"≤ {decimals(leak['p99'], 'upper')}"),
-            (f"record leak, worst {one}", f"≤ {decimals(leak['max'], 'upper')}"),
+            (f"record leak, {name}", marked(leak[key], "certificate", "leak", 6))
+            for name, key in (
+                (f"median {one}", "median"),
+                (f"99 % of {one}s", "p99"),
+                (f"worst {one}", "max"),
+            )
         ]
         if leak["exposed_rows"] is not None:
-            rows.append(
-                (f"{one}s that may leak > {leak['exposed_above']:g}", f"{leak['exposed_rows']}")
-            )
+            limit = significant(leak["exposed_above"], "given")
+            rows.append((f"{one}s that may leak > {limit}", leak["exposed_rows"]))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         shown = "".join(
-            f"\nexposed: {cell['rows']} row(s), leak ≤ {decimals(cell['leak_upper'], 'upper')}: "
+            f"\nexposed: {cell['rows']} row(s), leak "
+            f"{marked(cell['leak_upper'], 'certificate', 'leak', 6)}: "
             + ", ".join(f"{name}={value}" for name, value in cell["values"].items())
             for cell in self.exposed
         )

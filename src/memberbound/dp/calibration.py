@@ -257,7 +257,7 @@ def calibrated_noise_multiplier(
     while excess(safe) > 0:
         safe *= 2
         if safe > _LARGEST_NOISE:
-            raise SearchError(f"no noise multiplier up to {_LARGEST_NOISE:g} meets it.")
+            raise SearchError(f"no noise multiplier up to {_LARGEST_NOISE!r} meets it.")
     unsafe = safe / 2
     while excess(unsafe) <= 0:
         safe, unsafe = unsafe, unsafe / 2

@@ -17,6 +17,7 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.populations.answer import PopulationAnswer
 from memberbound.populations.question import Question
 from memberbound.populations.setting import Comparison, Progress, Quantity
+from memberbound.quantities import significant
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.clipping import Query
 from memberbound.subset.gaussian import (
@@ -198,8 +199,8 @@ def answer_gaussian(
     profile = NeighbourProfile.from_vectors(values, progress=progress)
     if profile.diameter > worst * (1 + 1e-9):
         raise InputError(
-            f"sensitivity must be at least {profile.diameter / share:.6g}, which these records "
-            f"reach by themselves, got {question.sensitivity!r}."
+            f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
+            f"these records reach by themselves, got {question.sensitivity!r}."
         )
     setting = GaussianSetting(
         profile,

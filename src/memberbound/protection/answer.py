@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,9 +13,12 @@ from memberbound.protection.calibration import Calibration
 from memberbound.protection.releasing import Release
 from memberbound.protection.table_model import TableModel
 from memberbound.quantities import (
+    CERTIFICATE,
+    Sides,
     at_confidence,
     common_fields,
     decimals,
+    marked,
     percent,
     significant,
 )
@@ -26,6 +29,17 @@ __all__ = ["Protection"]
 @dataclass(frozen=True, eq=False)
 class Protection:
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
+
+    SIDES: ClassVar[Sides] = {
+        "certificate": CERTIFICATE,
+        "configuration": "given",
+        "eta": "given",
+        "noise": "given",
+        "noise_scale": "given",
+        "score_clean": "estimate",
+        "score_released": "estimate",
+        "values": "given",
+    }
 
     calibration: Calibration
     released: TableModel | Release
@@ -98,10 +112,10 @@ class Protection:
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
-        rows = [
+        rows: list[tuple[str, object]] = [
             ("released", self.what),
             ("protects", f"{self.calibration.record} record"),
-            ("η certified", f"≤ {decimals(self.calibration.certificate.value, 'upper')}"),
+            ("η certified", marked(self.calibration.certificate.value, "certificate", "eta", 6)),
             ("method", self.calibration.method),
             ("noise, rms length", significant(self.noise_scale, "upper")),
             ("fits for calibration", f"{self.calibration.fits}"),
@@ -116,7 +130,7 @@ class Protection:
                 f"value {i}" for i in range(self.released.values.size)
             )
             shown = list(zip(names, self.released.values.tolist(), strict=True))
-            rows += [(name, significant(value, "estimate")) for name, value in shown[:20]]
+            rows += [(name, significant(value, "given")) for name, value in shown[:20]]
             if len(shown) > 20:
                 rows.append(("…", f"{len(shown) - 20} more"))
         if self.out is not None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memberbound.quantities import confident, marked, vacuous
+from memberbound.quantities import confident, marked, points, vacuous
 from memberbound.report import prose
 from memberbound.report.markdown import bullets, clean, escaped, table
-from memberbound.report.marks import score
+from memberbound.report.marks import blind_guess, score
 from memberbound.report.quantities import Quantity, Score, quantities, scores
 
 __all__ = ["front_matter", "model_card"]
@@ -153,7 +153,7 @@ def _sandwich(report: Report) -> list[str]:
         cells.append(
             [
                 *(escaped(row[name]) for name in ("label", "record", "game")),
-                str(marked(row["blind"], "given")),
+                str(blind_guess(row["blind"])),
                 *(_cell(found.get(side)) for side in ("upper", "estimate", "lower")),
             ]
         )
@@ -215,7 +215,7 @@ def _remedies(report: Report) -> list[str]:
         "### What each remedy promises and costs",
         "",
         f"Asked for: nobody is right about {whom} membership more often than a blind guess by more "
-        f"than {100 * asked['eta']:.10g} percentage points.",
+        f"than {points(asked['eta']).replace('point', 'percentage point')}.",
         "",
         *table(["remedy", "enough", "≤ certified ceiling", "≈ score"], rows),
         "",

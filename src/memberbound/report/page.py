@@ -11,9 +11,18 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from memberbound.quantities import ONLY_BLIND, Mark, marked, significant
+from memberbound.quantities import (
+    ONLY_BLIND,
+    Mark,
+    confident,
+    decimals,
+    marked,
+    percent,
+    points,
+    significant,
+)
 from memberbound.report import marks, plots, prose
-from memberbound.report.appendix import Block, block_of, text_of
+from memberbound.report.appendix import Block, block_of, sides_of, text_of
 
 __all__ = ["render"]
 
@@ -50,6 +59,7 @@ def render(report: dict[str, Any], nonce: str | None = None) -> str:
             settings=_settings(report),
             recipe=_recipe(report),
             surprising=_surprising(report),
+            promise=marks.promise(marks.blind_in(report, "subset"), report["question"]["eta"]),
         )
     )
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
@@ -79,9 +89,11 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
                 beaten = floor is not None and floor.kind == "audit"
                 said = "an attack is right" if beaten else ONLY_BLIND
                 shown.append((f"As it is, {record} record", floor if beaten else None, said))
-    allowed = marked(0.5 + asked["eta"], "given")
-    shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
+    blind = marks.blind_in(report, report["game"] if best is None else best["game"])
+    allowed = marks.allowed_over(blind, asked["eta"])
+    words = f"for {prose.whom(asked['record'])}: {marks.promise(blind, asked['eta'])}"
+    shown.append(("Allowed in this study", allowed, words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
         return shown
@@ -102,7 +114,7 @@ def _steps(report: dict[str, Any]) -> list[tuple[dict[str, Any], list[Block]]]:
     found = []
     for step in report["steps"]:
         blocks = [
-            block_of(title, step[key])
+            block_of(title, step[key], sides_of(step[key].get("command")))
             for key, title in (("result", "Result"), ("audit", "Audit of the release"))
             if step[key] is not None
         ]
@@ -183,7 +195,12 @@ def _environment() -> Any:
     environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
         "≈ ", "≈\u00a0"
     )
-    environment.filters["short"] = lambda value: f"{value:g}"
+    environment.filters["confident"] = confident
+    environment.filters["points"] = points
+    environment.filters["blind"] = marks.blind_guess
+    environment.filters["short"] = lambda value: significant(value, "given")
+    environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
+    environment.filters["percent_down"] = lambda value: percent(value, "lower")
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)

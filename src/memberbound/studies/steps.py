@@ -334,7 +334,7 @@ def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
         confidence=asked.confidence,
     )
     progress(1, 1)
-    return {"result": found.to_dict(), "sentence": found.summary().splitlines()[0]}
+    return {"result": found.to_dict(), "sentence": found.sentence}
 
 
 def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
@@ -393,7 +393,7 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
         score = score_of(run)
     return {
         "result": found.to_dict(),
-        "sentence": found.summary().splitlines()[0],
+        "sentence": found.sentence,
         "score": score,
         "refusal_for_every_record": refusal,
     }
