@@ -7,6 +7,7 @@ const g = (value) => String(Number(value.toPrecision(6)));
 /** How many records, and what one is: a row, or a value of a column with all its rows. */
 export const rowsInWords = (count, unit, kind = "") =>
   unit ? `${count} different values of “${unit}” (each with all its rows)` : `${count} ${kind}rows`;
+export const many = (unit) => (unit ? `values of “${unit}”` : "rows");
 const one = (unit) => (unit ? `value of “${unit}”` : "row");
 
 /** The first line of `memberbound certify`. */
@@ -43,7 +44,7 @@ export function ofPlan(answer) {
   }
   const sure = answer.confidence === 1 ? "" : `, with confidence ${percent(answer.confidence)}`;
   const wish = wishes.join(" and ");
-  if (answer.n_required === null) return `No number of ${answer.unit ? `values of “${answer.unit}”` : "rows"} is certified to give ${wish}${sure}. ${answer.reason}`;
+  if (answer.n_required === null) return `No number of ${many(answer.unit)} is certified to give ${wish}${sure}. ${answer.reason}`;
   return `${rowsInWords(answer.n_required, answer.unit, "training ")} give ${wish}${sure} (${answer.source}).`;
 }
 

@@ -3,7 +3,7 @@ import { element, table } from "./dom.js";
 import { assumptions, figure, figures, meter, verdict, warnings } from "./figures.js";
 import { about, count, percent, percentUp, sixDown, sixUp } from "./numbers.js";
 import { lines } from "./plots.js";
-import { ofCertify, ofHarden } from "./sentences.js";
+import { many, ofCertify, ofHarden, rowsInWords } from "./sentences.js";
 
 /** The certificate of a table. */
 export function certificate(answer) {
@@ -30,7 +30,7 @@ export function certificate(answer) {
       leak.exposed_rows === null
         ? null
         : figure("exposed_rows", "certified", "≤", count(leak.exposed_rows), {
-            label: `Rows that may leak more than ${limit}`,
+            label: `${answer.unit ? many(answer.unit) : "Rows"} that may leak more than ${limit}`,
           }),
     ),
     element(
@@ -46,7 +46,7 @@ export function certificate(answer) {
 function exposed(answer) {
   const cells = answer.exposed_cells ?? [];
   if (cells.length === 0)
-    return answer.record_leak.exposed_rows ? null : element("p", {}, "No row is exposed above the limit.");
+    return answer.record_leak.exposed_rows ? null : element("p", {}, `None of the ${many(answer.unit)} is exposed above the limit.`);
   const names = Object.keys(cells[0].values);
   return element(
     "div",
