@@ -216,12 +216,12 @@ class _Line:
     def _suspects(self) -> NDArray[np.intp]:
         """Between two known values, the middle one of those that may be worse than all known.
 
-        Success first: ε, which is harder to settle, gets what is left.
+        Success first, up to half of what may be worked out where ε is wanted as well.
         """
         worst = float(self.success[self.known].max())
         blind = max(self.game.prior, 1 - self.game.prior)
         over = self.success > worst + _LOSS * (worst - blind) + 1e-9
-        if self.delta > 0 and not over.any():
+        if self.delta > 0 and (not over.any() or 2 * self.known.sum() > MOST_EXACT):
             worst = float(self.epsilon[self.known].max())
             over = self.epsilon > worst * (1 + _LOSS) + 1e-9
         found = np.flatnonzero(over & ~self.known)

@@ -8,7 +8,7 @@ import { Form } from "./fields.js";
 import { JobPanel } from "./jobs.js";
 import { atMostInWords, count, plain, sixUp } from "./numbers.js";
 import { histogram, leaksBeforeAfter } from "./plots.js";
-import { certificate, costOf, hardening } from "./table-answers.js";
+import { certificate, costOf, hardening, many } from "./table-answers.js";
 import { certifyFields, hardenFields } from "./table-fields.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
@@ -250,8 +250,8 @@ export function open(root, given) {
     if (plot) {
       leaks.show(
         histogram(plot.edges, plot.rows, limit),
-        `Histogram of the certified leak of the rows: half of them: ${atMostInWords(leak.median, sixUp)}; the worst: ${atMostInWords(leak.max, sixUp)}; ${count(leak.exposed_rows ?? 0)} rows may leak more than ${plain(limit)}.`,
-        "How many rows may leak how much. Rows at 1 stand alone: a model could give them away completely.",
+        `Histogram of the certified leak of the ${many(answer.unit)}: half of them: ${atMostInWords(leak.median, sixUp)}; the worst: ${atMostInWords(leak.max, sixUp)}; ${count(leak.exposed_rows ?? 0)} ${many(answer.unit)} may leak more than ${plain(limit)}.`,
+        `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
       );
     }
     exports.show({

@@ -18,6 +18,7 @@ import { lines } from "./plots.js";
 /** How many records, and what one is: a row, or a value of a column with all its rows. */
 const rowsInWords = (count, unit) =>
   unit ? `${count} different values of “${unit}” (each with all its rows)` : `${count} rows`;
+export const many = (unit) => (unit ? `values of “${unit}”` : "rows");
 
 /** The certificate of a table. */
 export function certificate(answer) {
@@ -44,7 +45,7 @@ export function certificate(answer) {
       leak.exposed_rows === null
         ? null
         : figure("exposed_rows", "certified", "≤", count(leak.exposed_rows), {
-            label: `Rows that may leak more than ${plain(limit)}`,
+            label: `${answer.unit ? many(answer.unit) : "Rows"} that may leak more than ${plain(limit)}`,
           }),
     ),
     element(
@@ -60,7 +61,7 @@ export function certificate(answer) {
 function exposed(answer) {
   const cells = answer.exposed_cells ?? [];
   if (cells.length === 0)
-    return answer.record_leak.exposed_rows ? null : element("p", {}, "No row is exposed above the limit.");
+    return answer.record_leak.exposed_rows ? null : element("p", {}, `None of the ${many(answer.unit)} is exposed above the limit.`);
   const names = Object.keys(cells[0].values);
   return element(
     "div",
