@@ -178,9 +178,12 @@ def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "town, code are missing" in err
     assert not (folder / "no.csv").exists()
-    with pytest.raises(InputError, match="'income' of the table must hold numbers, got 'much' in"):
+    with pytest.raises(
+        InputError,
+        match="'income' of the table must hold numbers or dates, as in training, got 'much'",
+    ):
         model.predict(new.assign(income="much"))
-    with pytest.raises(InputError, match="must hold numbers, got inf in row 1"):
+    with pytest.raises(InputError, match="as in training, got inf in row 1"):
         model.predict(new.assign(income=np.inf))
     with pytest.raises(InputError, match="at least one row"):
         model.predict(new.iloc[:0])

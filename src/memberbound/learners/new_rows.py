@@ -94,7 +94,7 @@ def encoded_rows(
             place = int(np.flatnonzero(wrong)[0])
             found = frame[column].iloc[[place]].tolist()[0]
             raise InputError(
-                f"{column!r} of {name} must hold numbers, got {found!r} in row {place + 1}. "
+                f"{column!r} of {name} must hold numbers or dates, as in training, got {found!r} in row {place + 1}. "
                 "Leave a missing value empty."
             )
         if absent.any():
