@@ -94,8 +94,8 @@ def encoded_rows(
             place = int(np.flatnonzero(wrong)[0])
             found = frame[column].iloc[[place]].tolist()[0]
             raise InputError(
-                f"{column!r} of {name} must hold numbers or dates, as in training, got {found!r} in row {place + 1}. "
-                "Leave a missing value empty."
+                f"{column!r} of {name} must hold numbers or dates, as in training, got {found!r} "
+                f"in row {place + 1}. Leave a missing value empty."
             )
         if absent.any():
             said.append(
