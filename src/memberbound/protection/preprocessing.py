@@ -1,0 +1,504 @@
+"""From columns to bounded numbers, with noisy histograms for what is not public.
+
+A column with public bounds costs nothing but, for numbers, a share of one noisy mean.  Any other
+column is put into one histogram: numbers by sign and octave, texts by a bucket of a public hash, so
+that the cells are the same for every table and no name is ever released.  Cells above the noise
+decide whether the column holds numbers, where they lie and which values get an indicator; a second
+histogram inside that range gives a mean and a spread.  Classes of the target need names: they are
+released where their noisy count says that many people share them (proofs/gradient-descent.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.protection.bounds import (
+    CELLS,
+    MISSING,
+    NUMBER_CELLS,
+    Bounds,
+    Categories,
+    Range,
+    Values,
+    octave_ends,
+)
+from memberbound.protection.budget import NeighbourBudget, noisy_release
+from memberbound.protection.gradient import (
+    clipped_sum,
+    noise_for_path,
+    path_sensitivity,
+    row_lengths,
+)
+from memberbound.protection.randomness import RandomSource
+
+__all__ = [
+    "CENTRE_SHARE",
+    "CLASS_SLACK",
+    "HISTOGRAM_SHARE",
+    "MOST_CLASSES",
+    "ColumnCode",
+    "Encoder",
+    "Scaling",
+    "TargetCode",
+    "fit_encoder",
+    "fit_target",
+    "histogram_coordinates",
+    "histogram_noise",
+    "rows_needed",
+    "widest",
+]
+
+#: Shares of μ² for histograms (three quarters of it for the first) and for the mean of columns with
+#: public ranges.
+HISTOGRAM_SHARE = 0.15
+CENTRE_SHARE = 0.10
+_FIRST = 0.75
+#: A cell of numbers counts towards the range from this many noise scales on; a text's indicator
+#: may be spurious without harm, so less is asked of it.
+_RANGE_SCALES = 4.5
+_INDICATOR_SCALES = 2.5
+#: Indicators of one column, and classes that are released by name.
+_MOST_CELLS = 63
+MOST_CLASSES = 32
+#: A class that one person has is released with at most this probability: Φ(-6) is below it, and
+#: the grid moves a noisy count by at most an eighth of the scale.
+CLASS_SLACK = 1e-9
+_CLASS_SCALES = 6.2
+#: Rows that a private histogram needs, in noise scales.
+_ROWS_PER_SCALE = 40.0
+#: Linear cells of the second histogram.
+_FINE = 32
+#: A column over this many octaves is read through an arsinh.
+_HEAVY_OCTAVES = 6
+#: Standard deviations at which a standardised number is cut off.
+_FARTHEST = 3.0
+#: Mean square of an encoded number; an indicator has 1.
+_NUMBER_SQUARE = 0.25
+#: Rows are cut off at this share of the largest length before they are averaged.
+_MEAN_RADIUS = 0.6
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """t = x or arsinh(x/unit), cut off at [low, high]; encoded as ½·(t - centre)/spread.
+
+    ``limit`` cuts off once more, in encoded units.
+    """
+
+    low: float
+    high: float
+    centre: float
+    spread: float
+    unit: float = 0.0
+    limit: float = _FARTHEST / 2
+
+    def transformed(self, numbers: FloatArray) -> FloatArray:
+        """Return t; not a number stays so."""
+        moved = np.arcsinh(numbers / self.unit) if self.unit > 0 else numbers
+        return np.clip(moved, self.low, self.high)
+
+    def encoded(self, numbers: FloatArray) -> FloatArray:
+        """Return bounded numbers; what is missing sits at the centre."""
+        shifted = (self.transformed(numbers) - self.centre) / (2 * self.spread)
+        return np.where(np.isnan(shifted), 0.0, np.clip(shifted, -self.limit, self.limit))
+
+    def decoded(self, encoded: FloatArray) -> FloatArray:
+        """Return numbers from encoded ones."""
+        moved = np.clip(encoded * 2 * self.spread + self.centre, self.low, self.high)
+        return np.asarray(np.sinh(moved) * self.unit if self.unit > 0 else moved)
+
+
+def _public_scaling(bound: Range, mean: float = 0.0) -> Scaling:
+    """Return the map of [low, high] to [-1, 1], about a mean in these units."""
+    half = (bound.high - bound.low) / 2
+    middle = bound.low + half
+    return Scaling(bound.low, bound.high, middle + mean * half, half / 2, 0.0, 2.0)
+
+
+@dataclass(frozen=True)
+class ColumnCode:
+    """How one column is encoded: a number, indicators of public labels or of cells, and *other*.
+
+    Edge cases: a column in which nothing rises above the noise (identifiers, free text) has no
+    code: its width is 0.
+    """
+
+    name: str
+    scaling: Scaling | None = None
+    labels: tuple[str, ...] = ()
+    cells: tuple[int, ...] = ()
+    other: bool = False
+
+    @property
+    def indicators(self) -> int:
+        """Number of indicator columns."""
+        return len(self.labels) + len(self.cells) + int(self.other)
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns."""
+        return self.indicators + int(self.scaling is not None)
+
+    @property
+    def mean_square(self) -> float:
+        """What the column adds to a row's squared length, nominally."""
+        return _NUMBER_SQUARE * (self.scaling is not None) + float(self.indicators > 0)
+
+    def places(self, values: Values) -> NDArray[np.int64]:
+        """Return which indicator every value switches on, -1 for none."""
+        if self.labels:
+            found = values.positions(self.labels)
+        else:
+            table = np.full(CELLS, -1, dtype=np.int64)
+            table[list(self.cells)] = np.arange(len(self.cells))
+            found = table[values.cells]
+        return np.where(found < 0, self.indicators - 1, found) if self.other else found
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Columns to a table of bounded numbers: a map of single records, made of released numbers.
+
+    Guarantee: nothing in it was computed from the secret table without noise that was paid for.
+    """
+
+    columns: tuple[ColumnCode, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns."""
+        return sum(code.width for code in self.columns)
+
+    @property
+    def length(self) -> float:
+        """The nominal length of a row, by which rows are divided."""
+        return math.sqrt(max(1.0, sum(code.mean_square for code in self.columns)))
+
+    def transform(self, table: Mapping[str, Any] | Any) -> Any:
+        """Return the encoded rows: dense, or sparse where most entries would be 0."""
+        read = {code.name: Values.of(table[code.name]) for code in self.columns if code.width}
+        return self.encoded(read)
+
+    def encoded(self, read: Mapping[str, Values]) -> Any:
+        """Return the encoded rows of columns that were read before."""
+        used = [code for code in self.columns if code.width]
+        if not used:
+            raise InputError(
+                "the table must have a column that rises above the noise, got none. "
+                "Give bounds for its columns."
+            )
+        rows = len(read[used[0].name])
+        filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
+        data = np.zeros((rows, filled))
+        index = np.zeros((rows, filled), dtype=np.int32)
+        place, start = 0, 0
+        for code in used:
+            values = read[code.name]
+            if code.scaling is not None:
+                data[:, place] = code.scaling.encoded(values.numbers) / self.length
+                index[:, place] = start
+                place, start = place + 1, start + 1
+            if code.indicators:
+                on = code.places(values)
+                data[:, place] = (on >= 0) / self.length
+                index[:, place] = start + np.maximum(on, 0)
+                place, start = place + 1, start + code.indicators
+        if self.width <= 2 * filled:
+            dense = np.zeros((rows, self.width))
+            np.put_along_axis(dense, index.astype(np.int64), data, axis=1)
+            return dense
+        ends = np.arange(rows + 1, dtype=np.int64) * filled
+        return sparse.csr_array((data.ravel(), index.ravel(), ends), shape=(rows, self.width))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"columns": [asdict(code) for code in self.columns]}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Encoder:
+        """Return the encoder that :meth:`to_dict` described."""
+        return cls(tuple(_code_from(fields) for fields in given["columns"]))
+
+
+def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
+    scaling = fields["scaling"]
+    return ColumnCode(
+        str(fields["name"]),
+        None if scaling is None else Scaling(**scaling),
+        tuple(map(str, fields["labels"])),
+        tuple(map(int, fields["cells"])),
+        bool(fields["other"]),
+    )
+
+
+def widest(names: list[str], bounds: Bounds) -> int:
+    """Return the largest width an encoder of these columns can have, before the table is seen."""
+    total = 0
+    for name in names:
+        bound = bounds.get(name)
+        if isinstance(bound, Range):
+            total += 1
+        elif isinstance(bound, Categories):
+            total += len(bound.labels) + 1
+        else:
+            total += _MOST_CELLS + 2
+    return total
+
+
+def histogram_coordinates(columns: int) -> int:
+    """Return how many noisy counts so many private columns take."""
+    return columns * (CELLS + _FINE)
+
+
+def histogram_noise(histograms: int, mu: float) -> float:
+    """Return the noise scale of so many histograms that share μ: √(2·histograms)/μ, from above.
+
+    A replaced record takes one count away and adds one, in each: L2 sensitivity √2 per histogram.
+    """
+    return up(math.sqrt(2.0 * histograms) / mu, 8)
+
+
+def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
+    """Return how many rows a table must have for its private columns to rise above the noise.
+
+    A rule, not a promise: 40 noise scales of the first histograms, at the default share.
+    """
+    if private + classes == 0:
+        return 1
+    spent = mu * math.sqrt(HISTOGRAM_SHARE * _FIRST)
+    return math.ceil(_ROWS_PER_SCALE * histogram_noise(private + classes, spent))
+
+
+@dataclass(frozen=True)
+class TargetCode:
+    """The target: classes by name, or a range of numbers that is mapped to [-1, 1]."""
+
+    name: str
+    classes: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+
+    def read(self, values: Values) -> tuple[NDArray[Any], FloatArray]:
+        """Return codes or scaled numbers, and weights: 0 for a class that is not listed."""
+        if self.classes:
+            codes = values.positions(self.classes)
+            return codes, (codes >= 0).astype(np.float64)
+        half = (self.high - self.low) / 2
+        scaled = (np.clip(values.numbers, self.low, self.high) - (self.low + half)) / half
+        missing = np.isnan(scaled)
+        return np.where(missing, 0.0, scaled), 1.0 - missing
+
+    def numbers(self, scaled: FloatArray) -> FloatArray:
+        """Return predictions in the target's own units."""
+        half = (self.high - self.low) / 2
+        return np.asarray(self.low + half + half * np.clip(scaled, -1.0, 1.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return asdict(self)
+
+
+def fit_target(
+    name: str,
+    values: Values,
+    bounds: Bounds,
+    *,
+    kind: Literal["classes", "numbers"],
+    scale: float,
+    source: RandomSource,
+) -> TargetCode:
+    """Return the target's code, from public bounds or from one noisy histogram of noise ``scale``.
+
+    Guarantee: a class that one person has is named with probability at most :data:`CLASS_SLACK`,
+    so both worlds are within that of a Gaussian pair (proofs/gradient-descent.md, claim 5).
+    """
+    bound = bounds.get(name)
+    if kind == "numbers":
+        if isinstance(bound, Range):
+            return TargetCode(name, (), bound.low, bound.high)
+        if bound is not None:
+            raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
+        counts = np.bincount(values.cells, minlength=CELLS)[:NUMBER_CELLS]
+        noisy = noisy_release(counts, scale, source)
+        kept = np.flatnonzero(noisy > _RANGE_SCALES * scale)
+        ends = [end for cell in kept for end in octave_ends(int(cell))]
+        if not ends or min(ends) == max(ends):
+            raise InputError(f"target {name!r} must have a range: give bounds [low, high] for it.")
+        return TargetCode(name, (), min(ends), max(ends))
+    if isinstance(bound, Categories):
+        labels = bound.labels
+    elif isinstance(bound, Range):
+        raise InputError(
+            f"bounds of {name!r} must be a list of classes, got a range. "
+            'Write {"categories": [0, 1]} if the classes are numbers.'
+        )
+    else:
+        places, names = values.named()
+        counts = np.bincount(places[places >= 0], minlength=len(names))
+        noisy = noisy_release(counts, scale, source)
+        passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * scale)
+        largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
+        labels = tuple(names[place] for place in sorted(largest))
+    if len(labels) < 2:
+        raise InputError(
+            f"target {name!r} must have at least two classes, each with more than about "
+            f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
+            "Give the classes in the bounds if they are public."
+        )
+    return TargetCode(name, labels)
+
+
+def fit_encoder(
+    read: Mapping[str, Values],
+    bounds: Bounds,
+    budget: NeighbourBudget,
+    source: RandomSource,
+    *,
+    scale: float | None,
+    fine_mu: float | None,
+) -> Encoder:
+    """Return an encoder from public bounds, noisy histograms and one noisy mean.
+
+    ``scale`` is the noise of the first histograms, which share their part of the budget with the
+    target's; ``fine_mu`` is what the second ones may take, ``None`` where no column needs them.
+
+    Guarantee: what it takes from the budget is all that it tells about the table.
+    Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
+    """
+    rows = len(next(iter(read.values())))
+    private = [name for name in read if name not in bounds]
+    public = [name for name in read if isinstance(bounds.get(name), Range)]
+    drafts: dict[str, ColumnCode | _Draft] = {}
+    for name in private:
+        assert scale is not None
+        counts = np.bincount(read[name].cells, minlength=CELLS)
+        drafts[name] = _draft(name, noisy_release(counts, scale, source), scale, rows)
+    numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
+    if numeric:
+        assert fine_mu is not None
+        fine = histogram_noise(len(numeric), fine_mu)
+        for draft in numeric:
+            counts = draft.fine_counts(read[draft.name])
+            drafts[draft.name] = draft.finished(noisy_release(counts, fine, source), fine)
+    means = _noisy_mean(read, bounds, public, budget, source) if public else {}
+    codes: list[ColumnCode] = []
+    for name in read:
+        bound = bounds.get(name)
+        if isinstance(bound, Range):
+            codes.append(ColumnCode(name, _public_scaling(bound, means[name])))
+        elif isinstance(bound, Categories):
+            codes.append(ColumnCode(name, None, bound.labels, (), True))
+        else:
+            code = drafts[name]
+            assert isinstance(code, ColumnCode)
+            codes.append(code)
+    return Encoder(tuple(codes))
+
+
+def _strongest(noisy: FloatArray, least: float) -> tuple[int, ...]:
+    """Return the cells above a count, the largest first if there are too many, in their order."""
+    above = np.flatnonzero(noisy > least)
+    best = above[np.argsort(-noisy[above], kind="stable")][:_MOST_CELLS]
+    return tuple(sorted(int(cell) for cell in best))
+
+
+def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode | _Draft:
+    """Decide from noisy counts what a column holds."""
+    numbers = noisy[:NUMBER_CELLS]
+    present = rows - max(0.0, float(noisy[MISSING]))
+    doubt = 3 * scale * math.sqrt(NUMBER_CELLS)
+    kept = np.flatnonzero(numbers > _RANGE_SCALES * scale)
+    if float(numbers.sum()) > max(present / 2, doubt) and kept.size:
+        ends = [octave_ends(int(cell)) for cell in kept]
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        if low == high:  # nothing but zeros rises above the noise
+            low, high = -1.0, 1.0
+        # Values that are no numbers, and heavy tails, get indicators.
+        others = _strongest(noisy[MISSING:], _RANGE_SCALES * scale)
+        smallest = min((min(abs(a), abs(b)) for a, b in ends if a != b), default=1.0)
+        heavy = max(abs(low), abs(high)) >= smallest * 2.0**_HEAVY_OCTAVES
+        zeros = bool((kept == NUMBER_CELLS // 2).any()) and kept.size > 1
+        octaves = tuple(int(cell) for cell in kept) if heavy or zeros else ()
+        cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
+        return _Draft(name, low, high, smallest if heavy else 0.0, cells)
+    cells = _strongest(noisy, _INDICATOR_SCALES * scale)
+    return ColumnCode(name, None, (), cells, bool(cells))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A column of numbers whose range is known."""
+
+    name: str
+    low: float
+    high: float
+    unit: float
+    cells: tuple[int, ...]
+
+    @property
+    def _span(self) -> tuple[float, float]:
+        if self.unit > 0:
+            return math.asinh(self.low / self.unit), math.asinh(self.high / self.unit)
+        return self.low, self.high
+
+    def fine_counts(self, values: Values) -> NDArray[np.int64]:
+        """Return the counts of the range's linear cells."""
+        low, high = self._span
+        numbers = values.numbers[~np.isnan(values.numbers)]
+        moved = Scaling(low, high, 0.0, 1.0, self.unit).transformed(numbers)
+        places = np.minimum((moved - low) / (high - low) * _FINE, _FINE - 1).astype(np.int64)
+        return np.bincount(places, minlength=_FINE)
+
+    def finished(self, noisy: FloatArray, scale: float) -> ColumnCode:
+        """Return the code with mean and spread from the noisy counts."""
+        low, high = self._span
+        step = (high - low) / _FINE
+        middles = low + step * (np.arange(_FINE) + 0.5)
+        weights = np.where(noisy > 2 * scale, noisy, 0.0)
+        if not weights.any():
+            weights = np.ones(_FINE)
+        mean = float(np.average(middles, weights=weights))
+        spread = math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
+        scaling = Scaling(low, high, mean, max(spread, step / 2), self.unit)
+        return ColumnCode(self.name, scaling, (), self.cells, False)
+
+
+def _noisy_mean(
+    read: Mapping[str, Values],
+    bounds: Bounds,
+    names: list[str],
+    budget: NeighbourBudget,
+    source: RandomSource,
+) -> dict[str, float]:
+    """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
+    plain = [_public_scaling(bound) for name in names if isinstance(bound := bounds[name], Range)]
+    rows = len(read[names[0]])
+    radius = _MEAN_RADIUS * math.sqrt(len(names))
+    mu = budget.take("means of columns with public ranges", CENTRE_SHARE)
+    noise = noise_for_path(path_sensitivity(radius, rows), 1, mu)
+    total = np.zeros(len(names))
+    block = 8192
+    for start in range(0, rows, block):
+        inside = slice(start, start + block)
+        table = np.column_stack(
+            [s.encoded(read[n].numbers[inside]) for n, s in zip(names, plain, strict=True)]
+        )
+        total += clipped_sum(
+            [table],
+            lambda _number, scores: np.ones_like(scores),
+            [row_lengths(table, 0.0)],
+            np.zeros((len(names) + 1, 1)),
+            clip=radius,
+            intercept=0.0,
+        )[:-1, 0]
+    found = np.clip(noisy_release(total, noise, source) / rows, -1.0, 1.0)
+    return dict(zip(names, found.tolist(), strict=True))
