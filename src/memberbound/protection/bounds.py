@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +183,11 @@ def _bucket(label: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """A column, read value by value."""
+    """A column, read value by value; long arrays are made when asked for, and not kept."""
 
-    numbers: FloatArray
-    codes: NDArray[np.int64] | None
-    labels: tuple[str, ...]
+    raw: NDArray[Any]
+    parsed: FloatArray | None
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, column: Any) -> Values:
@@ -200,53 +199,61 @@ class Values:
         if types.is_datetime64_any_dtype(series):
             # Days since 1970; a missing date stays missing.
             days = (series.astype("datetime64[ns]") - pd.Timestamp(0)) / pd.Timedelta(days=1)
-            return cls(days.to_numpy(dtype=np.float64), None, ())
+            return cls(days.to_numpy(dtype=np.float64), None)
         if is_number(series):
-            return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None, ())
+            if series.isna().any():
+                return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
+            return cls(series.to_numpy(), None)
         # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
         codes, uniques = pd.factorize(np.array([str(value) for value in series], dtype=object))
         parsed = [_parsed(value) for value in uniques]
-        numbers = np.array([number for number, _ in parsed])
-        labels = tuple(label for _, label in parsed)
-        return cls(numbers[codes], np.asarray(codes, dtype=np.int64), labels)
+        numbers = np.array([number for number, _ in parsed], dtype=np.float64)
+        return cls(codes.astype(np.int32), numbers, tuple(label for _, label in parsed))
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.raw)
 
-    @cached_property
-    def cells(self) -> NDArray[np.int64]:
+    @property
+    def numbers(self) -> FloatArray:
+        """Every value as a number, NaN where it is none."""
+        return np.asarray(self.raw if self.parsed is None else self.parsed[self.raw], np.float64)
+
+    @property
+    def cells(self) -> NDArray[np.int16]:
         """Histogram cell of every value: octave, missing, or the bucket of its text."""
-        found = np.full(len(self), MISSING, dtype=np.int64)
-        real = ~np.isnan(self.numbers)
-        size = np.minimum(np.abs(self.numbers[real]), 2.0**60)
-        octave = np.clip(np.frexp(size)[1] - 1, _LOWEST - 1, _HIGHEST)
-        octave = np.where(size < 2.0**_LOWEST, _LOWEST - 1, octave) - (_LOWEST - 1)
-        found[real] = _OCTAVES + np.where(self.numbers[real] < 0, -octave, octave)
-        if self.codes is not None:
-            place = [
-                NUMBER_CELLS + 1 + _bucket(label) if label else MISSING for label in self.labels
-            ]
-            texts = ~real
-            found[texts] = np.array(place, dtype=np.int64)[self.codes[texts]]
-        return found
+        if self.parsed is None:
+            return _number_cells(self.numbers)
+        texts = [NUMBER_CELLS + 1 + _bucket(text) if text else MISSING for text in self.labels]
+        numbers = _number_cells(self.parsed)
+        table = np.where(np.isnan(self.parsed), np.array(texts, dtype=np.int16), numbers)
+        return np.asarray(table[self.raw], dtype=np.int16)
 
     def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
         """Return the place of every value in a list of labels, -1 for those not in it."""
         places = {label: place for place, label in enumerate(labels)}
-        if self.codes is not None:
+        if self.parsed is not None:
             table = np.array([places.get(label, -1) for label in self.labels], dtype=np.int64)
-            return np.asarray(table[self.codes])
+            return np.asarray(table[self.raw])
         distinct, inverse = np.unique(self.numbers, return_inverse=True)
         known = [-1 if math.isnan(x) else places.get(_number_label(x), -1) for x in distinct]
         return np.array(known, dtype=np.int64)[inverse]
 
     def named(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return every value's place among the labels that occur, sorted; missing is -1."""
-        if self.codes is not None:
+        if self.parsed is not None:
             names = sorted({label for label in self.labels if label})
         else:
             names = sorted({_number_label(x) for x in np.unique(self.numbers) if not math.isnan(x)})
         return self.positions(names), tuple(names)
+
+
+def _number_cells(numbers: FloatArray) -> NDArray[np.int16]:
+    """Return sign and octave of numbers as a cell, the one for missing values for NaN."""
+    size = np.minimum(np.abs(numbers), 2.0**60)
+    octave = np.clip(np.frexp(size)[1] - 1, _LOWEST, _HIGHEST) - (_LOWEST - 1)
+    octave = np.where(size < 2.0**_LOWEST, 0, octave)
+    signed = _OCTAVES + np.where(numbers < 0, -octave, octave)
+    return np.where(np.isnan(numbers), MISSING, signed).astype(np.int16)
 
 
 def octave_ends(cell: int) -> tuple[float, float]:

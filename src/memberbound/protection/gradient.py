@@ -58,7 +58,7 @@ _LARGEST = 1e100
 _CLIP = 0.25
 _STEPS = 80
 _MOMENTUM = 0.8
-_REACH = {"one score": 2.0, "several scores": 1.0, "numbers": 0.5}
+_REACH = {"one score": 2.0, "several scores": 1.0, "numbers": 0.25}
 _FASTEST = 400.0
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2

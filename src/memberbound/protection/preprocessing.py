@@ -198,25 +198,33 @@ class Encoder:
             )
         rows = len(read[used[0].name])
         filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
-        data = np.zeros((rows, filled))
-        index = np.zeros((rows, filled), dtype=np.int32)
+        dense = self.width <= 2 * filled
+        data = np.zeros((rows, self.width if dense else filled))
+        index = np.zeros((0 if dense else rows, filled), dtype=np.int32)
         place, start = 0, 0
         for code in used:
             values = read[code.name]
             if code.scaling is not None:
-                data[:, place] = code.scaling.encoded(values.numbers) / self.length
-                index[:, place] = start
+                encoded = code.scaling.encoded(values.numbers) / self.length
+                data[:, start if dense else place] = encoded
+                if not dense:
+                    index[:, place] = start
                 place, start = place + 1, start + 1
             if code.indicators:
                 on = code.places(values)
-                data[:, place] = (on >= 0) / self.length
-                index[:, place] = start + np.maximum(on, 0)
+                if dense:
+                    seen = np.flatnonzero(on >= 0)
+                    data[seen, start + on[seen]] = 1 / self.length
+                else:
+                    data[:, place] = (on >= 0) / self.length
+                    index[:, place] = start + np.maximum(on, 0)
                 place, start = place + 1, start + code.indicators
-        if self.width <= 2 * filled:
-            dense = np.zeros((rows, self.width))
-            np.put_along_axis(dense, index.astype(np.int64), data, axis=1)
-            return dense
-        ends = np.arange(rows + 1, dtype=np.int64) * filled
+        if dense:
+            return data
+        # Ends of the indices' own type, so that scipy keeps both as they are.
+        ends = np.arange(0, rows * filled + 1, filled)
+        if rows * filled < 2**31:
+            ends = ends.astype(np.int32)
         return sparse.csr_array((data.ravel(), index.ravel(), ends), shape=(rows, self.width))
 
     def to_dict(self) -> dict[str, Any]:
