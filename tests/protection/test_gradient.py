@@ -22,8 +22,8 @@ from memberbound.protection.gradient import (
     clipped_residuals,
     clipped_sum,
     descend,
-    descent_slack,
     gradient_loss,
+    most_draws,
     noise_for_path,
     path_sensitivity,
     row_lengths,
@@ -276,7 +276,7 @@ def measured_advantage(runs, mu, **changes):
 
 def check_canary(runs):
     mu = 1.5
-    certified = GaussianCurve(mu).advantage + 2 * descent_slack(STEPS, 2)
+    certified = GaussianCurve(mu).advantage + 2 * release_slack(STEPS * 2)
     reached, error = measured_advantage(runs, mu)
     assert reached >= 0.9 * certified
     assert reached <= certified + 4 * error
@@ -388,7 +388,7 @@ def test_the_chance_of_crossing_a_border_is_within_the_slack():
         for shift in np.linspace(0, 1, 21):
             borders = (np.arange(-200, 200) + shift) * step
             largest = max(largest, (2 * (np.abs(borders) + 1) * stats.norm.pdf(borders)).sum())
-    assert largest <= gradient.release_slack(1) / 2.0**-46
+    assert largest <= release_slack(1) / 2.0**-46
     assert largest > 25  # a slack without the second end of every cell would be caught
     assert release_slack(10**6) == pytest.approx(1e6 * 42 * 2.0**-46, rel=1e-6)
     assert release_slack(10**18) == 1.0
@@ -398,7 +398,16 @@ def test_the_chance_of_crossing_a_border_is_within_the_slack():
 
 
 def test_defaults_are_functions_of_public_numbers():
-    small = Descent.default(rows=898, outputs=10, mu=0.25)
-    assert small == Descent.default(rows=898, outputs=10, mu=0.25)
+    small = Descent.default(rows=898, width=64, outputs=10, mu=0.25)
+    assert small == Descent.default(rows=898, width=64, outputs=10, mu=0.25)
     assert small.rate == pytest.approx(0.25 * 898 / (small.clip * small.steps))
-    assert Descent.default(rows=10**8, outputs=1, mu=0.25).rate == 400.0
+    assert Descent.default(rows=10**8, width=9, outputs=1, mu=0.25).rate == 400.0
+
+
+@settings(derandomize=True, deadline=None)
+@given(width=st.integers(1, 10**6), outputs=st.integers(1, 40), data=st.data())
+def test_no_default_path_draws_more_than_was_allowed_for_before(width, outputs, data):
+    narrower = data.draw(st.integers(1, width))
+    fewer = data.draw(st.integers(1, outputs))
+    steps = Descent.default(rows=100, width=narrower, outputs=fewer, mu=1.0).steps
+    assert steps * fewer * (narrower + 1) <= most_draws(width, outputs)

@@ -26,19 +26,20 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
-from memberbound.protection.budget import noisy_release, release_slack
+from memberbound.protection.budget import noisy_release
 from memberbound.protection.losses import Loss, loss_named
 from memberbound.protection.randomness import RandomSource
 
 __all__ = [
     "GRADIENT_LOSSES",
+    "MOST_DRAWS",
     "Descent",
     "GradientModel",
     "clipped_residuals",
     "clipped_sum",
     "descend",
-    "descent_slack",
     "gradient_loss",
+    "most_draws",
     "noise_for_path",
     "path_sensitivity",
     "row_lengths",
@@ -60,6 +61,8 @@ _STEPS = 80
 _MOMENTUM = 0.8
 _REACH = {"one score": 2.0, "several scores": 1.0, "numbers": 0.25}
 _FASTEST = 400.0
+#: No default path draws more numbers than this, unless a single step does.
+MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
 #: Target range [-1, 1]: where Huber's loss turns from square to straight.
@@ -143,7 +146,7 @@ class Descent:
     ``averaged`` is the share of the steps, at the end, whose iterates are averaged.
 
     Examples:
-        >>> Descent.default(rows=898, outputs=10, mu=0.2513).steps
+        >>> Descent.default(rows=898, width=64, outputs=10, mu=0.2513).steps
         80
     """
 
@@ -166,17 +169,20 @@ class Descent:
         nonnegative("intercept", self.intercept)
 
     @classmethod
-    def default(cls, *, rows: int, outputs: int, mu: float, regression: bool = False) -> Descent:
+    def default(
+        cls, *, rows: int, width: int, outputs: int, mu: float, regression: bool = False
+    ) -> Descent:
         """Return the rule of docs/gradient.md: a function of public numbers only.
 
         Noise in a score after T steps of rate r is about 2·clip·T·r/(μ·rows), whatever T is: so T
-        is fixed and T·r is chosen such that this noise is of order one, as long as that does not
-        make single steps too long.
+        is fixed (fewer for very wide models) and T·r is chosen such that this noise is of order
+        one, as long as that does not make single steps too long.
         """
         n, budget = whole_number("rows", rows), positive("mu", mu)
+        parameters = whole_number("outputs", outputs) * (whole_number("width", width) + 1)
+        steps = max(1, min(_STEPS, MOST_DRAWS // parameters))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
-        rate = min(_REACH[kind] * budget * n / (_CLIP * _STEPS), _FASTEST)
-        return cls(_STEPS, rate)
+        return cls(steps, min(_REACH[kind] * budget * n / (_CLIP * steps), _FASTEST))
 
 
 def row_lengths(features: Features, intercept: float) -> FloatArray:
@@ -343,7 +349,7 @@ def descend(
         >>> from memberbound.protection.randomness import InsecureSource
         >>> X = np.repeat([[1.0], [-1.0]], 500, axis=0)
         >>> loss, y = gradient_loss("logistic", np.repeat([1, 0], 500))
-        >>> how = Descent.default(rows=1000, outputs=1, mu=0.25)
+        >>> how = Descent.default(rows=1000, width=1, outputs=1, mu=0.25)
         >>> model = descend(X, y, loss, how, mu=0.25, source=InsecureSource(0))
         >>> bool(model.coefficients[0, 0] > 0)
         True
@@ -383,6 +389,7 @@ def descend(
     return GradientModel(mean[:-1], descent.intercept * mean[-1], loss.name, descent, scale, budget)
 
 
-def descent_slack(steps: int, parameters: int) -> float:
-    """Return what floating-point draws may add to the whole path, in total variation (claim 3)."""
-    return release_slack(whole_number("steps", steps) * whole_number("parameters", parameters))
+def most_draws(width: int, outputs: int) -> int:
+    """Return how many numbers a default path of at most this width and outputs draws, at most."""
+    parameters = whole_number("outputs", outputs) * (whole_number("width", width) + 1)
+    return max(parameters, min(_STEPS * parameters, MOST_DRAWS))

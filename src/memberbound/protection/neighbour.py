@@ -23,6 +23,7 @@ from memberbound.protection.gradient import (
     GradientModel,
     descend,
     gradient_loss,
+    most_draws,
 )
 from memberbound.protection.losses import Loss
 from memberbound.protection.preprocessing import (
@@ -185,7 +186,13 @@ def fit_private(
         name = {"svm": "hinge"}.get(learner, learner)
     loss, wanted = gradient_loss(name, read_target, count if classifier else None)
     mu = budget.take("gradient descent")
-    descent = Descent.default(rows=rows, outputs=loss.outputs, mu=mu, regression=not classifier)
+    descent = Descent.default(
+        rows=rows,
+        width=encoder.width,
+        outputs=loss.outputs,
+        mu=mu,
+        regression=not classifier,
+    )
     model = descend(encoded, wanted, loss, descent, mu=mu, source=drawn, weights=weights)
     return PrivateLinear(encoder, code, model, budget, rows, drawn.secure)
 
@@ -198,12 +205,11 @@ def _budget(
     if classifier:
         outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
     private = sum(name not in bounds for name in features)
-    steps = Descent.default(rows=rows, outputs=outputs, mu=1.0).steps
     coordinates = (
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + (max(rows, histogram_coordinates(1)) if known is None else 0)
-        + steps * max(1, outputs) * (widest(features, bounds) + 1)
+        + most_draws(widest(features, bounds), max(1, outputs))
     )
     slack = release_slack(coordinates)
     if known is None and classifier:

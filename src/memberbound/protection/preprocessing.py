@@ -77,8 +77,8 @@ _CLASS_SCALES = 6.2
 _ROWS_PER_SCALE = 40.0
 #: Linear cells of the second histogram.
 _FINE = 32
-#: A column over this many octaves is read through an arsinh.
-_HEAVY_OCTAVES = 6
+#: A column that reaches this many octaves beyond its median size is read through an arsinh.
+_HEAVY_OCTAVES = 5
 #: Standard deviations at which a standardised number is cut off.
 _FARTHEST = 3.0
 #: Mean square of an encoded number; an indicator has 1.
@@ -432,14 +432,27 @@ def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode 
             low, high = -1.0, 1.0
         # Values that are no numbers, and heavy tails, get indicators.
         others = _strongest(noisy[MISSING:], _RANGE_SCALES * scale)
-        smallest = min((min(abs(a), abs(b)) for a, b in ends if a != b), default=1.0)
-        heavy = max(abs(low), abs(high)) >= smallest * 2.0**_HEAVY_OCTAVES
+        typical = _median_size(kept, numbers[kept])
+        heavy = max(abs(low), abs(high)) > typical * 2.0**_HEAVY_OCTAVES
         zeros = bool((kept == NUMBER_CELLS // 2).any()) and kept.size > 1
         octaves = tuple(int(cell) for cell in kept) if heavy or zeros else ()
         cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
-        return _Draft(name, low, high, smallest if heavy else 0.0, cells)
+        return _Draft(name, low, high, typical if heavy else 0.0, cells)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
+
+
+def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
+    """Return the power of two at the median size of the numbers in these cells, zeros left out."""
+    sizes = [
+        (max(map(abs, octave_ends(int(cell)))), float(w))
+        for cell, w in zip(cells, weights, strict=True)
+    ]
+    sizes = sorted(pair for pair in sizes if pair[0] > 0)
+    if not sizes:
+        return 1.0
+    reached = np.cumsum([weight for _, weight in sizes])
+    return sizes[int(np.searchsorted(reached, reached[-1] / 2))][0]
 
 
 @dataclass(frozen=True)
