@@ -60,6 +60,11 @@ def test_read_offs_agree_with_one_another():
     assert curve.tpr(0.0) == pytest.approx(GaussianCurve(0.3).tpr(1e-4) + 1e-4)
     assert curve.epsilon(1e-5) == np.inf
     assert curve.epsilon(1e-3) < np.inf
+    # Nor does the profile rise again: a larger ε is never a worse promise.
+    small = SlackCurve(GaussianCurve(0.5), 3e-7)
+    profile = [small.delta(epsilon) for epsilon in np.linspace(0, 30, 200)]
+    assert (np.diff(profile) <= 0).all()
+    assert GaussianCurve(0.5).epsilon(1e-5) < small.epsilon(1e-5) < 2.2
     assert curve.reversed() == curve
     assert SlackCurve(GaussianCurve(0.3), 0.0).eta == GaussianCurve(0.3).eta
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -35,14 +36,31 @@ class SlackCurve(TradeoffCurve):
     def __post_init__(self) -> None:
         object.__setattr__(self, "slack", fraction("slack", self.slack))
 
-    def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
+    def _raised(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         exact = self.base._profile(epsilon, forward=forward)
-        if self.slack == 0.0:
-            return exact
         with np.errstate(over="ignore"):
             added = (1.0 + np.exp(np.minimum(epsilon, 700.0))) * self.slack
         raised = np.nextafter((exact + added) * (1 + 8 * UNIT) + SMALLEST, np.inf)
         return np.asarray(np.minimum(raised, 1.0), dtype=np.float64)
+
+    @cached_property
+    def _lowest(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """(ε, δ) at which the raised profile is lowest, backward and forward, on a grid."""
+        knots, found = self.base.knots(), []
+        for forward in (False, True):
+            grid = np.append(0.0, knots[knots > 0] if forward else -knots[knots < 0])
+            values = self._raised(grid, forward=forward)
+            best = int(np.argmin(values))
+            found.append((float(grid[best]), float(values[best])))
+        return found[0], found[1]
+
+    def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
+        if self.slack == 0.0:
+            return self.base._profile(epsilon, forward=forward)
+        # A profile never rises: beyond the ε where the bound is lowest, that value still holds.
+        place, value = self._lowest[int(forward)]
+        raised = self._raised(epsilon, forward=forward)
+        return np.where(epsilon >= place, np.minimum(raised, value), raised)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
         if self.slack == 0.0:
