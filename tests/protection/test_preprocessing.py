@@ -28,13 +28,10 @@ from memberbound.protection.bounds import (
     read_bounds,
 )
 from memberbound.protection.budget import NeighbourBudget
+from memberbound.protection.codes import ColumnCode, Encoder, Scaling, TargetCode
 from memberbound.protection.neighbour import fit_private
 from memberbound.protection.preprocessing import (
     CLASS_SLACK,
-    ColumnCode,
-    Encoder,
-    Scaling,
-    TargetCode,
     fit_target,
     histogram_noise,
     rows_needed,

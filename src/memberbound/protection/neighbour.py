@@ -18,6 +18,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.protection.bounds import Bounds, Range, Values, read_bounds
 from memberbound.protection.budget import NeighbourBudget, release_slack
+from memberbound.protection.codes import Encoder, TargetCode
 from memberbound.protection.gradient import (
     Descent,
     GradientModel,
@@ -30,8 +31,6 @@ from memberbound.protection.preprocessing import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
-    Encoder,
-    TargetCode,
     fit_encoder,
     fit_target,
     histogram_coordinates,
