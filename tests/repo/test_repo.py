@@ -120,13 +120,6 @@ def test_citation_has_the_version_of_the_package() -> None:
     assert re.findall(r"^version: (.+)$", citation, flags=re.MULTILINE) == [__version__]
 
 
-@pytest.mark.parametrize(
-    "module", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT / "src"))
-)
-def test_module_has_at_most_400_lines(module: Path) -> None:
-    assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
-
-
 def declared_dependencies() -> set[str]:
     project = PYPROJECT["project"]
     lists = [
@@ -161,3 +154,18 @@ def test_makefile_has_every_target_and_describes_it() -> None:
 
 def test_ci_is_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_property_tests_draw_the_same_examples_every_time():
+    from hypothesis import settings
+
+    exploring = os.environ.get("MEMBERBOUND_EXAMPLES") == "explore"
+    assert settings().derandomize is not exploring
+    assert settings().deadline is None
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    quick, long = (
+        makefile.split(f"\n{name}: ")[1].split("\n\n")[0] for name in ("test", "test-long")
+    )
+    assert "MEMBERBOUND_EXAMPLES" not in quick
+    assert "MEMBERBOUND_EXAMPLES=explore" in long
+    assert "hypothesis" in long

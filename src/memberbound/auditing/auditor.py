@@ -21,7 +21,6 @@ from memberbound.auditing.scores import audit_scores
 from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
-from memberbound.games import IidGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import Certificate
 from memberbound.tables.population import column_names, read_population
@@ -32,12 +31,6 @@ __all__ = ["audit", "audit_run"]
 
 #: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
 LEARNED = "learned"
-
-_SCORE_ASSUMPTIONS = (
-    "The scores are independent within and between members and non-members.",
-    "The attack that made the scores did not see which of these records were members.",
-    "Each interval holds with the stated confidence on its own, not all of them at once.",
-)
 
 
 def audit(
@@ -64,8 +57,9 @@ def audit(
     """Measure what membership attacks reach, with intervals that hold.
 
     Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
-    rather a member) and ``member`` (1 or 0).  With ``target`` it is a population: ``shadows``
-    models are trained on random halves of it and attacked with one another.
+    rather a member) and ``member`` (1 or 0) about one model: the model game, its members against
+    fresh records.  With ``target`` it is a population: ``shadows`` models are trained on random
+    halves of it and attacked with one another, the subset game.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
@@ -89,7 +83,7 @@ def audit(
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
             two are not compared, and a warning says so.
-        records_out: CSV file with the exposure of every record.
+        records_out: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
         cache: folder for finished fits; a run that was stopped goes on from there.
         backend: ``processes``, ``sequential`` or ``dask``.
@@ -121,6 +115,13 @@ def audit(
             "cache": cache,
         }
         given = [name for name, value in options.items() if value is not None]
+        if given == ["certificate"]:
+            raise InputError(
+                "certificate must be left out for a table of scores: the scores are about one "
+                "model, a certificate about what a learner does on average over training sets and "
+                "coins, so neither bounds the other. To hold a learner against its certificate, "
+                "name its target."
+            )
         if given:
             raise InputError(
                 f"{' and '.join(given)} belong to the audit of a learner; name its target."
@@ -175,8 +176,7 @@ def audit_run(
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
-        nobody, unproved = np.zeros(0, dtype=np.int64), np.zeros_like(exposure.family_lower)
-        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
+        exposure = exposure.unproved()
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
         if ceiling is not None:
             warnings += ("The certificate was not compared, for the same reason.",)
@@ -221,26 +221,24 @@ def _of_scores(
     )
     fields = found.to_dict()
     return Audit(
-        IidGame(),
+        found.game,
         {"scores": fields},
         "scores",
         confidence,
-        _SCORE_ASSUMPTIONS,
+        found.assumptions,
         found,
         warnings=found.notes,
     )
 
 
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
-    """Write the exposure of every record, in the order of the rows."""
-    proved = np.isin(np.arange(exposure.estimate.size), exposure.exposed)
+    """Write the exposure of every record, in the order of the rows; all ends hold at once."""
     columns = {
         "record": np.arange(exposure.estimate.size),
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "accuracy_lower_all_at_once": exposure.family_lower,
-        "exposed": proved.astype(int),
+        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
     }
 
     def write(draft: Path) -> None:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from memberbound.certification.answer import Certification, certified_fields
+from memberbound.certification.answer import (
+    Certification,
+    certified_fields,
+    independent_units,
+    whose_rows,
+)
 from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
@@ -65,14 +70,16 @@ def certify(
         columns: the columns a learner sees; all but identifiers unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one; identifiers are left out.
-        n: training rows; all rows of the table unless given.
+        n: training rows (with ``unit``, training units); all of the table unless given.
         confidence: 1 - β.
         nu: probability of a fresh test point.
         lam: weight of a missed member.
         probabilities: a law, as an array or a file with one column.
         uniform: number of equally likely atoms.
-        reference: further rows of the same law that are not trained on.
-        unit: column that says whose row it is; a person with several rows is one record.
+        reference: further rows of the same law, independent of the table's, that are not trained
+            on.
+        unit: column that says whose row it is; a person with several rows is one record, and all
+            numbers of rows are then numbers of persons.
         database_table: the table inside a DuckDB or SQLite file.
         exposed_above: rows whose certified leak is larger are counted as exposed.
         list_exposed: how many of the exposed cells to list with their values, rarest first.
@@ -125,7 +132,7 @@ def certify(
         else:
             profile = count_profile(opened, chosen, unit)
         result = certify_profile(
-            profile, n, confidence, game=game, reference=joint, exposed_above=above
+            profile, n, confidence, game=game, reference=joint, exposed_above=above, unit=unit
         )
         result = replace(
             result,
@@ -133,14 +140,8 @@ def certify(
             warnings=(*result.warnings, *selection.notes),
             roles=selection.roles,
         )
-        if unit is not None:
-            result = replace(
-                result,
-                assumptions=(
-                    *result.assumptions,
-                    f"One record is all rows that share one value of {unit!r}.",
-                ),
-            )
+        if unit is None:
+            result = replace(result, assumptions=(*result.assumptions, whose_rows(unit)))
         leaks = result.leaks
         assert leaks is not None
         if shown:
@@ -162,8 +163,12 @@ def certify_profile(
     game: IidGame | None = None,
     reference: JointProfile | None = None,
     exposed_above: float = 0.5,
+    unit: str | None = None,
 ) -> Certification:
-    """Certify from the counts of counts alone; see :func:`certify`."""
+    """Certify from the counts of counts alone; see :func:`certify`.
+
+    With ``unit`` the profile counts different values of that column, each with all its rows.
+    """
     rules = game or IidGame()
     size = profile.rows if n is None else whole_number("n", n)
     if size > profile.rows:
@@ -175,19 +180,28 @@ def certify_profile(
             profile, size, confidence, nu=rules.nu, lam=rules.lam, reference=reference
         )
     leaks = record_leaks(profile, size, confidence)
-    assumptions = tuple(_sentence(text) for text in found.assumptions)
+    assumptions = [_sentence(text) for text in found.assumptions]
+    same = "rows that agree in them are the same to it."
+    warnings = found.warnings
+    if unit is not None:
+        who = f"values of “{unit}”"
+        assumptions[0] = independent_units(unit)
+        same = f"{who} whose rows agree in them, in whatever order, are the same to it."
+        warnings = tuple(
+            w.replace(f"{profile.rows} rows", f"{profile.rows} {who}") for w in warnings
+        )
     return Certification(
         certified_fields(found, leaks, rules, exposed_above),
         rules,
         (*found.theorems, "X7", "X15"),
         (
             *assumptions,
-            "A learner sees the chosen columns only, and rows that agree in them are the same "
-            "to it.",
+            f"A learner sees the chosen columns only, and {same}",
             "The leak of the table and the leaks of its records each hold with the stated "
             "confidence by themselves.",
         ),
-        found.warnings,
+        warnings,
+        unit=unit,
         leaks=leaks,
     )
 

@@ -18,7 +18,8 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Scores (columns score, member), or with --target a population."
+            metavar="FILE",
+            help="Scores of one model (columns score, member), or with --target a population.",
         ),
     ],
     target: Annotated[

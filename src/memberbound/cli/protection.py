@@ -1,4 +1,4 @@
-"""``protect``: a table in, a noisy model or statistic with its certificate out."""
+"""``protect`` and ``predict``: a noisy model or statistic with its certificate, and its answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from memberbound.cli.face import JsonFlag, app, progress_bar, show
 from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, numbers, roled
 
-__all__ = ["protect"]
+__all__ = ["predict", "protect"]
 
 
 @app.command()
@@ -31,7 +31,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         ),
     ] = None,
     eta: Annotated[
-        float, typer.Option(metavar="H", help="0.05: nobody is right more than 55 % of the time.")
+        float, typer.Option(metavar="H", help="Points above blind guessing: 0.05 allows 5.")
     ] = 0.05,
     record: Annotated[
         str, typer.Option(metavar="average|every", help="Whom the promise is made to.")
@@ -118,3 +118,26 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
     if out is not None:
         typer.echo(f"wrote {out} and its certificate", err=True)
     show(result, json_)
+
+
+@app.command()
+def predict(  # noqa: PLR0917  # Typer reads options from positional parameters
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What protect --out wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Raw rows, with a header.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the answers: CSV, Parquet or Arrow.")
+    ] = None,
+    table: DatabaseTable = None,
+    force: Annotated[bool, typer.Option(help="Overwrite --out.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Apply a released model to raw rows; columns are found by name.
+
+    The answers are a column prediction and, for classifiers, a column probability_<class> each.
+
+    \b
+    memberbound predict model.skops new-patients.csv --out answers.csv
+    """
+    from memberbound.protection import predict as predict_
+
+    show(predict_(model, file, out=out, force=force, database_table=table), json_)

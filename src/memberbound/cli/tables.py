@@ -245,7 +245,10 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
         float, typer.Option(help="Share of rows that only fit the recipe.")
     ] = 0.25,
     reference: Annotated[
-        Path | None, typer.Option(help="Fit the recipe on these rows and release all others.")
+        Path | None,
+        typer.Option(
+            help="Fit the recipe on these rows, of other people than FILE's, and release FILE's."
+        ),
     ] = None,
     learners: Annotated[
         bool | None, typer.Option(help="Measure accuracy before and after (small tables: yes).")

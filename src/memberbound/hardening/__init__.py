@@ -54,10 +54,13 @@ def harden(
     *every* learner trained on the released rows (average record); likewise
     ``after["record_leak"]["max"]`` for every released row.  With ``validity="split"`` (or a
     ``reference``) the recipe was chosen without the released rows, so this covers everything that
-    is made from them, the decision to release included.
+    is made from them, the decision to release included, by whoever sees the recipe too.
     Theorem: A25-T14, X5, X7, X15, X18 (``proofs/hardening.md``).
     Assumes: i.i.d. rows, one row per person.  Rows that served to fit the recipe are not released,
-    and what the recipe itself says about them is not certified.
+    and what the recipe itself says about them is not certified.  A ``reference`` is independent of
+    the rows of ``table``: it shares no person with it, and neither was chosen by looking at the
+    other.  Rows are picked for release by their place and the seed; whoever knows both knows who
+    was picked.
     Edge cases: a table that cannot be made safe enough is an :class:`InputError` that names the
     best value reached; nothing is written then.
 
@@ -80,8 +83,9 @@ def harden(
             others; ``"union"`` releases all rows, admits only plans that no row influences (given
             bins, hierarchies, keeping or dropping) and pays for their number.
         fit_share: share of the rows for fitting with ``"split"`` (at most 50 000 rows).
-        reference: another table of the same columns to fit and choose on (last year's); then all
-            rows of ``table`` are released.
+        reference: another table of the same columns to fit and choose on; then all rows of
+            ``table`` are released.  Its rows must be independent of those of ``table``: other
+            people, not last year's answers of the same ones.
         recipe_out: JSON file for the recipe.
         learners: train three learners before and after; by default with a target and at most
             50 000 rows.

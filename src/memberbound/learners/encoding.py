@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import numbers_from
 
-__all__ = ["as_numbers", "as_texts", "column_encoder", "is_number"]
+__all__ = [
+    "as_numbers",
+    "as_texts",
+    "column_encoder",
+    "is_number",
+    "known_values",
+    "parsed_numbers",
+]
 
 #: Categories of one column that get an indicator of their own.
 _CATEGORIES = 50
@@ -55,6 +63,24 @@ def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False)
         ],
         sparse_threshold=0.0 if dense else 0.3,
     )
+
+
+def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
+    """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
+    names = list(encoder.transformers_[0][2])
+    if not names:
+        return {}
+    found = encoder.named_transformers_["numbers"][0].transform(table[names])
+    return {name: found[name].to_numpy(dtype=np.float64) for name in names}
+
+
+def known_values(encoder: Any) -> dict[str, frozenset[str]]:
+    """Return the values that a fitted encoder saw in every other column, as texts."""
+    names = list(encoder.transformers_[1][2])
+    if not names:
+        return {}
+    seen = encoder.named_transformers_["others"][-1].categories_
+    return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
 
 
 def as_numbers(table: Any, forms: Mapping[str, str]) -> Any:

@@ -16,12 +16,12 @@ from memberbound.errors import InputError
 from memberbound.learners.encoding import column_encoder
 from memberbound.learners.naming import Task
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.population import Population, read_frame, read_population
+from memberbound.tables.population import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import Roles
 from memberbound.tables.source import Columns
 
-__all__ = ["Examples", "encoded_rows", "examples_of", "read_examples"]
+__all__ = ["Examples", "examples_of", "read_examples"]
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -31,7 +31,8 @@ _CLASSES = 20
 class Examples:
     """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``.
 
-    ``encoder`` makes the features of raw rows: it parses numbers and dates as they are written.
+    ``encoder`` makes the features of raw rows: it parses numbers and dates as they are written;
+    ``class_values`` are the classes as the target's column has them.
     """
 
     features: FloatArray
@@ -42,6 +43,7 @@ class Examples:
     name: str = "the table"
     encoder: Any = None
     population: Population | None = None
+    class_values: NDArray[Any] | None = None
 
     @property
     def rows(self) -> int:
@@ -123,22 +125,17 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         name,
         encoder,
         population,
+        _class_values(population, target, values) if classes else None,
     )
 
 
-def encoded_rows(encoder: Any, columns: tuple[str, ...], source: Any) -> FloatArray:
-    """Return the features of further rows, encoded as the population's were.
-
-    Edge cases: a missing column is refused; a category that the population never had counts as a
-    rare one.
-    """
-    frame, name = read_frame(source)
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{name} must have the columns {', '.join(columns)}; {missing[0]!r} is not."
-        )
-    rows = np.asarray(encoder.transform(frame[list(columns)]), dtype=np.float64)
-    if len(rows) == 0 or not np.isfinite(rows).all():
-        raise InputError(f"{name} must hold at least one row of finite numbers.")
-    return np.ascontiguousarray(rows)
+def _class_values(population: Population, target: str, codes: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes as the target has them: numbers as numbers, else their names."""
+    first = np.unique(codes, return_index=True)[1]
+    if population.readings[target].form == "number":
+        numbers = population.numbers(target)[first]
+        whole = np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
+        return numbers.astype(np.int64) if whole else numbers
+    found = population.frame[target].iloc[first].to_numpy().tolist()
+    plain = len({type(v) for v in found}) == 1 and isinstance(found[0], (bool, int, float, str))
+    return np.array(found if plain else [str(v) for v in found])

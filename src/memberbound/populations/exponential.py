@@ -136,7 +136,7 @@ def _pure_epsilon_for_success(target: float, prior: float) -> float:
     blind = max(prior, 1 - prior)
     if not target > blind:
         raise InputError(
-            f"target_success must be above the blind guess of {blind:g}, got {target!r}."
+            f"target_success must be above the blind guess of {blind!r}, got {target!r}."
         )
     return safe_crossing(
         lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) - target,

@@ -11,6 +11,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.populations.setting import Quantity
+from memberbound.quantities import significant
 from memberbound.subset.gaussian import clipped
 from memberbound.tables.population import Population, read_population
 from memberbound.tables.roles import Roles
@@ -107,8 +108,9 @@ class Question:
         length = float(np.sqrt(np.square(values / scale).sum(axis=1).max()))
         radius = up(up(length, values.shape[1] + 8) * scale)
         note = (
-            f"no clip given: the worst case is over records of norm at most {radius:.6g}, the "
-            "largest of these; DP asks for a bound that was fixed beforehand"
+            "no clip given: the worst case is over records of norm at most "
+            f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that was "
+            "fixed beforehand"
         )
         return values, radius, None, (note,)
 

@@ -16,7 +16,12 @@ from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.protection.answer import Protection
-from memberbound.protection.calibration import FreshSubsets, Progress, checked_eta
+from memberbound.protection.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    checked_eta,
+)
 from memberbound.protection.centre import calibrate_izzo, calibrate_moment
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import (
@@ -36,12 +41,13 @@ from memberbound.protection.statistics import (
     total,
 )
 from memberbound.protection.sums import SumStatistic, release_sum
+from memberbound.protection.table_model import TableModel
 from memberbound.tables.population import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import Roles
 from memberbound.tables.source import Columns
 
-__all__ = ["STATISTICS", "Protection", "predict_table", "protect"]
+__all__ = ["STATISTICS", "Protection", "protect"]
 
 STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
 _FEWEST = 4
@@ -81,8 +87,9 @@ def protect(
     The rows of ``source`` are the population.  A uniformly random half of them becomes the training
     set, after the noise has been calibrated on other, fresh halves.
 
-    Guarantee: nobody who knows the population and sees the release is right about the average (or
-    about every) record's membership more than ½ + ``eta`` of the time, at ``confidence``.
+    Guarantee: nobody who knows the population, but not which half of it was drawn, and sees the
+    release is right about the average (or about every) record's membership more than ``eta`` above
+    blind guessing, at ``confidence``.  What is released of a learner takes raw rows (``predict``).
     Theorem: X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected (izzo).
     Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates
@@ -180,7 +187,7 @@ def protect(
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
         estimator = learner_from_name(chosen, examples.task) if named else chosen
-        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)
+        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
         model = MembershipPrivate(
             estimator,
             eta=eta,
@@ -196,7 +203,7 @@ def protect(
             insecure_seed=insecure_seed,
             calibration_seed=calibration_seed,
         )
-        result = _release_model(model, examples, progress)
+        result = _release_model(model, examples, str(target), progress)
     if insecure_seed is not None:
         note = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, note))
@@ -317,7 +324,24 @@ def _release_statistic(
         values = released_vector(statistic, calibration, secret, source)
         release = Release(values, calibration, statistic_names(statistic), source.secure)
     details = {"values": release.values.tolist(), "names": list(release.names)}
-    return Protection(release.calibration, release, name, None, None, None, None, notes, details)
+    said = (*notes, *_notes(release.calibration))
+    return Protection(release.calibration, release, name, None, None, None, None, said, details)
+
+
+def _notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)
 
 
 def statistic_names(statistic: Any) -> tuple[str, ...]:
@@ -325,36 +349,23 @@ def statistic_names(statistic: Any) -> tuple[str, ...]:
     return tuple(getattr(statistic, "names", ()))
 
 
-def _release_model(model: MembershipPrivate, examples: Examples, progress: Progress) -> Protection:
+def _release_model(
+    model: MembershipPrivate, examples: Examples, target: str, progress: Progress
+) -> Protection:
     model.fit(examples.features, examples.target, progress=progress)
-    # What is needed to apply the model to rows as they are; all of it is public in this game.
-    model.encoder_ = examples.encoder
-    model.columns_ = examples.columns
-    model.labels_ = examples.classes
+    # It takes rows as they are; all that this needs is public in the game.
+    released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
     scores = model.scores_
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         model.calibration_,
-        model,
+        released,
         f"{type(model.estimator).__name__} ({model.release})",
         None if scores is None else ("accuracy" if examples.classes else "R²"),
         None if scores is None else scores.clean_estimate,
         None if scores is None else scores.released_estimate,
         None,
-        examples.notes,
+        (*_notes(model.calibration_), *examples.notes),
         details,
         examples.roles,
     )
-
-
-def predict_table(model: MembershipPrivate, source: Any) -> np.ndarray[Any, Any]:
-    """Predict for the rows of a table with a model that ``protect`` released (or that was loaded).
-
-    Classes come back by their names in the table that the model was fitted on.
-    """
-    if not hasattr(model, "encoder_"):
-        raise InputError("model must come from protect, which knows the columns of its table.")
-    found = model.predict(encoded_rows(model.encoder_, tuple(model.columns_), source))
-    if not model.labels_:
-        return np.asarray(found)
-    return np.array(model.labels_, dtype=object)[np.asarray(found, dtype=np.int64)]

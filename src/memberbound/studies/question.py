@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.numerics.rounding import up
 from memberbound.protection.calibration import checked_eta
 
 __all__ = ["StudyQuestion", "read_configuration"]
@@ -74,14 +75,11 @@ class StudyQuestion:
         whole_number("seed", self.seed, at_least=0)
 
     @property
-    def accuracy(self) -> float:
-        """How often an attacker may be right."""
-        return 0.5 + self.eta
-
-    @property
     def security(self) -> float:
-        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η; rounded up, so never weaker."""
-        return up(1 - 2 * self.eta)
+        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η: the least double that does."""
+        wish = 1 - 2 * Fraction(self.eta)
+        nearest = float(wish)
+        return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields."""

@@ -61,9 +61,16 @@ def canonical(value: Any) -> str:
 
 
 def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
-    """Return codes and texts of a column's values, with missing ones as ``(missing)``."""
+    """Return codes and texts of a column's values, with missing ones as ``(missing)``.
+
+    A value's text depends on that value alone, never on other rows.
+    """
     import pandas as pd
 
+    if series.dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) != "string":
+        # True, 1 and 1.0 are equal to Python: the first to come would name them all.
+        texts = [canonical(value) for value in series]
+        series = pd.Series(texts, dtype=object).where(pd.notna(series).to_numpy(), None)
     codes, uniques = pd.factorize(series, use_na_sentinel=True)
     names = [canonical(value) for value in uniques] + [MISSING]
     codes = np.where(codes < 0, len(names) - 1, codes)

@@ -38,6 +38,7 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, A
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
     checks.get(ending, _check_arrow)(path, rows, columns, unpacked)
     from memberbound.tables import open_table
+    from memberbound.tables.counting import numbered
     from memberbound.tables.roles import read_roles
 
     with open_table(path) as table:
@@ -48,8 +49,9 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, A
         distinct: dict[str, int | None] = dict.fromkeys(table.columns)
         if count * len(table.columns) <= _COUNTED_CELLS:
             # Counted as they are compared: the text of a CSV file, not the number it stands for.
-            sums = {f"d{i}": table.expr[c].nunique() for i, c in enumerate(table.columns)}
-            (found,) = table.fetch(table.expr.aggregate(**sums), "counting values").to_pylist()
+            keys = numbered(table, table.columns)
+            sums = {f"d{i}": keys[f"k{i}"].nunique() for i in range(len(table.columns))}
+            (found,) = table.fetch(keys.aggregate(**sums), "counting values").to_pylist()
             distinct = {c: int(found[f"d{i}"]) for i, c in enumerate(table.columns)}
         return {
             "rows": count,
