@@ -383,7 +383,7 @@ def test_further_rows_are_read_as_the_population_was(table: Path, tmp_path: Path
     row = {c: nasty()[c][5] for c in columns}
     (tmp_path / "new.csv").write_text(";".join(row) + "\n" + ";".join(row.values()) + "\n")
     for source in (tmp_path / "new.csv", pd.DataFrame([row])):
-        made = encoded_rows(examples.encoder, examples.columns, source)
+        made, _ = encoded_rows(examples.encoder, examples.columns, source)
         assert np.array_equal(made[0], examples.features[5])
 
 

@@ -33,6 +33,12 @@ WORDS = [
         "explain --gdp 1.0 --fpr 0.1 --fpr 0.01 --json",
     ),
     (
+        "plan",
+        "p.csv",
+        {"security": 0.9, "roles": {"a,b": "identifier", "c=d": "date"}},
+        "plan p.csv --security 0.9 --roles '\"a,b=identifier\",c=d=date' --json",
+    ),
+    (
         "certify",
         "my people.csv",
         {"columns": ["a,b", "c"], "records": True},
@@ -115,6 +121,7 @@ def test_every_option_is_one_of_the_command_line():
         for name in options.model_fields:
             value = True if name in ("records", "tune", "learners") else "x"
             value = {"a": [1.0]} if (verb, name) == ("harden", "bins") else value
+            value = {"a": "date"} if name == "roles" else value
             words = shlex.split(equivalent(verb, "t.csv", {name: value}).command)
             flags = [word for word in words[3:] if word.startswith("--")]
             assert set(flags) <= known, (verb, name)

@@ -132,7 +132,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
 def _class_values(population: Population, target: str, codes: NDArray[Any]) -> NDArray[Any]:
     """Return the classes as the target has them: numbers as numbers, else their names."""
     first = np.unique(codes, return_index=True)[1]
-    if population.readings[target].form == "number":
+    if population.readings[target].numeric:
         numbers = population.numbers(target)[first]
         whole = np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
         return numbers.astype(np.int64) if whole else numbers

@@ -14,8 +14,8 @@ import numpy as np
 from memberbound.errors import InputError
 from memberbound.learners.encoding import known_values, parsed_numbers
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.population import read_frame
 from memberbound.tables.recipe import MISSING, labels_of
-from memberbound.tables.source import open_table
 
 __all__ = ["encoded_rows", "raw_rows"]
 
@@ -46,8 +46,7 @@ def raw_rows(
     elif isinstance(source, pd.DataFrame):
         frame, name = source, "the table"
     else:
-        with open_table(source, database_table) as opened:
-            frame, name = opened.fetch(opened.expr, "reading rows").to_pandas(), opened.name
+        frame, name = read_frame(source, database_table)
     names = [str(c) for c in frame.columns]
     if isinstance(columns, int):
         if len(names) != columns:

@@ -86,9 +86,15 @@ class StudyData:
         return self.examples.population
 
     @property
-    def roles(self) -> dict[str, str]:
-        """The roles of the columns of ``frame``, to be passed on."""
-        return {c: role for c, role in self.examples.roles.items() if c in self.frame.columns}
+    def features(self) -> dict[str, Any]:
+        """What a verb with a target is told about ``frame``: the features, and all roles."""
+        roles = {c: role for c, role in self.examples.roles.items() if c in self.frame.columns}
+        return {"columns": list(self.examples.columns), "roles": roles}
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What a verb that counts rows is told: the target is a column like the others."""
+        return self.features | {"columns": list(self.frame.columns)}
 
     def to_dict(self, target: str) -> dict[str, Any]:
         """Return what the report says about the table; no value of any row."""

@@ -77,10 +77,8 @@ class Step:
 
 def certify_table(bench: Bench, progress: Progress) -> dict[str, Any]:
     """Certify the table as it is, whatever is trained on it."""
-    frame, roles = bench.data.frame, bench.data.roles
-    found = certify(
-        frame, columns=list(frame.columns), roles=roles, confidence=bench.question.confidence
-    )
+    data = bench.data
+    found = certify(data.frame, **data.counted, confidence=bench.question.confidence)
     progress(1, 1)
     return {"result": found.to_dict(), "sentence": found.sentence}
 
@@ -242,8 +240,7 @@ def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
         found = protect(
             bench.data.frame,
             target=asked.target,
-            columns=examples.columns,
-            roles=bench.data.roles,
+            **bench.data.features,
             learner=asked.learner,
             eta=asked.eta,
             record=record,
@@ -327,8 +324,7 @@ def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
     leak = 2 * asked.eta if asked.record == "every" else None
     found = plan(
         bench.data.frame,
-        columns=list(bench.data.frame.columns),
-        roles=bench.data.roles,
+        **bench.data.counted,
         security=asked.security,
         record_leak=leak,
         confidence=asked.confidence,
@@ -347,8 +343,7 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
             security=asked.security,
             record_leak=leak,
             target=asked.target,
-            columns=bench.data.examples.columns,
-            roles=bench.data.roles,
+            **bench.data.features,
             confidence=asked.confidence,
             seed=asked.seed,
             learners=False,
@@ -379,7 +374,7 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
             found.table,
             asked.target,
             columns=kept,
-            roles={asked.target: bench.data.roles[asked.target]},
+            roles={asked.target: bench.data.examples.roles[asked.target]},
             task=bench.data.examples.task,
         )
         run = train_shadows(
