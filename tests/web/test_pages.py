@@ -14,7 +14,7 @@ import pytest
 
 import memberbound
 from memberbound.papers.ledger import theorems
-from memberbound.quantities import allowed, confident, decimals, marked, percent, significant
+from memberbound.quantities import confident, decimals, marked, percent, significant
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until
 
@@ -665,7 +665,6 @@ ROUNDINGS: dict[str, Callable[[float], str]] = {
     "n.about(v)": lambda v: significant(v, "estimate", 4),
     "n.plain(v)": lambda v: significant(v, "given"),
     "n.confident(v)": confident,
-    "n.allowed(v, 0.05)": lambda v: allowed(v, 0.05),
     "n.atMost(v)": ceiling,
 }
 

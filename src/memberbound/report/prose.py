@@ -110,7 +110,8 @@ GLOSSARY = (
     ),
     (
         "measured floor (≥)",
-        "Shown by experiment: an attack that was tried is right at least this often.",
+        "Shown by experiment: an attack that was tried is right at least this often. “Blind "
+        "guess”: no attack was proved to do better.",
     ),
     ("estimate (≈)", "The best single guess of a number. It may be too high or too low."),
     (
@@ -125,7 +126,7 @@ GLOSSARY = (
         "With 95 %, at most 5 in 100 such statements are wrong because the data or the random "
         "trials were unlucky.",
     ),
-    ("η (eta)", "How much more often than blind guessing anybody may be right; 0.05 is 5 %."),
+    ("η (eta)", "How much more often than blind guessing anybody may be right; 0.05 is 5 points."),
     (
         "ε, δ (epsilon, delta)",
         "The numbers of differential privacy. Smaller ones promise more; an ε near 0 makes all "

@@ -88,14 +88,6 @@ export function confident(value) {
 /** What a sentence adds about its confidence; nothing where the bound always holds. */
 export const atConfidence = (value) => (value === 1 ? "" : ` (confidence ${confident(value)})`);
 
-/** What somebody may reach who may gain η over a blind guess: the sum of the decimals, rounded up. */
-export function allowed(blind, eta) {
-  const [one, other] = [decimal(blind), decimal(eta)];
-  const power = Math.min(one[1], other[1]);
-  const units = ([digits, own]) => digits * 10n ** BigInt(own - power);
-  return share([units(one) + units(other), power], "upper");
-}
-
 /** A few significant digits, rounded to a side. */
 export function significant(value, side, digits = 6) {
   if (!Number.isFinite(value)) return NONE;

@@ -299,21 +299,25 @@ export function bars(items, { y, level, range }) {
 export function sandwich(rows) {
   const names = rows.map((row) => label(`${row.label}, ${row.record} record`));
   const points = (value, name, tone, symbol, write) => (ink) => {
-    const there = rows.map((row, index) => [value(row), names[index]]).filter(([x]) => x !== null && x !== undefined);
+    const there = rows
+      .map((row, index) => [value(row), names[index], row])
+      .filter(([x]) => x !== null && x !== undefined);
     return {
       x: there.map(([x]) => x),
       y: there.map(([, y]) => y),
       mode: "markers",
       name,
       marker: { color: ink(tone), size: 13, symbol, line: { width: 2, color: ink(tone) } },
-      text: there.map(([x]) => write(x)),
+      text: there.map(([x, , row]) => write(x, row)),
       hovertemplate: `%{text}<extra>${name}</extra>`,
     };
   };
   const traces = [
-    points((row) => row.ceiling?.upper, "certified ceiling ≤", "certified", "triangle-left", atMost),
+    points((row) => row.ceiling?.upper, "certified ceiling ≤", "certified", "triangle-left", (x) => atMost(x)),
     points((row) => row.estimate?.estimate, "estimate ≈", "estimated", "circle-open", (x) => `≈ ${percentAbout(x)}`),
-    points((row) => row.floor?.lower, "measured floor ≥", "measured", "triangle-right", (x) => `≥ ${percentDown(x)}`),
+    points((row) => row.floor?.lower, "measured floor ≥", "measured", "triangle-right", (x, row) =>
+      x > row.blind ? `≥ ${percentDown(x)}` : "blind guess",
+    ),
   ];
   return (ink) => ({
     data: traces.map((trace) => trace(ink)),
