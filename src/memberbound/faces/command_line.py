@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,7 +129,7 @@ def _python_value(parameter: Parameter, typed: Any) -> Any:
 # ── a command from a declaration ──────────────────────────────────────────────────────────────────
 
 
-def _typer_parameters(parameter: Parameter) -> list[inspect.Parameter]:
+def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     """Return what Typer reads for one parameter of a verb."""
     kind, option = parameter.kind, parameter.option
     default: Any = parameter.default if option.typed_default is None else option.typed_default
@@ -157,7 +158,7 @@ def _typer_parameters(parameter: Parameter) -> list[inspect.Parameter]:
         note = typer.Option(_flags(parameter), **settings)
     empty = inspect.Parameter.empty if parameter.required else default
     hint = hint if parameter.required or default is not None else hint | None
-    return [_keyword(parameter.name, Annotated[hint, note], empty)]
+    return _keyword(parameter.name, Annotated[hint, note], empty)
 
 
 def _flags(parameter: Parameter) -> str:
@@ -172,56 +173,78 @@ def _keyword(name: str, hint: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
+@dataclass(frozen=True)
+class _Command:
+    """What runs when a command is given: the verb, with what was typed."""
+
+    verb: Verb
+    drawing: Callable[[Any, Path], Path] | None = None
+
+    @property
+    def typed(self) -> list[Parameter]:
+        """The parameters that are typed; progress is the face's own."""
+        return [p for p in self.verb.parameters if p.kind not in _NOT_TYPED]
+
+    def signature(self) -> inspect.Signature:
+        """Return what Typer reads: the verb's parameters and the face's own."""
+        shown = [_typer_parameter(parameter) for parameter in self.typed]
+        if any(p.option.typed_default for p in self.verb.of_kind("cache")):
+            note = typer.Option("--no-cache", help="Keep no fits.")
+            shown.append(_keyword("no_cache", Annotated[bool, note], False))
+        if self.drawing is not None:
+            text = "Draw the answer into this file (.png .svg .pdf .html)."
+            note = typer.Option(metavar="FILE", help=text)
+            shown.append(_keyword("plot", Annotated[Path | None, note], None))
+        note = typer.Option("--json", help="Print one JSON object and nothing else.")
+        shown.append(_keyword("json_", Annotated[bool, note], False))
+        return inspect.Signature(shown)
+
+    def __call__(self, **given: Any) -> None:
+        """Run the verb, say what was written, print the answer."""
+        plot = given.get("plot")
+        if plot is not None:
+            from memberbound.report.figure import check_target
+
+            check_target(plot)
+        result = self.answer(given)
+        for parameter in self.verb.of_kind("out", "records"):
+            if given.get(parameter.name) is not None:
+                typer.echo(f"wrote {given[parameter.name]}", err=True)
+        if plot is not None and self.drawing is not None:
+            typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
+        if result is not None:
+            show(result, given["json_"])
+            if code := getattr(result, "exit_code", 0):
+                raise typer.Exit(code)
+
+    def answer(self, given: dict[str, Any]) -> Any:
+        """Return what the verb answers to what was typed."""
+        values = {p.name: _python_value(p, given[p.name]) for p in self.typed}
+        for parameter in self.verb.of_kind("cache"):
+            if values[parameter.name] is None and parameter.option.typed_default:
+                values[parameter.name] = not given["no_cache"]
+        with ExitStack() as stack:
+            for parameter in self.verb.of_kind("progress"):
+                values[parameter.name] = stack.enter_context(_bar(parameter))
+            if "resume" in self.verb.by_name:
+                stack.enter_context(_resumable())
+            first = [values.pop(p.name) for p in self.typed if p.positional]
+            return self.verb.function(*first, **values)
+
+
 def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> Callable[..., None]:
     """Return the function that Typer turns into the command of a verb.
 
     ``drawing`` writes a picture of the answer; with it the command has ``--plot``.
     """
-    typed = [p for p in verb.parameters if p.kind not in _NOT_TYPED]
+    act = _Command(verb, drawing)
 
     def run(**given: Any) -> None:
-        as_json, plot = given.pop("json_"), given.pop("plot", None)
-        no_cache = given.pop("no_cache", False)
-        if plot is not None:
-            from memberbound.report.figure import check_target
+        act(**given)
 
-            check_target(plot)
-        values = {p.name: _python_value(p, given[p.name]) for p in typed}
-        for parameter in verb.of_kind("cache"):
-            if values[parameter.name] is None and parameter.option.typed_default:
-                values[parameter.name] = not no_cache
-        with ExitStack() as stack:
-            for parameter in verb.of_kind("progress"):
-                values[parameter.name] = stack.enter_context(_bar(parameter))
-            if "resume" in verb.by_name:
-                stack.enter_context(_resumable())
-            result = verb.function(
-                *(values.pop(p.name) for p in typed if p.positional),
-                **values,
-            )
-        for parameter in verb.of_kind("out", "records"):
-            if given.get(parameter.name) is not None:
-                typer.echo(f"wrote {given[parameter.name]}", err=True)
-        if plot is not None and drawing is not None:
-            typer.echo(f"wrote {drawing(result, plot)}", err=True)
-        if result is not None:
-            show(result, as_json)
-            if code := getattr(result, "exit_code", 0):
-                raise typer.Exit(code)
-
-    shown = [item for p in typed for item in _typer_parameters(p)]
-    for parameter in verb.of_kind("cache"):
-        if parameter.option.typed_default:
-            note = typer.Option("--no-cache", help="Keep no fits.")
-            shown.append(_keyword("no_cache", Annotated[bool, note], False))
-    if drawing is not None:
-        text = "Draw the answer into this file (.png .svg .pdf .html)."
-        note = typer.Option(metavar="FILE", help=text)
-        shown.append(_keyword("plot", Annotated[Path | None, note], None))
-    note = typer.Option("--json", help="Print one JSON object and nothing else.")
-    shown.append(_keyword("json_", Annotated[bool, note], False))
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {item.name: item.annotation for item in shown}
+    signature = act.signature()
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
     run.__name__ = verb.name
     # click keeps the line breaks of a paragraph that starts with a backspace.
     run.__doc__ = "\n".join([verb.summary, "", "\b", *verb.examples])
