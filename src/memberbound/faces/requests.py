@@ -17,7 +17,7 @@ from memberbound.declarations import Kind, Parameter, Verb
 from memberbound.faces.command_line import joined
 from memberbound.learners import LEARNERS
 
-__all__ = ["Equivalent", "FileId", "Options", "equivalent", "options_model"]
+__all__ = ["Equivalent", "FileId", "Options", "described", "equivalent", "options_model"]
 
 #: A request may list this many numbers; a longer law or table is uploaded.
 MOST_NUMBERS = 10_000
@@ -105,6 +105,22 @@ def _type(parameter: Parameter) -> Any:
         most = _MOST_WHOLE if option.most is None else int(option.most)
         return Annotated[int, Field(ge=least, le=most)]
     return _TYPES[parameter.kind]
+
+
+def described(verb: Verb) -> list[dict[str, Any]]:
+    """Return the arguments that a request may set, for a form: name, kind, help, limits."""
+    return [
+        {
+            "name": p.name,
+            "kind": p.kind,
+            "help": p.help,
+            "default": p.default if isinstance(p.default, (int, float, str, bool)) else None,
+            "choices": list(LEARNERS) if p.kind == "learner" else list(p.option.choices),
+            "least": p.option.least,
+            "most": p.option.most,
+        }
+        for p in asked_over_the_web(verb)
+    ]
 
 
 # ── the same question elsewhere ───────────────────────────────────────────────────────────────────
