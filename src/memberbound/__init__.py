@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from memberbound.explanation import Explanation, explain
     from memberbound.games import IidGame, NeighbourGame, SubsetGame
     from memberbound.hardening import Hardening, harden
-    from memberbound.ledger import Ledger, theorems
+    from memberbound.papers.ledger import Ledger, theorems
+    from memberbound.papers.reproduction import Reproduction, reproduce
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
-    from memberbound.reproduction import Reproduction, reproduce
     from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
@@ -62,7 +62,7 @@ _PUBLIC = {
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
-    "Ledger": "ledger",
+    "Ledger": "papers.ledger",
     "MemberboundError": "errors",
     "MembershipPrivate": "protection",
     "NeighbourGame": "games",
@@ -72,7 +72,7 @@ _PUBLIC = {
     "PopulationAnswer": "populations",
     "Protection": "protection",
     "RecordBounds": "subset.bounds",
-    "Reproduction": "reproduction",
+    "Reproduction": "papers.reproduction",
     "SearchError": "errors",
     "Study": "studies",
     "SubsetGame": "games",
@@ -90,9 +90,9 @@ _PUBLIC = {
     "population": "populations",
     "predict_table": "protection",
     "protect": "protection",
-    "reproduce": "reproduction",
+    "reproduce": "papers.reproduction",
     "study": "studies",
-    "theorems": "ledger",
+    "theorems": "papers.ledger",
 }
 
 __all__ = [

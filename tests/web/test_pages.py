@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
 
 import memberbound
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
-from memberbound.ledger import theorems
+from memberbound.papers.ledger import theorems
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until
 

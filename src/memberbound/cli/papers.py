@@ -38,7 +38,7 @@ def reproduce(  # noqa: PLR0917  # Typer reads options from positional parameter
     memberbound reproduce L24-F2 --out figures
     memberbound reproduce all --out figures
     """
-    from memberbound.reproduction import reproduce as reproduce_
+    from memberbound.papers.reproduction import reproduce as reproduce_
 
     if id is None or list_:
         show(reproduce_(), json_)

@@ -27,6 +27,6 @@ def theorems(
     memberbound theorems L24
     memberbound theorems I24-T8
     """
-    from memberbound.ledger import theorems as theorems_
+    from memberbound.papers.ledger import theorems as theorems_
 
     show(theorems_(id), json_)

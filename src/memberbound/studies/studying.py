@@ -16,7 +16,7 @@ from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name
-from memberbound.ledger import theorems as ledger
+from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import common_fields
 from memberbound.report.schema import SCHEMA_ID as SCHEMA
 from memberbound.studies import composition
