@@ -43,7 +43,9 @@ __all__ = [
     "Progress",
     "Rates",
     "RecordsFile",
+    "Roles",
     "Seed",
+    "Several",
     "Table",
     "TextByColumn",
     "Verb",
@@ -71,6 +73,8 @@ Kind = Literal[
     "progress",
     "rates",
     "records",
+    "roles",
+    "several",
     "switch",
     "table",
     "text",
@@ -112,6 +116,9 @@ Rates = Annotated[float | Sequence[float], Option("rates", most=50)]
 NumbersByColumn = Annotated[
     Mapping[str, Sequence[float]], Option("numbers by column", metavar="COL=1,2,…")
 ]
+#: What columns are, where the inferred role is not the right one.
+Roles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
+Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
 TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="COL=…")]
 #: A file, or an object in memory.
 Table = Annotated[Any, Option("table", metavar="FILE")]

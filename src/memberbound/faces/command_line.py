@@ -50,7 +50,7 @@ def verb_named(name: str) -> Verb:
     import memberbound
 
     if name == "serve":
-        from memberbound.web.server import serve
+        from memberbound.faces.serving import serve
 
         return declared(serve)
     return declared(getattr(memberbound, name))
@@ -93,9 +93,11 @@ def by_column(name: str, given: Iterable[str]) -> dict[str, str]:
     """Read COL=VALUE options."""
     found: dict[str, str] = {}
     for text in given:
-        column, sign, value = text.partition("=")
+        column, sign, value = text.rpartition("=") if name == "roles" else text.partition("=")
         if not (column and sign and value):
             raise InputError(f"{name} must be given as COLUMN=VALUE, got {text!r}.")
+        if column in found:
+            raise InputError(f"{name} must name a column once, got {column!r} twice.")
         found[column] = value
     return found
 
@@ -123,6 +125,8 @@ def _python_value(parameter: Parameter, typed: Any) -> Any:
             return {column: numbers(f"{name} of {column!r}", text) for column, text in pairs}
         case "text by column":
             return by_column(name, typed)
+        case "roles":
+            return by_column(name, names(name, typed))
     return typed
 
 
@@ -144,7 +148,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
         hint = bool
     elif kind == "rates":
         hint, default, settings["metavar"] = list[float], None, parameter.metavar or "RATE"
-    elif kind in ("numbers by column", "text by column"):
+    elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
     elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
         hint, default = Path, None if default in (None, True, False) else Path(default)

@@ -54,6 +54,7 @@ _TYPES: dict[Kind, Any] = {
     "points": FileId | Annotated[list[Rates], Field(max_length=1000)],
     "rates": Number | Rates,
     "records": bool,
+    "roles": Annotated[dict[Name, Name], Field(max_length=2000)],
     "switch": bool,
     "text": Name,
     "text by column": Annotated[dict[Name, Name], Field(max_length=2000)],
@@ -170,6 +171,8 @@ def _typed(parameter: Parameter, value: Any) -> list[str]:
     flag = parameter.flag
     if parameter.kind == "switch":
         return [flag if value else flag.replace("--", "--no-", 1)]
+    if parameter.kind == "roles":
+        return [flag, joined(f"{column}={role}" for column, role in value.items())]
     if isinstance(value, dict):
         pairs = ((c, v if isinstance(v, str) else joined(v)) for c, v in value.items())
         return [word for column, text in pairs for word in (flag, f"{column}={text}")]

@@ -17,7 +17,7 @@ from memberbound.errors import InputError
 from memberbound.web.gate import Policy
 from memberbound.web.limits import Limits
 
-__all__ = ["Listening", "has_display", "is_loopback", "serve"]
+__all__ = ["Listening", "has_display", "is_loopback", "listen"]
 
 #: A shorter token could be guessed over a network.
 _SHORTEST_TOKEN = 16
@@ -86,7 +86,7 @@ class Listening:
         return f"http://{name}:{port}/" + (f"?token={quote(self.token)}" if self.token else "")
 
 
-def serve(
+def listen(
     where: Listening,
     limits: Limits,
     *,
