@@ -3,13 +3,13 @@
 Run it with ``python examples/explain_three_settings.py``.
 """
 
-import math
 from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
 
 import memberbound
+from memberbound.quantities import decimals
 
 SETTINGS: Mapping[str, Mapping[str, float]] = {
     # U.S. Census Bureau, "Census Bureau Sets Key Parameters to Protect Privacy in 2020 Census
@@ -30,17 +30,6 @@ SETTINGS: Mapping[str, Mapping[str, float]] = {
         "delta": 1e-5,
     },
 }
-DIGITS = 4
-
-
-def upper(value: float) -> str:
-    """An upper bound, rounded up so that what is printed still holds."""
-    return f"{math.ceil(value * 10**DIGITS) / 10**DIGITS:.{DIGITS}f}"
-
-
-def lower(value: float) -> str:
-    """A lower bound, rounded down so that what is printed still holds."""
-    return f"{math.floor(value * 10**DIGITS) / 10**DIGITS:.{DIGITS}f}"
 
 
 def main() -> None:
@@ -57,11 +46,11 @@ def main() -> None:
         table.add_row(
             name,
             numbers["adjacency"],
-            upper(numbers["accuracy_upper"]),
-            upper(numbers["advantage_upper"]),
-            upper(numbers["tpr_upper"]["0.01"]),
-            upper(numbers["eta_upper"]),
-            lower(numbers["security_lower"]),
+            decimals(numbers["accuracy_upper"], "upper", 4),
+            decimals(numbers["advantage_upper"], "upper", 4),
+            decimals(numbers["tpr_upper"]["0.01"], "upper", 4),
+            decimals(numbers["eta_upper"], "upper", 4),
+            decimals(numbers["security_lower"], "lower", 4),
         )
         sentences.append(f"{name}\n  {explained.sentence}")
     # A fixed width: the table reads the same in a terminal, a pipe and a log.

@@ -19,28 +19,41 @@ side           printed                     meaning
 =============  ==========================  ==========================================
 
 A parameter that is to be used again is on the side that keeps the promise: the least noise that is
-enough is ``upper``, the largest ε that is allowed is ``lower``.  Decimal arithmetic is exact on
-doubles, so the direction of the last digit is never in doubt.
+enough is ``upper``, the largest ε that is allowed is ``lower``.
+
+A double stands for the shortest decimal that reads back as it, which is also what ``--json`` and
+every file print.  Rounding starts from that decimal, in exact arithmetic: an upper bound's text is
+never below the number in the JSON, and read back as a double never below the double.
+
+Which side a key of an answer's dictionary is on is declared by the answer (``SIDES``), never
+guessed from the key's name: :func:`numbers_in` walks a dictionary with its declaration.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, fraction
 from memberbound.games import Game
 
 __all__ = [
+    "CERTIFICATE",
+    "INTERVAL",
+    "ONLY_BLIND",
     "SIGNS",
     "AuditBound",
     "Certificate",
     "Estimate",
+    "Kind",
     "Mark",
     "Side",
+    "Sides",
+    "allowed",
     "at_confidence",
     "common_fields",
     "confident",
@@ -48,16 +61,27 @@ __all__ = [
     "interval",
     "json_number",
     "marked",
+    "numbers_in",
     "percent",
+    "points",
+    "side_below",
     "significant",
+    "typed",
     "vacuous",
 ]
 
 Direction = Literal["upper", "lower"]
 Side = Literal["upper", "lower", "estimate", "given"]
+#: Key of an answer → the side of its number, or of everything below it; ``*`` is every other key.
+Sides = Mapping[str, "Side | Sides"]
 
 #: What stands before a number of each side.
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
+#: In place of a floor that blind guessing reaches as well.
+ONLY_BLIND = "no more than blind guessing is shown"
+#: Sides of an estimate between two bounds, and of a certificate's dictionary.
+INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
+CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
 #: Quantity → the value from which on a certificate about it says nothing.
 _VACUOUS = {
@@ -67,10 +91,20 @@ _VACUOUS = {
     "eta": 0.5,
     "leak": 1.0,
     "security": 0.0,
-    "success": 1.0,
     "tpr": 1.0,
 }
 _HUNDRED = Decimal(100)
+#: Enough digits for every double with every number of decimals that is asked for here.
+_WIDE = Context(prec=800)
+
+
+def typed(value: float) -> Decimal:
+    """Return the shortest decimal that reads back as the same double: what somebody typed.
+
+    >>> typed(0.1), typed(1e-05) * 3
+    (Decimal('0.1'), Decimal('0.00003'))
+    """
+    return Decimal(value) if isinstance(value, int) else Decimal(repr(float(value)))
 
 
 def _special(value: float | None) -> str | None:
@@ -80,45 +114,40 @@ def _special(value: float | None) -> str | None:
     return None if math.isfinite(value) else ("∞" if value > 0 else "-∞")
 
 
-def _trimmed(text: str) -> str:
-    """Take away zeros behind the point only: 10 must not become 1."""
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def _plain(number: Decimal, *, zeros: bool = False) -> str:
+    """Write a decimal without an exponent; zeros behind the point go: 10 must not become 1."""
+    text = f"{abs(number) if number == 0 else number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text and not zeros else text
 
 
 def _fixed(exact: Decimal, side: Side, places: int) -> Decimal:
-    wide = Context(prec=400)
-    return exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[side], context=wide)
-
-
-def _given(value: float) -> Decimal:
-    """What somebody typed, exactly: the shortest text that reads back as the same double."""
-    return Decimal(repr(float(value)))
+    unit = Decimal(1).scaleb(-places)
+    return exact.quantize(unit, rounding=_ROUNDING[side], context=_WIDE)
 
 
 def percent(value: float | None, side: Side) -> str:
-    """Return a share as per cent: two decimals for a bound, one for an estimate.
+    """Return a share as per cent, with two decimals; a given one exactly.
 
-    A bound that is not trivial gets as many decimals as it takes not to look trivial: an upper one
-    below 1 never reads 100 %, a lower one below 1 neither.
+    An upper bound below 1 gets as many decimals as it takes not to read 100 %.
 
-    >>> percent(0.550878, "upper"), percent(0.81239, "lower"), percent(0.973, "estimate")
-    ('55.09 %', '81.23 %', '97.3 %')
+    >>> percent(0.550878, "upper"), percent(0.81239, "lower"), percent(0.97384, "estimate")
+    ('55.09 %', '81.23 %', '97.38 %')
     >>> percent(0.99999999, "upper"), percent(0.07, "given"), percent(1 / 3, "given")
     ('99.999999 %', '7 %', '33.33333333333333 %')
     """
     special = _special(value)
     if special is not None or value is None:
         return special or "–"
-    if side == "given":
-        return f"{_trimmed(format(_given(value) * _HUNDRED, 'f'))} %"
-    if side == "estimate":
-        return f"{_fixed(Decimal(value) * _HUNDRED, side, 1):f} %"
-    exact = Context(prec=800).multiply(Decimal(value), _HUNDRED)
-    for places in (2, 4, 6, 9, 12, 15):
+    exact = _WIDE.multiply(typed(value), _HUNDRED)
+    return f"{_plain(exact if side == 'given' else _rounded_share(exact, side))} %"
+
+
+def _rounded_share(exact: Decimal, side: Side) -> Decimal:
+    for places in (2, 4, 6, 9, 12):
         rounded = _fixed(exact, side, places)
-        if side == "lower" or rounded < _HUNDRED or exact >= _HUNDRED:
-            break
-    return f"{_trimmed(f'{rounded:f}')} %"
+        if side != "upper" or rounded < _HUNDRED or exact >= _HUNDRED:
+            return rounded
+    return exact
 
 
 def decimals(value: float | None, side: Side, places: int = 6) -> str:
@@ -132,7 +161,7 @@ def decimals(value: float | None, side: Side, places: int = 6) -> str:
         return special or "–"
     if side == "given":
         return significant(value, side)
-    return f"{_fixed(Decimal(value), side, places):f}"
+    return _plain(_fixed(typed(value), side, places), zeros=True)
 
 
 def significant(value: float | None, side: Side, digits: int = 6) -> str:
@@ -146,32 +175,30 @@ def significant(value: float | None, side: Side, digits: int = 6) -> str:
     special = _special(value)
     if special is not None or value is None:
         return special or "–"
-    if side == "given":
-        rounded = _given(value).normalize()
-    else:
-        context = Context(prec=digits, rounding=_ROUNDING[side])
-        rounded = context.create_decimal(Decimal(value))
-    if rounded != 0 and not -5 <= rounded.adjusted() <= 12:
+    rounded = typed(value)
+    if side != "given":
+        rounded = Context(prec=digits, rounding=_ROUNDING[side]).create_decimal(rounded)
+    if rounded != 0 and not -4 <= rounded.adjusted() <= 12:
         mantissa, _, exponent = f"{rounded.normalize():e}".partition("e")
         return f"{mantissa}e{int(exponent)}"
-    return _trimmed(f"{rounded:f}")
+    return _plain(rounded)
 
 
 def confident(confidence: float) -> str:
-    """Return a confidence as per cent; one below 1 never reads 100 %.
+    """Return a confidence as per cent: as given where that is short, else rounded down.
+
+    One below 1 never reads 100 %, and never loses more than half of its distance from it.
 
     >>> confident(0.95), confident(1 - 1e-13), confident(59 / 60), confident(1.0)
     ('95 %', '99.99999999999 %', '98.33 %', '100 %')
     """
-    typed = _given(confidence) * _HUNDRED
-    # 0.95 is what somebody wrote, though the double lies above it.
-    if confidence == 1 or len(typed.normalize().as_tuple().digits) <= 6:
-        return f"{_trimmed(f'{typed:f}')} %"
-    for places in (2, 4, 6, 9, 12, 14):
-        rounded = _fixed(typed, "lower", places)
-        if _HUNDRED - rounded <= 2 * (_HUNDRED - typed):
-            break
-    return f"{_trimmed(f'{rounded:f}')} %"
+    exact = typed(confidence) * _HUNDRED
+    if len(exact.normalize().as_tuple().digits) > 6:
+        for places in (2, 4, 6, 9, 12):
+            rounded = _fixed(exact, "lower", places)
+            if _HUNDRED - rounded <= 2 * (_HUNDRED - exact):
+                return f"{_plain(rounded)} %"
+    return f"{_plain(exact)} %"
 
 
 def at_confidence(confidence: float) -> str:
@@ -192,6 +219,29 @@ def interval(lower: float, upper: float, places: int | None = None) -> str:
     if places is None:
         return f"{percent(lower, 'lower')} to {percent(upper, 'upper')}"
     return f"[{decimals(lower, 'lower', places)}, {decimals(upper, 'upper', places)}]"
+
+
+def points(eta: float) -> str:
+    """Return a gain over blind guessing in percentage points, as given.
+
+    >>> points(0.05), points(0.01)
+    ('5 points', '1 point')
+    """
+    text = _plain(typed(eta) * _HUNDRED)
+    return f"{text} point{'' if text == '1' else 's'}"
+
+
+def allowed(blind: float, eta: float) -> str:
+    """Return how often somebody may be right who may gain η over a blind guess.
+
+    The sum is that of the decimals, not of the doubles, and rounded up as a bound is: a certificate
+    that keeps the promise is never printed above it.
+
+    >>> allowed(0.5, 0.05), allowed(0.5008787346221442, 0.05)
+    ('55 %', '55.09 %')
+    """
+    exact = _WIDE.multiply(_WIDE.add(typed(blind), typed(eta)), _HUNDRED)
+    return f"{_plain(_rounded_share(exact, 'upper'))} %"
 
 
 Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]
@@ -216,18 +266,36 @@ def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
     """
     if upper is None:
         return True
-    limit = _VACUOUS.get(quantity, math.inf)
-    return upper <= limit if quantity == "security" else upper >= limit
+    name = quantity.split(maxsplit=1)[0]
+    limit = _VACUOUS.get(name, math.inf)
+    return upper <= limit if name == "security" else upper >= limit
 
 
-def marked(value: float | None, kind: Kind, quantity: str = "accuracy") -> Mark:
-    """Return a share as every face shows it; a vacuous ceiling is not shown as a proof.
+def marked(
+    value: float | None,
+    kind: Kind,
+    quantity: str = "accuracy",
+    places: int | None = None,
+    *,
+    blind: float | None = None,
+) -> Mark:
+    """Return a number as every face shows it; a vacuous ceiling is not shown as a proof.
+
+    A share in per cent, or with ``places`` decimals.
+
+    Nor is a floor that blind guessing reaches, where it is said how often that is right.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
     (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
     >>> marked(0.7783, "audit").text, marked(0.9, "estimate").text, marked(0.55, "given").text
-    ('≥ 77.82 %', '≈ 90.0 %', '55 %')
+    ('≥ 77.83 %', '≈ 90 %', '55 %')
+    >>> marked(0.95, "certificate", "security", 6).text, marked(1.0, "certificate", "leak", 6).text
+    ('≥ 0.950000', 'nothing is proved')
+    >>> marked(0.492, "audit", blind=0.5).text
+    'no more than blind guessing is shown'
     """
+    if kind == "audit" and value is not None and blind is not None and value <= blind:
+        return Mark("unproved", ONLY_BLIND)
     if kind == "certificate" and vacuous(value, quantity):
         return Mark("unproved", "nothing is proved")
     sides: dict[str, Side] = {
@@ -236,7 +304,33 @@ def marked(value: float | None, kind: Kind, quantity: str = "accuracy") -> Mark:
         "estimate": "estimate",
     }
     side = sides.get(kind, "given")
-    return Mark(kind, SIGNS[side] + percent(value, side))
+    shown = percent(value, side) if places is None else decimals(value, side, places)
+    return Mark(kind, SIGNS[side] + shown)
+
+
+def side_below(sides: Side | Sides | None, key: str) -> Side | Sides | None:
+    """Return what is declared for a key; a side covers everything below it."""
+    if sides is None or isinstance(sides, str):
+        return sides
+    return sides.get(key, sides.get("*"))
+
+
+def numbers_in(
+    value: Any, sides: Side | Sides | None, path: str = ""
+) -> Iterator[tuple[str, float, Side | None]]:
+    """Yield every double of a dictionary with its path and its side; ``None`` if undeclared.
+
+    >>> list(numbers_in({"a": [{"b": 0.5}], "c": 1.5, "n": 3}, {"a": {"b": "upper"}}))
+    [('a.b', 0.5, 'upper'), ('c', 1.5, None)]
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from numbers_in(item, side_below(sides, key), f"{path}.{key}".lstrip("."))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from numbers_in(item, sides, path)
+    elif isinstance(value, float):
+        yield path, value, sides if isinstance(sides, str) else None
 
 
 def json_number(value: float | None) -> float | None:

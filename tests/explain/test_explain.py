@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import memberbound
 from memberbound import InputError, explain
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
 KEYS = {
@@ -214,24 +213,6 @@ def test_bad_input_is_one_sentence(options, message):
     assert text.endswith(".")
 
 
-@given(st.floats(0, 1))
-@settings(max_examples=300)
-def test_printed_bounds_are_still_bounds(value):
-    exact = Fraction(value)
-    assert Fraction(six_up(value)) >= exact
-    assert Fraction(six_down(value)) <= exact
-    assert Fraction(percent_up(value).removesuffix(" %")) >= exact * 100
-    assert Fraction(significant_up(value)) >= exact
-    assert Fraction(six_up(value)) - Fraction(six_down(value)) <= Fraction(1, 10**6)
-
-
-def test_percent_never_claims_certainty_for_less():
-    assert percent_up(0.99999999) != "100 %"
-    assert percent_up(0.9996646) == "99.97 %"
-    assert percent_up(1.0) == "100 %"
-    assert percent_up(0.0) == "0 %"
-
-
 def test_sentence_for_a_lawyer():
     text = explain(epsilon=8, delta=1e-5).sentence
     assert "99.97 %" in text
@@ -263,13 +244,6 @@ def test_public_surface_is_what_is_listed():
         assert getattr(memberbound, name) is not None
     with pytest.raises(AttributeError):
         _ = memberbound.nothing
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(10.0, "10"), (100.0, "100"), (1230.0, "1230"), (0.5, "0.5"), (2.0, "2")]
-)
-def test_whole_numbers_keep_their_zeros(value: float, text: str) -> None:
-    assert significant_up(value) == text
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.05, 0.123, 0.25])

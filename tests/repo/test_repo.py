@@ -141,3 +141,18 @@ def test_every_dependency_is_explained() -> None:
 
 def test_ci_is_executable() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_property_tests_draw_the_same_examples_every_time():
+    from hypothesis import settings
+
+    exploring = os.environ.get("MEMBERBOUND_EXAMPLES") == "explore"
+    assert settings().derandomize is not exploring
+    assert settings().deadline is None
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    quick, long = (
+        makefile.split(f"\n{name}: ")[1].split("\n\n")[0] for name in ("test", "test-long")
+    )
+    assert "MEMBERBOUND_EXAMPLES" not in quick
+    assert "MEMBERBOUND_EXAMPLES=explore" in long
+    assert "hypothesis" in long

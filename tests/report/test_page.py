@@ -19,9 +19,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memberbound.quantities import Kind, marked, numbers_in
 from memberbound.report import marks, plots, prose
-from memberbound.report.appendix import block_of, text_of
-from memberbound.report.page import render
+from memberbound.report.appendix import block_of, sides_of, text_of
+from memberbound.report.page import _headline, render
 from report import sample as reports
 
 REPORTS = (
@@ -186,11 +187,29 @@ def test_partial_reports_say_what_failed() -> None:
 def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     report = reports.sample()
     said = "no more than blind guessing is shown"
-    model = [row for row in report["sandwich"] if row["subject"] == "model"]
-    assert Reader(render(report)).text.count(said) == 1  # the average record's floor
-    for row in model:
-        row["floor"]["lower"] = 0.9
+    idle = [row for row in report["sandwich"] if row["floor"] and marks.floor_of(row).text == said]
+    assert idle == [
+        row for row in report["sandwich"] if row["floor"] and row["floor"]["lower"] <= row["blind"]
+    ]
+    text = Reader(render(report)).text
+    assert text.count(said) > len(idle) > 1  # in words and numbers, and among the records
+    assert "≥ 50.08" not in text.replace("\u00a0", " ")
+    for row in report["sandwich"]:
+        if row["floor"]:
+            assert row["estimate"]["estimate"] >= row["floor"]["lower"]
+            row["floor"]["lower"] = 0.9
+    report["exposure"] = []
     assert said not in Reader(render(report)).text
+
+
+def test_ends_of_single_records_from_older_reports_are_not_shown() -> None:
+    report = reports.sample()
+    assert "The floors hold for all records at once" in Reader(render(report)).text
+    for item in report["exposure"]:
+        del item["records"]["ends_hold"]
+    text = Reader(render(report)).text
+    assert "The floors hold" not in text
+    assert "At least" not in text
 
 
 def test_the_recommended_remedy_is_marked_with_its_command() -> None:
@@ -210,28 +229,14 @@ def test_the_appendix_holds_every_number() -> None:
     report = reports.sample()
     text = Reader(render(report)).text
 
-    def leaves(node: Any, name: str) -> list[str]:
-        if isinstance(node, dict):
-            # The leaks of records are upper bounds, though their names do not say so.
-            above = name == "record_leak"
-            return [
-                leaf
-                for key, part in node.items()
-                for leaf in leaves(part, "leak_upper" if above else key)
-            ]
-        if isinstance(node, list):
-            return [leaf for part in node for leaf in leaves(part, name)]
-        return [text_of(node, name)] if isinstance(node, (int, float)) else []
-
-    missing = []
-    for step in report["steps"]:
-        for part in ("result", "audit"):
-            for name, value in (step[part] or {}).items():
-                # The parts of tpr_upper are rounded by the name around them.
-                wanted = leaves(value, name)
-                if name == "tpr_upper":
-                    wanted = [text_of(v, name) for v in value.values() if v is not None]
-                missing += [leaf for leaf in wanted if leaf not in text]
+    missing = [
+        (path, value, side)
+        for step in report["steps"]
+        for part in (step["result"], step["audit"])
+        if part is not None
+        for path, value, side in numbers_in(part, sides_of(part["command"]))
+        if text_of(value, side) not in text
+    ]
     assert not missing
     for entry in report["ledger"]:
         assert " ".join(entry["statement"].split()) in text
@@ -260,27 +265,10 @@ def test_the_appendix_takes_any_dictionary(value: dict[str, Any]) -> None:
     assert all(name in found for name in value if name not in ("theorems", "sentence"))
 
 
-@given(st.floats(0.5, 1.0, exclude_max=True), st.floats(0.0, 1.0))
-def test_bounds_are_rounded_to_the_safe_side(upper: float, lower: float) -> None:
-    shown = marks.certified(upper)
-    assert shown.kind == "certificate"
-    number = Decimal(shown.text.removeprefix("≤ ").removesuffix(" %"))
-    assert Decimal(upper) * 100 <= number < 100 + Decimal("1e-12")
-    floor = marks.measured(lower)
-    assert Decimal(floor.text.removeprefix("≥ ").removesuffix(" %")) <= Decimal(lower) * 100
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_six_digits_keep_a_bound(value: float) -> None:
-    exact = Decimal(value)
-    high, low = (Decimal(marks.significant(value, way)) for way in ("up", "down"))
-    assert low <= exact <= high
-    assert high - low <= Decimal("1.01e-5") * abs(exact)
-
-
 def test_kinds_never_look_alike() -> None:
-    shown = [marks.certified(0.55), marks.measured(0.55), marks.estimated(0.55), marks.given(0.55)]
-    shown.append(marks.certified(1.0))
+    kinds: tuple[Kind, ...] = ("certificate", "audit", "estimate", "given")
+    shown = [marked(0.55, kind) for kind in kinds]
+    shown.append(marked(1.0, "certificate"))
     assert len({m.kind for m in shown}) == len({m.text for m in shown}) == len(shown)
     style = files("memberbound.report").joinpath("templates", "report.css").read_text("utf-8")
     rules = {m.kind: re.search(rf"\.mark\.{m.kind} {{(.*?)}}", style) for m in shown}
@@ -300,7 +288,9 @@ def test_sandwich_draws_the_numbers_of_the_report() -> None:
                 by_symbol.setdefault(trace["marker"]["symbol"], []).extend(trace["x"])
         proved = [r for r in rows if r["ceiling"] is not None and r["ceiling"]["upper"] < 1]
         assert by_symbol["pentagon"] == [r["ceiling"]["upper"] for r in proved]
-        assert by_symbol["triangle-right"] == [r["floor"]["lower"] for r in rows if r["floor"]]
+        floors = [r["floor"]["lower"] for r in rows if r["floor"]]
+        shown = [lower for lower in floors if lower > rows[0]["blind"]]
+        assert by_symbol.get("triangle-right", []) == shown
         assert by_symbol["circle"] == [r["estimate"]["estimate"] for r in rows if r["estimate"]]
         striped = [t for t in drawing.data if t.get("marker", {}).get("pattern", {}).get("shape")]
         assert len(striped) == len(rows) - len(proved) > 0
@@ -521,7 +511,32 @@ def test_runs_under_a_policy_with_a_nonce(open_page: Any, tmp_path: Path) -> Non
     assert set(_drawn(page)) == set(FIGURES)
 
 
-def test_leaks_of_records_are_rounded_up_in_the_appendix() -> None:
-    shown = dict(block_of("record_leak", {"median": 0.12345611, "exposed_rows": 3}).pairs)
-    assert shown == {"median": "0.123457", "exposed_rows": "3"}
-    assert dict(block_of("plan", {"median": 0.12345611}).pairs) == {"median": "0.123456"}
+def test_the_appendix_rounds_as_the_answers_declare() -> None:
+    leak = {"record_leak": {"median": 0.12345611, "exposed_rows": 3}}
+    (below,) = block_of("Result", leak, sides_of("certify")).blocks
+    assert dict(below.pairs) == {"median": "0.123457", "exposed_rows": "3"}
+    said = {"epsilon_population": 4.837521233830392, "sigma": 0.08684547504495231}
+    shown = dict(block_of("Result", said, sides_of("population")).pairs)
+    assert shown == {"epsilon_population": "4.83753", "sigma": "0.08684547504495231"}
+    # Nobody said which side: all digits.
+    assert dict(block_of("Result", {"new": 0.12345611}).pairs) == {"new": "0.12345611"}
+
+
+def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
+    report = reports.sample()
+    best = next(r for r in report["remedies"] if r["recommended"])
+    assert best["game"] == "subset"
+    shown = {name: (str(value), words) for name, value, words in _headline(report)}
+    assert shown["With the remedy"][0] == "≤ 55.09 %"
+    allowed, words = shown["Allowed in this study"]
+    assert allowed == "55.09 %"
+    assert words.endswith("blind guessing 50.09 % + 5 points")
+    for drawing in (
+        plots.sandwich_drawing(report, "worst"),
+        plots.exposure_drawing(report),
+        plots.sweep_drawing(report),
+    ):
+        assert drawing is not None
+        texts = [note["text"] for note in drawing.layout["annotations"]]
+        assert "allowed 55.09 %" in texts
+        assert not any("55 %" in text for text in texts)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memberbound.explanation.wording import percent_up, significant_up, six_down, six_up
 
 import memberbound
 from memberbound.papers.ledger import theorems
+from memberbound.quantities import allowed, confident, decimals, marked, percent, significant
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until
 
@@ -60,6 +60,10 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+def ceiling(value: float, quantity: str = "accuracy", places: int | None = None) -> str:
+    return str(marked(value, "certificate", quantity, places))
+
+
 def number(page: Any, name: str, index: int = 0) -> str:
     """A number of the page, with its sign, as it is read."""
     text: str = page.locator(f"[data-number={name}] .value").nth(index).inner_text()
@@ -94,13 +98,11 @@ def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Pa
     answered(page)
     expected = memberbound.explain(epsilon=8, delta=1e-5, fpr=[0.01])
     assert page.locator(".sentence").inner_text() == expected.sentence
-    assert (
-        number(page, "accuracy_upper") == f"≤ {percent_up(expected.accuracy_upper)}" == "≤ 99.97 %"
-    )
-    assert number(page, "tpr_upper") == f"≤ {percent_up(expected.tpr_upper['0.01'])}"
-    assert number(page, "advantage_upper") == f"≤ {six_up(expected.advantage_upper)}"
-    assert number(page, "eta_upper") == f"≤ {six_up(expected.eta_upper)}"
-    assert number(page, "security_lower") == f"≥ {six_down(expected.security_lower)}"
+    assert number(page, "accuracy_upper") == ceiling(expected.accuracy_upper) == "≤ 99.97 %"
+    assert number(page, "tpr_upper") == ceiling(expected.tpr_upper["0.01"])
+    assert number(page, "advantage_upper") == ceiling(expected.advantage_upper, "advantage", 6)
+    assert number(page, "eta_upper") == ceiling(expected.eta_upper, "eta", 6)
+    assert number(page, "security_lower") == ceiling(expected.security_lower, "security", 6)
     # Exports: the same dictionary, from the page and from the command that it shows.
     saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == expected.to_dict() == cli(command(page), tmp_path)
@@ -173,8 +175,8 @@ def test_explain_reads_every_notion(visit: Open) -> None:
         page.evaluate("(place) => { location.hash = place; }", f"/explain?{place}")
         expected = memberbound.explain(**options)
         settled(page, expected.sentence)
-        assert number(page, "advantage_upper") == f"≤ {six_up(expected.advantage_upper)}"
-        assert number(page, "security_lower") == f"≥ {six_down(expected.security_lower)}"
+        assert number(page, "advantage_upper") == ceiling(expected.advantage_upper, "advantage", 6)
+        assert number(page, "security_lower") == ceiling(expected.security_lower, "security", 6)
 
 
 def test_explain_refuses_in_words_beside_the_field(visit: Open) -> None:
@@ -264,7 +266,7 @@ def test_explain_draws_the_ceiling_on_both_scales(visit: Open) -> None:
     assert min(fpr) <= 1e-6
     assert "scale=log" in page.url
     label = page.locator(".plot").get_attribute("aria-label")
-    assert f"at most {percent_up(curve.tpr(0.01))} of the members" in label
+    assert f"at most {percent(curve.tpr(0.01), 'upper')} of the members" in label
 
 
 # --- Table --------------------------------------------------------------------------------------
@@ -280,10 +282,10 @@ def test_table_from_file_to_coarser_table(visit: Open, table: Path, tmp_path: Pa
     shown(page, "delta_upper")
     expected = memberbound.certify(table, columns=["sex", "region", NASTY], list_exposed=10)
     assert page.locator(".sentence").inner_text() == expected.sentence
-    assert number(page, "delta_upper") == f"≤ {six_up(expected.delta_upper)}"
-    assert number(page, "table_security_lower") == f"≥ {six_down(expected.security_lower)}"
+    assert number(page, "delta_upper") == ceiling(expected.delta_upper, "delta", 6)
+    assert number(page, "table_security_lower") == ceiling(expected.security_lower, "security", 6)
     leak = expected.fields["record_leak"]
-    assert number(page, "record_leak_max") == f"≤ {six_up(leak['max'])}" == "≤ 1.000000"
+    assert number(page, "record_leak_max") == ceiling(leak["max"], "leak", 6) == "nothing is proved"
     # The rare row is listed, as text.
     exposed = page.get_by_role("region", name=re.compile("rarest combinations"))
     assert exposed.locator("td", has_text=NASTY).count() == 1
@@ -404,8 +406,10 @@ def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> N
     said = expected.to_dict()
     assert page.locator(".sentence").inner_text() == expected.sentence
     for name in ("success_worst_case_upper", "success_population_upper", "success_upper"):
-        assert number(page, name) == f"≤ {percent_up(said[name])}"
-    assert number(page, "pmp_epsilon_upper") == f"≤ {significant_up(said['pmp_epsilon_upper'], 5)}"
+        assert number(page, name) == ceiling(said[name])
+    assert number(page, "pmp_epsilon_upper") == "≤ " + significant(
+        said["pmp_epsilon_upper"], "upper"
+    )
     assert shortcomings(page) == []
     saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == json.loads(json.dumps(said)) == cli(command(page), tmp_path)
@@ -648,25 +652,47 @@ def test_a_page_keeps_its_answer_while_another_one_is_open(visit: Open) -> None:
 # --- What the scripts promise -------------------------------------------------------------------
 
 
-def test_numbers_are_rounded_as_python_rounds_them(visit: Open) -> None:
+ROUNDINGS: dict[str, Callable[[float], str]] = {
+    "n.percentUp(v)": lambda v: percent(v, "upper"),
+    "n.percentDown(v)": lambda v: percent(v, "lower"),
+    "n.percentAbout(v)": lambda v: percent(v, "estimate"),
+    "n.percent(v)": lambda v: percent(v, "given"),
+    "n.sixUp(v)": lambda v: decimals(v, "upper"),
+    "n.sixDown(v)": lambda v: decimals(v, "lower"),
+    "n.decimals(v, 'estimate', 3)": lambda v: decimals(v, "estimate", 3),
+    "n.significant(v, 'upper', 4)": lambda v: significant(v, "upper", 4),
+    "n.significant(v, 'lower')": lambda v: significant(v, "lower"),
+    "n.about(v)": lambda v: significant(v, "estimate", 4),
+    "n.plain(v)": lambda v: significant(v, "given"),
+    "n.confident(v)": confident,
+    "n.allowed(v, 0.05)": lambda v: allowed(v, 0.05),
+    "n.atMost(v)": ceiling,
+}
+
+
+def awkward() -> list[float]:
     rng = random.Random(3)
-    values = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 5e-324, 0.1, 0.55, 0.5500000000000006]
-    values += [rng.random() for _ in range(200)] + [10 ** rng.uniform(-12, 0) for _ in range(200)]
-    large = [10 ** rng.uniform(-6, 6) for _ in range(200)] + [9.9999, 99.96, 1000.0, 10.0]
+    values = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 1 - 1e-13, 5e-324, 1e300, 1e-5, 10.0]
+    values += [0.1, 0.55, 0.95, 59 / 60, 0.5500000000000006, 0.125, 0.375, 9.9999, 99.96, 1000.0]
+    values += [-0.25, -1e-9, 123456789.123]
+    values += [rng.random() for _ in range(150)] + [
+        1 - 10 ** -rng.uniform(0, 16) for _ in range(80)
+    ]
+    return values + [rng.choice((1, -1)) * 10 ** rng.uniform(-20, 20) for _ in range(200)]
+
+
+def test_numbers_are_written_as_python_writes_them(visit: Open) -> None:
     page = visit("/study")
+    calls = ", ".join(f"(v) => {call}" for call in ROUNDINGS)
     found = page.evaluate(
-        """async ([values, large]) => {
+        f"""async (values) => {{
           const n = await import("/static/numbers.js");
-          const rounded = [n.percentUp, n.sixUp, n.sixDown].map((round) => values.map(round));
-          return [...rounded, large.map((value) => n.significant(value, 4))];
-        }""",
-        [values, large],
+          return [{calls}].map((call) => values.map((value) => call(value)));
+        }}""",
+        awkward(),
     )
-    assert found[0] == [percent_up(v) for v in values]
-    assert found[1] == [six_up(v) for v in values]
-    assert found[2] == [six_down(v) for v in values]
-    assert [float(text) for text in found[3]] == [float(significant_up(v, 4)) for v in large]
-    assert all(float(text) >= v for text, v in zip(found[3], large, strict=True))
+    for (call, python), texts in zip(ROUNDINGS.items(), found, strict=True):
+        assert texts == [python(v) for v in awkward()], call
 
 
 def test_what_is_missing_is_never_shown_as_a_bound(visit: Open) -> None:

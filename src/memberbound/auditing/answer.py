@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from memberbound.auditing.exposure import Exposure
 from memberbound.auditing.learned import LearnedAttack
@@ -12,7 +11,17 @@ from memberbound.auditing.learner_audit import LearnerAudit
 from memberbound.auditing.sandwich import Sandwich
 from memberbound.auditing.scores import ScoreAudit
 from memberbound.games import Game
-from memberbound.quantities import common_fields
+from memberbound.quantities import (
+    INTERVAL,
+    ONLY_BLIND,
+    Sides,
+    common_fields,
+    confident,
+    decimals,
+    interval,
+    marked,
+    significant,
+)
 
 __all__ = ["Audit"]
 
@@ -23,6 +32,39 @@ class Audit:
 
     ``attacks`` has the contract's fields per attack; ``detail`` the full result.
     """
+
+    SIDES: ClassVar[Sides] = {
+        **Sandwich.SIDES,
+        "attack_seconds": "estimate",
+        "attacks": {
+            "*": {
+                "*": INTERVAL,
+                "auc_standard_error_estimate": "estimate",
+                "confidence": "lower",
+                "no_leak_p_value": "upper",
+                "prior": "given",
+                "settings": "given",
+                "tpr_at_fpr": {"*": INTERVAL},
+            }
+        },
+        "best_advantage": INTERVAL,
+        "confidence": "lower",
+        "learned": {
+            "advantage": {**INTERVAL, "confidence": "lower"},
+            "cross_fitted": "estimate",
+            "security_upper": "upper",
+        },
+        "records": {
+            "accuracy_estimate": "estimate",
+            "blind_accuracy": "upper",
+            "confidence": "lower",
+            "exposed_above": "lower",
+            "exposed_share": "lower",
+            "most_exposed": {**INTERVAL, "family_lower": "lower"},
+            "worst_record_estimate": "estimate",
+        },
+        "training_seconds": "estimate",
+    }
 
     game: Game
     attacks: dict[str, dict[str, Any]]
@@ -35,6 +77,7 @@ class Audit:
     learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -49,6 +92,7 @@ class Audit:
             "learned": None if self.learned is None else self.learned.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
+            "roles": dict(self.roles),
         }
         return result | ({} if self.sandwich is None else self.sandwich.to_dict())
 
@@ -57,14 +101,22 @@ class Audit:
         """What was reached, and what that does not mean."""
         found = self.attacks[self.best]["advantage"]
         lower = found["lower"]
+        who = "attack on this model"
+        more = (
+            "Other attacks may reach more, and nothing is said about other models of its "
+            "learner: this is no guarantee."
+        )
         if isinstance(self.detail, LearnerAudit):
             # The attack was picked after looking; its own interval does not pay for that.
             lower = self.detail.best_advantage.lower
-        return (
-            f"The best attack tried ({self.best}) reached an advantage (TPR - FPR) of "
-            f"{found['estimate']:.3f}, at least {_outward(lower, ROUND_FLOOR)} with confidence "
-            f"{self.confidence:g}. Other attacks may reach more: this is no guarantee."
-        )
+            who = f"best attack tried ({self.best})"
+            more = "Other attacks may reach more: this is no guarantee."
+        reached = decimals(found["estimate"], "estimate", 3)
+        sure = f"confidence {confident(self.confidence)}"
+        least = f"; at {sure} {ONLY_BLIND}"
+        if lower > 0:
+            least = f", at least {decimals(lower, 'lower', 3)} with {sure}"
+        return f"The {who} reached an advantage (TPR - FPR) of {reached}{least}. {more}"
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
@@ -91,30 +143,37 @@ class Audit:
                 f"({self.exposure.targets} target models)"
             )
             for item in e["most_exposed"]:  # type: ignore[attr-defined]
-                text += (
-                    f"\n  record {item['record']}: right {item['estimate']:.0%} of the time "
-                    f"[{item['lower']:.0%}, {item['upper']:.0%}]"
-                    + (", proved" if item["proved"] else "")
-                )
+                text += f"\n  {_record(item, self.exposure.blind)}"
+            text += (
+                f"\n  (floors hold for all {self.exposure.estimate.size} records at once, "
+                f"confidence {confident(self.exposure.confidence)})"
+            )
         if self.learned is not None:
             text += f"\n\n{self.learned.summary()}"
         if self.sandwich is not None:
             gap = self.sandwich.gap
+            shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
             text += (
-                f"\n\ncertified advantage ≤ {self.sandwich.ceiling.advantage:.4g}, audited ≥ "
-                f"{self.sandwich.floor:.4g}" + ("" if gap is None else f", ratio {gap:.1f}")
+                "\n\ncertified advantage "
+                f"{marked(self.sandwich.ceiling.advantage, 'certificate', 'advantage', 4)}, "
+                + (
+                    ONLY_BLIND
+                    if gap is None
+                    else f"{shown}, ratio ≈ {significant(gap, 'estimate', 2)}"
+                )
             )
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def _cell(interval: dict[str, float] | None) -> str:
-    if interval is None:
+def _cell(found: dict[str, float] | None) -> str:
+    if found is None:
         return "–"
-    low = _outward(interval["lower"], ROUND_FLOOR)
-    high = _outward(interval["upper"], ROUND_CEILING)
-    return f"{interval['estimate']:.3f} [{low}, {high}]"
+    estimate = decimals(found["estimate"], "estimate", 3)
+    return f"{estimate} {interval(found['lower'], found['upper'], 3)}"
 
 
-def _outward(value: float, rounding: str) -> str:
-    """Three decimals: a floor that is printed must still be one, and a ceiling too."""
-    return str(Decimal(value).quantize(Decimal("0.001"), rounding=rounding))
+def _record(item: dict[str, Any], blind: float) -> str:
+    """Return what is known about one record; the floor holds for all records at once."""
+    floor = marked(item["lower"], "audit", blind=blind)
+    said = f"record {item['record']}: right {marked(item['estimate'], 'estimate')} of the time"
+    return f"{said}, proved {floor}" if floor.kind == "audit" else f"{said}; {floor}"

@@ -21,21 +21,16 @@ from memberbound.auditing.scores import audit_scores
 from memberbound.auditing.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
-from memberbound.games import IidGame
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.learners.examples import read_frame
 from memberbound.quantities import Certificate
+from memberbound.tables.population import column_names, read_population
+from memberbound.tables.roles import Roles
+from memberbound.tables.source import Columns
 
 __all__ = ["audit", "audit_run"]
 
 #: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
 LEARNED = "learned"
-
-_SCORE_ASSUMPTIONS = (
-    "The scores are independent within and between members and non-members.",
-    "The attack that made the scores did not see which of these records were members.",
-    "Each interval holds with the stated confidence on its own, not all of them at once.",
-)
 
 
 def audit(
@@ -47,7 +42,8 @@ def audit(
     attacks: Iterable[str] | None = None,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    columns: list[str] | None = None,
+    columns: Columns = None,
+    roles: Roles = None,
     database_table: str | None = None,
     certificate: Certificate | str | os.PathLike[str] | dict[str, Any] | None = None,
     records_out: str | os.PathLike[str] | None = None,
@@ -61,8 +57,9 @@ def audit(
     """Measure what membership attacks reach, with intervals that hold.
 
     Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
-    rather a member) and ``member`` (1 or 0).  With ``target`` it is a population: ``shadows``
-    models are trained on random halves of it and attacked with one another.
+    rather a member) and ``member`` (1 or 0) about one model: the model game, its members against
+    fresh records.  With ``target`` it is a population: ``shadows`` models are trained on random
+    halves of it and attacked with one another, the subset game.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
@@ -79,12 +76,14 @@ def audit(
             of A25 §7, trained on some models and scored on others.
         confidence: of each interval.
         fpr: false-positive rates for the TPR.
-        columns: use these columns only.
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
             two are not compared, and a warning says so.
-        records_out: CSV file with the exposure of every record.
+        records_out: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
         cache: folder for finished fits; a run that was stopped goes on from there.
         backend: ``processes``, ``sequential`` or ``dask``.
@@ -110,18 +109,28 @@ def audit(
         options = {
             "attacks": attacks,
             "columns": columns,
+            "roles": roles,
             "certificate": certificate,
             "records": records_out,
             "cache": cache,
         }
         given = [name for name, value in options.items() if value is not None]
+        if given == ["certificate"]:
+            raise InputError(
+                "certificate must be left out for a table of scores: the scores are about one "
+                "model, a certificate about what a learner does on average over training sets and "
+                "coins, so neither bounds the other. To hold a learner against its certificate, "
+                "name its target."
+            )
         if given:
             raise InputError(
                 f"{' and '.join(given)} belong to the audit of a learner; name its target."
             )
         return _of_scores(source, database_table, confidence, tuple(fpr), start)
     ceiling = None if certificate is None else read_ceiling(certificate)
-    examples = read_examples(source, target, columns=columns, database_table=database_table)
+    examples = read_examples(
+        source, target, columns=columns, roles=roles, database_table=database_table
+    )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
     run = train_shadows(
         examples,
@@ -141,6 +150,8 @@ def audit(
         targets = Targets(run.membership, signals=shown, features=examples.features)
         answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
     assert exposure is not None
+    notes = (*answer.warnings, *examples.notes)
+    answer = replace(answer, warnings=notes, roles=examples.roles)
     if out is None:
         return answer
     _write_records(exposure, out, force=force)
@@ -165,8 +176,7 @@ def audit_run(
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
-        nobody, unproved = np.zeros(0, dtype=np.int64), np.zeros_like(exposure.family_lower)
-        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
+        exposure = exposure.unproved()
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
         if ceiling is not None:
             warnings += ("The certificate was not compared, for the same reason.",)
@@ -192,49 +202,43 @@ def _of_scores(
     fpr: tuple[float, ...],
     seed: int,
 ) -> Audit:
-    frame, name = read_frame(source, database_table)
+    names, name = column_names(source, database_table)
     for column in ("score", "member"):
-        if column not in frame.columns:
+        if column not in names:
             raise InputError(
                 f"{name} must have the columns score and member, {column!r} is missing. To audit a "
                 "learner on this table, name its target."
             )
+    table = read_population(
+        source, ("score", "member"), numeric=True, database_table=database_table
+    )
     found = audit_scores(
-        _numbers(frame["score"], f"column 'score' of {name}"),
-        _numbers(frame["member"], f"column 'member' of {name}"),
+        table.numbers("score"),
+        table.numbers("member"),
         confidence=confidence,
         fpr=fpr,
         seed=seed,
     )
     fields = found.to_dict()
     return Audit(
-        IidGame(),
+        found.game,
         {"scores": fields},
         "scores",
         confidence,
-        _SCORE_ASSUMPTIONS,
+        found.assumptions,
         found,
         warnings=found.notes,
     )
 
 
-def _numbers(column: Any, name: str) -> Any:
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers.") from None
-
-
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
-    """Write the exposure of every record, in the order of the rows."""
-    proved = np.isin(np.arange(exposure.estimate.size), exposure.exposed)
+    """Write the exposure of every record, in the order of the rows; all ends hold at once."""
     columns = {
         "record": np.arange(exposure.estimate.size),
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "accuracy_lower_all_at_once": exposure.family_lower,
-        "exposed": proved.astype(int),
+        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
     }
 
     def write(draft: Path) -> None:

@@ -18,7 +18,7 @@ from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound, Estimate
+from memberbound.quantities import AuditBound, Estimate, significant
 
 __all__ = ["CredibleEpsilon", "bayesian_epsilon", "epsilon_from_scores", "epsilon_lower"]
 
@@ -64,7 +64,7 @@ def epsilon_lower(
     low = float(_epsilon(hits, alarms, inside, outside, delta=slack, error=(1 - sure) / 2))
     estimate = float(_ratio(np.array(hits / inside), np.array(alarms / outside), slack))
     return AuditBound(
-        quantity=f"epsilon at delta {slack:g}",
+        quantity=f"epsilon at delta {significant(slack, 'given')}",
         estimate=max(estimate, low),
         lower=low,
         upper=math.inf,
@@ -89,7 +89,9 @@ def epsilon_from_scores(
     Guarantee: as :func:`epsilon_lower`; the threshold is a function of scores that the bound does
     not use.  The estimate is that of the evaluated part.
     Theorem: proofs/audit-intervals.md claim 5.
-    Assumes: every score comes from its own run of the mechanism; higher speaks for "in".
+    Assumes: every score comes from its own run of the mechanism; higher speaks for "in".  Many
+    records of one model, as ``audit`` reads them (the model game), do not qualify: they say how
+    this model turned out, and ε is about the mechanism.
     Numerics: rounded down.
     Edge cases: constant scores give 0.
 
@@ -173,10 +175,12 @@ def bayesian_epsilon(
             low, high = (middle, high) if below(middle) < share else (low, middle)
         return high
 
-    method = f"Jeffreys posterior, {mass:g} credible, no frequentist guarantee"
+    method = f"Jeffreys posterior, {significant(mass, 'given')} credible, no frequentist guarantee"
     ends = {"lower": (1 - mass) / 2, "median": 0.5, "upper": (1 + mass) / 2}
     found = {
-        name: Estimate(f"epsilon at delta {slack:g}, {name}", quantile(share), method)
+        name: Estimate(
+            f"epsilon at delta {significant(slack, 'given')}, {name}", quantile(share), method
+        )
         for name, share in ends.items()
     }
     return CredibleEpsilon(**found)

@@ -30,7 +30,7 @@ from memberbound.auditing.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound, json_number
+from memberbound.quantities import AuditBound, json_number, significant
 
 __all__ = ["AttackAudit", "Block", "LearnerAudit", "audit_shadows", "blocks_of"]
 
@@ -271,8 +271,8 @@ def _audit_of(
     rates: dict[str, AuditBound | None] = {}
     for rate, seen in estimate.tpr.items():
         held = strict.tpr[rate]
-        quantity = f"TPR at FPR {rate:g} of a release"
-        rates[f"{rate:g}"] = (
+        quantity = f"TPR at FPR {significant(rate, 'given')} of a release"
+        rates[repr(float(rate))] = (
             None if seen is None or held is None else _bound(quantity, seen, held, scene)
         )
     return AttackAudit(
@@ -307,8 +307,8 @@ def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[st
     for rate, values in statistics.tpr.items():
         if values is None:
             yield (
-                f"No TPR at FPR {rate:g}: {out} non-members per release are too few, at least "
-                f"{int(np.ceil(1 / rate)) - 1} are needed."
+                f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
+                f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."
             )
 
 

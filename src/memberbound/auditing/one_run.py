@@ -25,7 +25,7 @@ from memberbound.auditing.samples import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound
+from memberbound.quantities import AuditBound, significant
 
 __all__ = [
     "Guesses",
@@ -163,9 +163,8 @@ def one_run_epsilon(
         _last_rejected(lambda h: _impossible((m, r, v), error, least_fpr, h)) if slack else 0.0,
     )
     estimate = math.log(v / (r - v)) if 0 < v < r else (math.inf if v else 0.0)
-    return _bound(
-        f"epsilon at delta {slack:g}", low, estimate, sure, adjacency=adjacency, attack=attack
-    )
+    name = f"epsilon at delta {significant(slack, 'given')}"
+    return _bound(name, low, estimate, sure, adjacency=adjacency, attack=attack)
 
 
 def one_run_mu(

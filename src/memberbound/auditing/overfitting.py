@@ -27,10 +27,10 @@ from numpy.typing import ArrayLike
 
 from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.errors import InputError, fraction, nonnegative, positive
-from memberbound.games import IidGame
+from memberbound.games import IidGame, ModelGame
 from memberbound.numerics.betting import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
-from memberbound.quantities import AuditBound, Estimate, json_number
+from memberbound.quantities import AuditBound, Estimate, json_number, percent, significant
 
 __all__ = [
     "OverfittingCeiling",
@@ -159,8 +159,9 @@ class OverfittingCeiling:
         if self.model is not None:
             lines.append(self.model.summary())
         lines.append(
-            f"at loss ≤ {self.threshold:.3g}: {1 - self.share_above:.1%} of training records, "
-            f"{self.fresh_share:.2%} of fresh ones"
+            f"at loss ≤ {significant(self.threshold, 'given')}: "
+            f"{percent(1 - self.share_above, 'estimate')} of training records, "
+            f"{percent(self.fresh_share, 'estimate')} of fresh ones"
         )
         return "\n".join(lines)
 
@@ -249,7 +250,7 @@ def _one_run(
         min(lower, estimate),
         max(upper, estimate),
         confidence,
-        game,
+        ModelGame(),
         ATTACK,
     )
     security = Estimate(

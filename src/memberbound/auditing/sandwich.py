@@ -10,12 +10,19 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import up
-from memberbound.quantities import AuditBound, Certificate, json_number
+from memberbound.quantities import (
+    AuditBound,
+    Certificate,
+    Sides,
+    at_confidence,
+    json_number,
+    significant,
+)
 
 __all__ = ["Ceiling", "ContradictionError", "Sandwich", "read_ceiling", "sandwiched"]
 
@@ -37,6 +44,13 @@ class Ceiling:
 @dataclass(frozen=True)
 class Sandwich:
     """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
+
+    SIDES: ClassVar[Sides] = {
+        "audited_advantage_lower": "lower",
+        "certificate_confidence": "lower",
+        "certified_advantage_upper": "upper",
+        "sandwich_gap": "estimate",
+    }
 
     ceiling: Ceiling
     floor: float
@@ -123,16 +137,22 @@ def _ceiling(eta: float, confidence: float, record: str, population: int, size: 
 def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
     """Put an audited advantage below a certified one; raise when they contradict each other."""
     game = floor.game
-    if isinstance(game, SubsetGame) and ceiling.population not in (None, game.population):
+    if not isinstance(game, SubsetGame) or floor.quantity != "advantage":
+        raise InputError(
+            "floor must be an advantage in the subset game, which is what the certificate bounds, "
+            f"got {floor.quantity} in the {game.name} game."
+        )
+    if ceiling.population not in (None, game.population):
         raise InputError(
             f"certificate must be about the audited population of {game.population} records, got "
             f"{ceiling.population}."
         )
     if floor.lower > ceiling.advantage:
         raise ContradictionError(
-            f"the audit reached an advantage of at least {floor.lower:.4g} (confidence "
-            f"{floor.confidence:g}), above the certified {ceiling.advantage:.4g} (confidence "
-            f"{ceiling.confidence:g}). One of the two is wrong, or the audited learner is not the "
-            "certified one: please report it."
+            "the audit reached an advantage of at least "
+            f"{significant(floor.lower, 'lower', 4)}{at_confidence(floor.confidence)}, above the "
+            f"certified {significant(ceiling.advantage, 'upper', 4)}"
+            f"{at_confidence(ceiling.confidence)}. One of the two is wrong, or the audited learner "
+            "is not the certified one: please report it."
         )
     return Sandwich(ceiling, max(0.0, floor.lower))

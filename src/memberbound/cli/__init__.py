@@ -18,7 +18,7 @@ from memberbound.cli.face import app
 from memberbound.cli.papers import reproduce
 from memberbound.cli.populations import population
 from memberbound.cli.privacy import explain
-from memberbound.cli.protection import protect
+from memberbound.cli.protection import predict, protect
 from memberbound.cli.results import theorems
 from memberbound.cli.serving import serve
 from memberbound.cli.studying import study
@@ -35,6 +35,7 @@ __all__ = [
     "main",
     "plan",
     "population",
+    "predict",
     "protect",
     "reproduce",
     "serve",

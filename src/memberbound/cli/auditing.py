@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memberbound.cli.face import JsonFlag, app, progress_bar, show
-from memberbound.cli.tables import Columns, DatabaseTable, named
+from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, roled
 
 __all__ = ["audit"]
 
@@ -18,7 +18,8 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Scores (columns score, member), or with --target a population."
+            metavar="FILE",
+            help="Scores of one model (columns score, member), or with --target a population.",
         ),
     ],
     target: Annotated[
@@ -55,6 +56,7 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
     ] = "processes",
     workers: Annotated[float, typer.Option(help="Processes; -1 is all cores.")] = -1,
     columns: Columns = None,
+    roles: Roles = None,
     table: DatabaseTable = None,
     seed: Annotated[float, typer.Option(help="Makes the result repeatable.")] = 0,
     force: Annotated[bool, typer.Option(help="Overwrite --records.")] = False,
@@ -83,6 +85,7 @@ def audit(  # noqa: PLR0917  # Typer reads options from positional parameters
             confidence=confidence,
             fpr=fpr or (0.1, 0.01, 0.001),
             columns=named(columns),
+            roles=roled(roles),
             database_table=table,
             certificate=certificate,
             records_out=records,

@@ -37,6 +37,8 @@ class Result(Protocol):
 def show(result: Result, as_json: bool) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
+        for note in getattr(result, "warnings", ()):
+            typer.echo(f"note: {note.rstrip('.')}.", err=True)
         text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
     else:
         text = result.summary()

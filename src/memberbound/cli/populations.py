@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memberbound.cli.face import JsonFlag, app, progress_bar, show
-from memberbound.cli.tables import Columns, DatabaseTable, named
+from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, roled
 
 __all__ = ["population"]
 
@@ -60,6 +60,7 @@ def population(  # noqa: PLR0917  # Typer reads options from positional paramete
         float, typer.Option(help="Independent Gaussian answers, taken as one joint release.")
     ] = 1,
     columns: Columns = None,
+    roles: Roles = None,
     table: DatabaseTable = None,
     confidence: Annotated[
         float, typer.Option(help="Where subsets are sampled: how sure the bound is.")
@@ -107,6 +108,7 @@ def population(  # noqa: PLR0917  # Typer reads options from positional paramete
             target_success=target_success,
             releases=releases,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             columns=named(columns),
+            roles=roled(roles),
             database_table=table,
             confidence=confidence,
             subsets=subsets,  # type: ignore[arg-type]  # checked to be whole, with a sentence

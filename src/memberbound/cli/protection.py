@@ -1,4 +1,4 @@
-"""``protect``: a table in, a noisy model or statistic with its certificate out."""
+"""``protect`` and ``predict``: a noisy model or statistic with its certificate, and its answers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from memberbound.cli.face import JsonFlag, app, progress_bar, show
-from memberbound.cli.tables import Columns, DatabaseTable, named, numbers
+from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, numbers, roled
 
-__all__ = ["protect"]
+__all__ = ["predict", "protect"]
 
 
 @app.command()
@@ -31,7 +31,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         ),
     ] = None,
     eta: Annotated[
-        float, typer.Option(metavar="H", help="0.05: nobody is right more than 55 % of the time.")
+        float, typer.Option(metavar="H", help="Points above blind guessing: 0.05 allows 5.")
     ] = 0.05,
     record: Annotated[
         str, typer.Option(metavar="average|every", help="Whom the promise is made to.")
@@ -70,6 +70,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
         float | None, typer.Option(metavar="K", help="Records drawn; half if left out.")
     ] = None,
     columns: Columns = None,
+    roles: Roles = None,
     table: DatabaseTable = None,
     workers: Annotated[float | None, typer.Option(help="Processes; all cores if left out.")] = None,
     insecure_seed: Annotated[
@@ -106,6 +107,7 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
             levels=None if levels is None else numbers("levels", levels),
             size=size,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             columns=named(columns),
+            roles=roled(roles),
             database_table=table,
             out=out,
             force=force,
@@ -116,3 +118,26 @@ def protect(  # noqa: PLR0917  # Typer reads options from positional parameters
     if out is not None:
         typer.echo(f"wrote {out} and its certificate", err=True)
     show(result, json_)
+
+
+@app.command()
+def predict(  # noqa: PLR0917  # Typer reads options from positional parameters
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What protect --out wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Raw rows, with a header.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the answers: CSV, Parquet or Arrow.")
+    ] = None,
+    table: DatabaseTable = None,
+    force: Annotated[bool, typer.Option(help="Overwrite --out.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Apply a released model to raw rows; columns are found by name.
+
+    The answers are a column prediction and, for classifiers, a column probability_<class> each.
+
+    \b
+    memberbound predict model.skops new-patients.csv --out answers.csv
+    """
+    from memberbound.protection import predict as predict_
+
+    show(predict_(model, file, out=out, force=force, database_table=table), json_)

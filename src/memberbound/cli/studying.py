@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from memberbound.cli.face import JsonFlag, app, show, stages_bar
-from memberbound.cli.tables import Columns, DatabaseTable, named
+from memberbound.cli.tables import Columns, DatabaseTable, Roles, named, roled
 
 __all__ = ["study"]
 
@@ -69,6 +69,7 @@ def study(  # noqa: PLR0917  # Typer reads options from positional parameters
     ] = None,
     workers: Annotated[float, typer.Option(help="Processes; -1 is all cores.")] = -1,
     columns: Columns = None,
+    roles: Roles = None,
     table: DatabaseTable = None,
     seed: Annotated[
         float | None, typer.Option(help="Makes the result repeatable; 0 if left out.")
@@ -102,6 +103,7 @@ def study(  # noqa: PLR0917  # Typer reads options from positional parameters
             shadows=shadows,  # type: ignore[arg-type]  # checked to be whole, with a sentence
             extra_rows=extra_rows,  # type: ignore[arg-type]  # likewise
             columns=named(columns),
+            roles=roled(roles),
             database_table=table,
             config=config,
             out=place,

@@ -10,7 +10,17 @@ import typer
 from memberbound.cli.face import JsonFlag, app, show
 from memberbound.errors import InputError
 
-__all__ = ["Columns", "DatabaseTable", "certify", "harden", "named", "numbers", "plan"]
+__all__ = [
+    "Columns",
+    "DatabaseTable",
+    "Roles",
+    "certify",
+    "harden",
+    "named",
+    "numbers",
+    "plan",
+    "roled",
+]
 
 TableArgument = Annotated[
     Path | None,
@@ -20,7 +30,16 @@ TableArgument = Annotated[
     ),
 ]
 Columns = Annotated[
-    str | None, typer.Option(metavar="a,b,…", help="Columns that a learner sees; all if left out.")
+    str | None,
+    typer.Option(metavar="a,b,…", help="Columns that a learner sees; all but identifiers."),
+]
+Roles = Annotated[
+    str | None,
+    typer.Option(
+        metavar="a=ROLE,…",
+        help="What columns are: number, category, date, identifier or text; as they look if left "
+        "out. Identifiers are left out.",
+    ),
 ]
 Confidence = Annotated[float, typer.Option(help="How sure the certificate is.")]
 Probabilities = Annotated[
@@ -54,10 +73,26 @@ def named(text: str | None) -> list[str] | None:
     return names
 
 
+def roled(text: str | None) -> dict[str, str] | None:
+    """Split a=number,b=date; quoted as :func:`named` says, and the last = counts."""
+    if text is None:
+        return None
+    found: dict[str, str] = {}
+    for pair in named(text) or []:
+        column, sign, role = pair.rpartition("=")
+        if not (column and sign and role):
+            raise InputError(f"roles must be given as COLUMN=ROLE,…, got {pair!r}.")
+        if column in found:
+            raise InputError(f"roles must name a column once, got {column!r} twice.")
+        found[column] = role
+    return found
+
+
 @app.command()
 def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
     file: TableArgument = None,
     columns: Columns = None,
+    roles: Roles = None,
     n: Annotated[float | None, typer.Option(help="Training rows; all rows if left out.")] = None,
     confidence: Confidence = 0.95,
     nu: Nu = 0.5,
@@ -93,6 +128,7 @@ def certify(  # noqa: PLR0917  # Typer reads options from positional parameters
     result = certify_(
         file,
         columns=named(columns),
+        roles=roled(roles),
         n=n,  # type: ignore[arg-type]  # checked to be whole, with a sentence
         confidence=confidence,
         nu=nu,
@@ -120,6 +156,7 @@ def plan(  # noqa: PLR0917  # Typer reads options from positional parameters
         float | None, typer.Option(help="Largest leak that you accept for any row.")
     ] = None,
     columns: Columns = None,
+    roles: Roles = None,
     probabilities: Probabilities = None,
     uniform: Uniform = None,
     confidence: Confidence = 0.95,
@@ -143,6 +180,7 @@ def plan(  # noqa: PLR0917  # Typer reads options from positional parameters
         security=security,
         record_leak=record_leak,
         columns=named(columns),
+        roles=roled(roles),
         probabilities=probabilities,
         uniform=uniform,  # type: ignore[arg-type]  # checked to be whole, with a sentence
         confidence=confidence,
@@ -183,6 +221,10 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
     target: Annotated[
         str | None, typer.Option(metavar="COL", help="Keep most information about this column.")
     ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="a,b,…", help="Columns to look at; all but identifiers.")
+    ] = None,
+    roles: Roles = None,
     keep: Annotated[
         str | None, typer.Option(metavar="a,b,…", help="Columns that must stay as they are.")
     ] = None,
@@ -203,7 +245,10 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
         float, typer.Option(help="Share of rows that only fit the recipe.")
     ] = 0.25,
     reference: Annotated[
-        Path | None, typer.Option(help="Fit the recipe on these rows and release all others.")
+        Path | None,
+        typer.Option(
+            help="Fit the recipe on these rows, of other people than FILE's, and release FILE's."
+        ),
     ] = None,
     learners: Annotated[
         bool | None, typer.Option(help="Measure accuracy before and after (small tables: yes).")
@@ -232,6 +277,8 @@ def harden(  # noqa: PLR0917  # Typer reads options from positional parameters
         security=security,
         record_leak=record_leak,
         target=target,
+        columns=named(columns),
+        roles=roled(roles),
         keep=named(keep) or (),
         out=out,
         recipe_out=recipe,

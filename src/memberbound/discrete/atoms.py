@@ -268,7 +268,7 @@ def slow_law(schedule: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatAr
     for n, margin in zip(sizes, margins, strict=True):
         needed = max(needed, 2.0 * n / margin)
         if needed > MAX_ATOMS:
-            raise InputError(f"schedule must need at most {MAX_ATOMS:.0e} atoms, got {needed:.3g}.")
+            raise InputError(f"schedule must need at most {MAX_ATOMS:,} atoms, got {needed!r}.")
         cells.append(math.ceil(needed))
     count = np.array(cells, dtype=np.float64)
     return np.array(masses) / count, count

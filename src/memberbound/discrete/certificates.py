@@ -32,6 +32,7 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.binomial import half_deviation_upper
 from memberbound.numerics.rounding import up
+from memberbound.quantities import significant
 
 __all__ = [
     "CountCertificate",
@@ -237,7 +238,7 @@ def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str
         )
     if estimate * _MISLEADING_RATIO < bound and math.isfinite(bound):
         found.append(
-            f"the plug-in estimate {estimate:.3g} is far below the certified {bound:.3g}; "
-            "use the certificate"
+            f"the plug-in estimate {significant(estimate, 'estimate', 3)} is far below the "
+            f"certified {significant(bound, 'upper', 3)}; use the certificate"
         )
     return tuple(found)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from memberbound.discrete.counts import CountProfile
 from memberbound.errors import InputError, whole_number
 from memberbound.numerics.rounding import FloatArray, sum_slack, up_array
+from memberbound.quantities import significant
 
 __all__ = [
     "CountFunction",
@@ -83,7 +84,7 @@ def _tabulated(exponent: float, table: FloatArray) -> CountFunction:
         return up_array(np.where(count < table.size, inside, beyond))
 
     return CountFunction(
-        f"tabulated, s={exponent:g}",
+        f"tabulated, s={significant(exponent, 'given')}",
         exponent,
         at,
         lambda x: KAPPA * math.sqrt(x + _SHIFT) + offset,

@@ -192,5 +192,5 @@ def _checked(n: int, d: int, at_least: int = 1) -> tuple[int, int]:
     size = whole_number("n", n, at_least=at_least)
     dimension = whole_number("d", d)
     if dimension > _MAX_DIMENSION:
-        raise InputError(f"d must be at most {_MAX_DIMENSION:.0e}, got {d!r}.")
+        raise InputError(f"d must be at most {_MAX_DIMENSION:,}, got {d!r}.")
     return size, dimension

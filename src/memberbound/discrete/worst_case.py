@@ -80,7 +80,7 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
     size = whole_number("n", n)
     cells = whole_number("atoms", atoms)
     if cells > MAX_ATOMS:
-        raise InputError(f"atoms must be at most {MAX_ATOMS:.0e}, got {atoms!r}.")
+        raise InputError(f"atoms must be at most {MAX_ATOMS:,}, got {atoms!r}.")
     gamma, rest = _gamma(nu, lam)
     if cells == 1:
         return 0.0

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 from memberbound.dp import DpGuarantee, leak_from_pure_dp
 from memberbound.games import Adjacency, IidGame, NeighbourGame, gamma_from_priors
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
+    Sides,
     common_fields,
-    decimals,
     json_number,
+    marked,
     percent,
     significant,
+    vacuous,
 )
 
 __all__ = ["DEFAULT_FPR", "Explanation"]
@@ -37,6 +40,24 @@ class Explanation:
     ``guarantee.curve`` is the neighbour game at the stated adjacency, and
     ``guarantee.replaced().curve`` the one that η and MIS are read from.
     """
+
+    SIDES: ClassVar[Sides] = {
+        "accuracy_upper": "upper",
+        "advantage_upper": "upper",
+        "delta": "given",
+        "epsilon": "given",
+        "eta_upper": "upper",
+        "gdp": "given",
+        "lam": "given",
+        "noise_multiplier": "given",
+        "nu": "given",
+        "precision_upper": "upper",
+        "prior": "given",
+        "sample_rate": "given",
+        "security_lower": "lower",
+        "security_lower_iid": "lower",
+        "tpr_upper": "upper",
+    }
 
     guarantee: DpGuarantee
     epsilon: float | None
@@ -165,14 +186,14 @@ class Explanation:
         p = self.parameters
         if self.guarantee.notion == "DP-SGD":
             noise = float(p["noise_multiplier"])
-            shown = _given(noise) if self.target is None else significant(noise, "upper", 6)
+            shown = significant(noise, "given" if self.target is None else "upper")
             return (
                 f"noise multiplier {shown}, sampling rate "
-                f"{_given(p['sample_rate'])} and {int(p['steps'])} steps"
+                f"{significant(p['sample_rate'], 'given')} and {int(p['steps'])} steps"
             )
         if self.guarantee.notion == "μ-GDP":
-            return f"μ = {_given(p['gdp'])} (Gaussian DP)"
-        delta = "" if not self.delta else f" and δ = {_given(self.delta)}"
+            return f"μ = {significant(p['gdp'], 'given')} (Gaussian DP)"
+        delta = "" if not self.delta else f" and δ = {significant(self.delta, 'given')}"
         return f"ε = {self._epsilon_in_words()}{delta}"
 
     def _epsilon_in_words(self) -> str:
@@ -180,10 +201,8 @@ class Explanation:
         if self.epsilon is None or math.isinf(self.epsilon):
             return "no finite ε"
         if self.guarantee.notion != "(ε, δ)-DP":
-            return significant(self.epsilon, "upper", 6)
-        return (
-            _given(self.epsilon) if self.target is None else significant(self.epsilon, "lower", 6)
-        )
+            return significant(self.epsilon, "upper")
+        return significant(self.epsilon, "given" if self.target is None else "lower")
 
     @property
     def sentence(self) -> str:
@@ -201,11 +220,14 @@ class Explanation:
             if self.adjacency == "replace-one"
             else "the same data without that record"
         )
+        blind = percent(max(self.prior, 1 - self.prior), "upper")
         parts = [
             f"{lead}an attacker who must decide between “in” and “out” can be right at most "
-            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the likelier "
-            f"answer is right {percent(max(self.prior, 1 - self.prior), 'given')})"
+            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the "
+            f"likelier answer is right {blind})"
         ]
+        if vacuous(self.accuracy_upper):
+            parts = [f"{lead}nothing is proved about how often an attacker can be right{odds}"]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
@@ -221,29 +243,39 @@ class Explanation:
         """Return the short readable table of the command line."""
         eps = self._epsilon_in_words()
         rows = [
-            ("ε at δ", f"{eps} at {self.delta:.3g}" if self.delta is not None else eps),
+            (
+                "ε at δ",
+                eps if self.delta is None else f"{eps} at {significant(self.delta, 'given')}",
+            ),
             ("adjacency", self.adjacency),
-            (f"accuracy at prior {self.prior:g}", f"≤ {percent(self.accuracy_upper, 'upper')}"),
-            ("advantage (TPR - FPR)", f"≤ {decimals(self.advantage_upper, 'upper')}"),
+            (
+                f"accuracy at prior {significant(self.prior, 'given')}",
+                marked(self.accuracy_upper, "certificate"),
+            ),
+            (
+                "advantage (TPR - FPR)",
+                marked(self.advantage_upper, "certificate", "advantage", 6),
+            ),
             *(
-                (f"TPR at FPR {float(alpha):g}", f"≤ {decimals(value, 'upper')}")
+                (
+                    f"TPR at FPR {significant(float(alpha), 'given')}",
+                    marked(value, "certificate", "tpr", 6),
+                )
                 for alpha, value in self.tpr_upper.items()
             ),
-            ("η (MIP, replace-one)", f"≤ {decimals(self.eta_upper, 'upper')}"),
+            ("η (MIP, replace-one)", marked(self.eta_upper, "certificate", "eta", 6)),
             (
-                f"MIS at γ = {gamma_from_priors(self.nu, self.lam):.4g}",
-                f"≥ {decimals(self.security_lower, 'lower')}",
+                f"MIS at γ = {significant(gamma_from_priors(self.nu, self.lam), 'given')}",
+                marked(self.security_lower, "certificate", "security", 6),
             ),
         ]
         if self.security_lower_iid is not None:
             rows.append(
-                ("  and for i.i.d. records", f"≥ {decimals(self.security_lower_iid, 'lower')}")
+                (
+                    "  and for i.i.d. records",
+                    marked(self.security_lower_iid, "certificate", "security", 6),
+                )
             )
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         return f"{self.sentence}\n\n{table}"
-
-
-def _given(value: float) -> str:
-    """A parameter as somebody gave it."""
-    return f"{value:.10g}"

@@ -23,6 +23,7 @@ from memberbound.dp import (
 from memberbound.errors import InputError, fraction, nonnegative
 from memberbound.explanation.answer import DEFAULT_FPR
 from memberbound.games import Adjacency
+from memberbound.quantities import significant
 
 __all__ = ["Question", "rates", "target"]
 
@@ -161,7 +162,7 @@ class Question:
         delta = self.delta
         if delta is None:
             delta = _DEFAULT_DELTA
-            notes = (f"No δ was given, so ε is quoted at δ = {delta:g}.",)
+            notes = (f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}.",)
         eps = guarantee.curve.epsilon(fraction("delta", delta))
         return (eps if math.isfinite(eps) else None), float(delta), notes
 

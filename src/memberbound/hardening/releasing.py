@@ -12,6 +12,7 @@ from memberbound.errors import InputError
 from memberbound.hardening.bench import State
 from memberbound.hardening.choosing import Choice, Wish
 from memberbound.hardening.evidence import cell_profile, evidence
+from memberbound.quantities import decimals, marked, significant
 from memberbound.tables.coarsening import Coarsener
 
 __all__ = ["VALIDITIES", "Parts", "Release", "released", "split_rows"]
@@ -35,12 +36,18 @@ class Parts:
             return (
                 f"the recipe was chosen among {candidates} candidates fixed without looking at any "
                 "row, and the certificate pays for all of them (union bound); which one was chosen "
-                "is not counted as a release"
+                "is seen as well, and is not counted as a release"
             )
-        whose = "of a reference table" if self.validity == "reference" else "that are not released"
+        if self.validity == "reference":
+            return (
+                f"the recipe was fitted and chosen on {len(self.fitting)} rows of a reference "
+                "table that are independent of the released ones (no person is in both); what the "
+                "recipe says about those rows is not certified"
+            )
         return (
-            f"the recipe was fitted and chosen on {len(self.fitting)} rows {whose}; what the "
-            "recipe says about those rows is not certified"
+            f"the recipe was fitted and chosen on {len(self.fitting)} rows that are not released; "
+            "what the recipe says about those rows is not certified; rows were picked for release "
+            "by their place in the table and the seed, so whoever knows both knows who was picked"
         )
 
 
@@ -102,17 +109,19 @@ def _meets(after: Mapping[str, Any], wish: Wish) -> bool:
 def _refusal(choice: Choice, parts: Parts, wish: Wish, reached: Sequence[Release]) -> str:
     wanted = []
     if wish.security is not None:
-        wanted.append(f"security {wish.security:g}")
+        wanted.append(f"security {significant(wish.security, 'given')}")
     if wish.record_leak is not None:
-        wanted.append(f"record leak {wish.record_leak:g}")
+        wanted.append(f"record leak {significant(wish.record_leak, 'given')}")
     if reached:
         best = min(reached, key=lambda f: float(f.after["delta_upper"])).after
         said = (
-            f"the chosen recipe certifies security {float(best['security_lower']):.4f} and record "
-            f"leak {float(best['record_leak']['max']):.4f}"
+            "the chosen recipe certifies only security "
+            f"{marked(best['security_lower'], 'certificate', 'security', 6)} and record leak "
+            f"{marked(best['record_leak']['max'], 'certificate', 'leak', 6)}"
         )
     else:
-        said = f"the best expected was security {1 - choice.best_leak:.4f}"
+        expected = decimals(max(0.0, 1 - choice.best_leak), "estimate", 6)
+        said = f"the best expected was security ≈ {expected}"
     return (
         f"{' and '.join(wanted)} must be within reach of {len(parts.released)} released rows, but "
         f"{said}. Keep fewer columns, give a coarser target, or ask for less."

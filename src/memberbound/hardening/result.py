@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from memberbound.certification.answer import CERTIFIED
 from memberbound.games import IidGame
 from memberbound.hardening.frontier import FrontierPoint
-from memberbound.quantities import common_fields, json_number
+from memberbound.quantities import (
+    Sides,
+    at_confidence,
+    common_fields,
+    decimals,
+    json_number,
+    marked,
+    percent,
+    vacuous,
+)
 from memberbound.tables.coarsening import Coarsener
 
 __all__ = ["Hardening"]
@@ -21,6 +31,17 @@ class Hardening:
     ``table`` holds the released rows, ``coarsener`` the recipe that made them.  ``before`` and
     ``after`` are dictionaries as ``certify`` gives them, of the table read and the rows released.
     """
+
+    SIDES: ClassVar[Sides] = {
+        "accuracy_estimate": "estimate",
+        "after": CERTIFIED,
+        "before": CERTIFIED,
+        "frontier_estimate": "estimate",
+        "information_estimate": "estimate",
+        "information_kept_estimate": "estimate",
+        "record_leak": "given",
+        "security": "given",
+    }
 
     table: Any = field(repr=False)
     coarsener: Coarsener = field(repr=False)
@@ -42,6 +63,9 @@ class Hardening:
     accuracy: Mapping[str, Mapping[str, float] | None] | None = None
     out: str | None = None
     recipe_out: str | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -68,71 +92,73 @@ class Hardening:
                 for p in self.frontier
             ],
             "recipe": self.recipe_out,
+            "roles": dict(self.roles),
+            "warnings": list(self.warnings),
+            "sentence": self.sentence,
         }
+
+    @property
+    def _unless(self) -> str:
+        """What else may be seen, and would say more than the released rows do."""
+        return {
+            "split": " who was not told which rows were picked for release",
+            "union": " who learns nothing from the choice of this recipe",
+        }.get(self.validity, "")
+
+    @property
+    def sentence(self) -> str:
+        """What is certified about the released rows."""
+        after = self.after
+        sure = at_confidence(after["confidence"])
+        if vacuous(after["delta_upper"], "delta"):
+            return f"Nothing is proved about the {len(self.table)} released rows{sure}."
+        was = marked(self.before["security_lower"], "certificate", "security", 6)
+        return (
+            f"Whatever is trained on the {len(self.table)} released rows, nobody{self._unless} is "
+            "right about the membership of the average record more than "
+            f"{percent(after['accuracy_upper'], 'upper')} of the time{sure}: MIS "
+            f"{marked(after['security_lower'], 'certificate', 'security', 6)} (before: {was})."
+        )
 
     def summary(self) -> str:
         """Return the answer as a short text."""
-        after, before = self.after, self.before
         lines = [
-            f"Certified on {len(self.table)} released rows with confidence "
-            f"{after['confidence']:g}: whatever is trained on them, nobody is right about the "
-            f"membership of the average record more than {_percent(after['accuracy_upper'])} of "
-            f"the time (MIS ≥ {_down(after['security_lower'])}; before: "
-            f"{_down(before['security_lower'])}).",
+            self.sentence,
             "",
-            _row("cells", before["atoms"], after["atoms"]),
-            _row("Δ at most", _up(before["delta_upper"]), _up(after["delta_upper"])),
-            _row("largest record leak at most", _leak(before), _leak(after)),
-            _row("rows that may leak more than 0.5", _exposed(before), _exposed(after)),
+            f"{'':<34}{'before':>18}   after",
+            self._row("cells", lambda side: side["atoms"]),
+            self._row("leak Δ, any learner", lambda side: _leak(side["delta_upper"], "delta")),
+            self._row("record leak, worst row", lambda side: _leak(side["record_leak"]["max"])),
+            self._row(
+                "rows that may leak more than 0.5", lambda side: side["record_leak"]["exposed_rows"]
+            ),
         ]
         for name in (self.accuracy or {}).get("after") or {}:
             both = [(self.accuracy or {}).get(when) or {} for when in ("before", "after")]
-            lines.append(
-                _row(f"accuracy, {name} (estimate)", *(f"{v.get(name, 0):.3f}" for v in both))
-            )
+            seen = [f"≈ {decimals(v.get(name, 0.0), 'estimate', 3)}" for v in both]
+            lines.append(_line(f"accuracy, {name}", *seen))
         if self.information_kept_estimate is not None:
             lines.append(
-                f"{self.measure} kept: about {self.information_kept_estimate:.0%} of the most that "
-                "any coarsening tried on the fitting rows showed (estimate)"
+                f"{self.measure} kept: {marked(self.information_kept_estimate, 'estimate')} of the "
+                "most that any coarsening tried on the fitting rows showed (estimate)"
             )
         lines += ["", *(f"- {step}" for step in self.steps)]
+        lines += [f"note: {note}." for note in self.warnings]
         if self.out is not None:
             lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)
 
+    def _row(self, name: str, pick: Callable[[Mapping[str, Any]], object]) -> str:
+        return _line(name, pick(self.before), pick(self.after))
 
-def _row(name: str, before: object, after: object) -> str:
-    return f"{name:<34}{before!s:>8} → {after}"
+
+def _line(name: str, before: object, after: object) -> str:
+    return f"{name:<34}{before!s:>18} → {after}"
 
 
 def _number(value: float | None) -> float | None:
     return None if value is None else json_number(value)
 
 
-def _up(value: Any) -> str:
-    """Four decimals, rounded away from the optimistic side."""
-    from decimal import ROUND_CEILING, Decimal
-
-    return str(Decimal(float(value)).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))
-
-
-def _percent(value: Any) -> str:
-    """Percent with two decimals, rounded up."""
-    from decimal import ROUND_CEILING, Decimal
-
-    share = 100 * Decimal(float(value))
-    return f"{share.quantize(Decimal('0.01'), rounding=ROUND_CEILING)} %"
-
-
-def _down(value: Any) -> str:
-    from decimal import ROUND_FLOOR, Decimal
-
-    return str(Decimal(float(value)).quantize(Decimal("0.0001"), rounding=ROUND_FLOOR))
-
-
-def _exposed(certified: Mapping[str, Any]) -> int:
-    return int(certified["record_leak"]["exposed_rows"])
-
-
-def _leak(certified: Mapping[str, Any]) -> str:
-    return _up(certified["record_leak"]["max"])
+def _leak(value: float, quantity: str = "leak") -> str:
+    return str(marked(value, "certificate", quantity, 6))

@@ -325,5 +325,5 @@ def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
 def _records(n: int, at_least: int = 1) -> int:
     size = whole_number("n", n, at_least=at_least)
     if size > MAX_RECORDS:
-        raise InputError(f"n must be at most {MAX_RECORDS:.0e}, got {n!r}.")
+        raise InputError(f"n must be at most {MAX_RECORDS:,}, got {n!r}.")
     return size

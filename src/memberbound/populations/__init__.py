@@ -15,6 +15,7 @@ from memberbound.populations.gaussian import answer_gaussian
 from memberbound.populations.question import Amount, Question
 from memberbound.populations.setting import Progress
 from memberbound.subset.clipping import Query
+from memberbound.tables.roles import Roles
 
 __all__ = ["PopulationAnswer", "population"]
 
@@ -36,6 +37,7 @@ def population(
     target_success: float | None = None,
     releases: int = 1,
     columns: Any = None,
+    roles: Roles = None,
     database_table: str | None = None,
     confidence: float = 0.95,
     subsets: int | None = None,
@@ -74,7 +76,9 @@ def population(
         target_pmp: inverse: largest ε̃ that you accept; the noise or ε is found.
         target_success: inverse: largest success rate that you accept.
         releases: number of independent answers to the same Gaussian query, as one joint release.
-        columns: use these columns only.
+        columns: use these columns only; all numbers but identifiers unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         confidence: for sampled subsets.
         subsets: how many subsets to sample.
@@ -101,6 +105,7 @@ def population(
         records,
         Amount(epsilon, sigma, target_pmp, target_success),
         columns=columns,
+        roles=roles,
         database_table=database_table,
         size=size,
         delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
@@ -130,6 +135,7 @@ def population(
             sampling=sampling,
             progress=progress,
         )
+    answer = replace(answer, roles=question.table.selection.roles)
     if out is None:
         return answer
     return replace(answer, records_out=write_records(answer, out, force=force))

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,21 +17,42 @@ from memberbound.populations.question import Amount
 from memberbound.populations.setting import Comparison, Setting
 from memberbound.quantities import (
     Certificate,
+    Side,
+    Sides,
     at_confidence,
     common_fields,
-    decimals,
     json_number,
+    marked,
     percent,
     significant,
+    vacuous,
 )
 from memberbound.subset.bounds import RecordBounds
 
 __all__ = ["PopulationAnswer"]
 
+_BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_upper": "upper"}
+
 
 @dataclass(frozen=True, eq=False)
 class PopulationAnswer:
     """Bounds for every record of a population under one mechanism, and what they compare with."""
+
+    SIDES: ClassVar[Sides] = {
+        **_BOUNDS,
+        "confidence": "lower",
+        "coupling": _BOUNDS,
+        "delta": "given",
+        "epsilon": "given",
+        "epsilon_population": "upper",
+        "most_exposed": {**_BOUNDS, "mean_distance": "estimate", "times_median": "estimate"},
+        "sigma": "given",
+        "success_blind": "upper",
+        "success_population_upper": "upper",
+        "success_worst_case_upper": "upper",
+        "target_pmp": "given",
+        "target_success": "given",
+    }
 
     mechanism: str
     query: str
@@ -48,6 +69,7 @@ class PopulationAnswer:
     amount: Amount
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
     setting: Setting = field(repr=False, kw_only=True)
 
     @property
@@ -140,6 +162,8 @@ class PopulationAnswer:
             "clipped_records": self.clipped,
             "warnings": list(self.warnings),
             "records_out": self.records_out,
+            "roles": dict(self.roles),
+            "sentence": self.sentence,
         }
         if self.coupled is not None:
             result["coupling"] = {
@@ -158,59 +182,80 @@ class PopulationAnswer:
         return max(self.game.prior, 1 - self.game.prior)
 
     @property
+    def _epsilon(self) -> str:
+        """ε: as given, the largest that may be used (down), or one that follows from σ (up)."""
+        side: Side = "upper" if self.amount.sigma is not None else "given"
+        return significant(self.epsilon, "lower" if self.amount.target is not None else side)
+
+    @property
+    def release(self) -> str:
+        """What is released, with what noise: a bound holds for this and nothing else."""
+        total, drawn = self.game.population, self.game.size
+        whose = f"a random half of these {total} records"
+        if 2 * drawn != total:
+            whose = f"{drawn} of these {total} records, drawn at random"
+        at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
+        name = "this σ" if self.epsilon == float("inf") else f"ε = {self._epsilon}{at}"
+        if self.mechanism == "gaussian":
+            what, _, answers = self.query.partition(", ")
+            what += f" ({answers})" if answers else ""
+            return f"the {what} of {whose}, released with Gaussian noise for {name}"
+        return f"the exponential mechanism's {self.query} on {whose}, at {name}"
+
+    @property
     def sentence(self) -> str:
         """A sentence a privacy officer can pass on."""
         sure = at_confidence(self.bounds.confidence)
-        # An ε that was looked for is the largest that may be used.
-        looked_for = self.amount.target is not None
-        said = significant(self.epsilon, "lower", 4) if looked_for else f"{self.epsilon:.10g}"
-        name = "this σ" if self.epsilon == float("inf") else f"ε = {said}"
+        if vacuous(self.success_upper):
+            return f"From {self.release}, nothing is proved about any record's membership{sure}."
         return (
-            f"For these {self.game.population} records {name} means: an attacker who knows all of "
-            "them and sees the release, but not who was drawn, is right about any record's "
-            f"membership at most {percent(self.success_upper, 'upper')} of the time{sure}; guessing "
-            f"blindly is right {percent(self.blind, 'given')}."
+            f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
+            "right about any record's membership at most "
+            f"{percent(self.success_upper, 'upper')} of the time{sure}; guessing blindly is right "
+            f"{percent(self.blind, 'upper')}."
         )
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
 
         def number(value: float) -> str:
-            return "∞" if value == float("inf") else significant(value, "upper", 5)
+            proved = value != float("inf")
+            return f"≤ {significant(value, 'upper')}" if proved else "nothing is proved"
 
-        at = "" if self.delta == 0 else f" at δ = {self.delta:g}"
-        rows = [
+        at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
+        rows: list[tuple[str, object]] = [
             ("records, drawn", f"{self.game.population}, {self.game.size}"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
-            rows.append(("noise σ", f"{self.sigma:.6g}"))
+            # Less noise than was looked for would break the target.
+            side: Side = "upper" if self.amount.sigma is None else "given"
+            rows.append(("noise σ", significant(self.sigma, side)))
         rows += [
-            (f"ε{at}, any data set", f"{number(self.epsilon)}"),
-            (f"ε(X){at}, these records", f"≤ {number(self.epsilon_population)}"),
-            (f"ε̃{at}, practical", f"≤ {number(self.pmp_epsilon_upper)}"),
-            ("success, knows all but one", f"≤ {percent(self.compared.worst_case, 'upper')}"),
-            ("success, … of these records", f"≤ {percent(self.compared.population, 'upper')}"),
-            ("success, practical", f"≤ {percent(self.success_upper, 'upper')}"),
-            ("η (MIP)", f"≤ {decimals(self.eta_upper, 'upper')}"),
+            (f"ε{at}, any data set", self._epsilon),
+            (f"ε(X){at}, these records", number(self.epsilon_population)),
+            (f"ε̃{at}, practical", number(self.pmp_epsilon_upper)),
+            ("success, knows all but one", marked(self.compared.worst_case, "certificate")),
+            ("success, … of these records", marked(self.compared.population, "certificate")),
+            ("success, practical", marked(self.success_upper, "certificate")),
+            ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
             ("method", self.bounds.method),
         ]
         if self.coupled is not None:
-            rows.append(("… by coupling alone", f"ε̃ ≤ {number(self.coupled.pmp_epsilon_upper)}"))
+            rows.append(("… ε̃ by coupling alone", number(self.coupled.pmp_epsilon_upper)))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        shown = "\n".join(
-            f"  record {item['record']}: success ≤ {percent(item['success_upper'], 'upper')}, "
-            f"{self.distance} {item['mean_distance']:.4g}"
-            + (
-                ""
-                if item["times_median"] is None
-                else f" ({item['times_median']:.1f} × the median record)"
-            )
-            for item in self.most_exposed()
-        )
+        shown = "\n".join(f"  {self._exposed(item)}" for item in self.most_exposed())
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         return f"{self.sentence}\n\n{table}\n\nmost exposed (rows counted from 0)\n{shown}{notes}"
+
+    def _exposed(self, item: dict[str, Any]) -> str:
+        times = item["times_median"]
+        return (
+            f"record {item['record']}: success {marked(item['success_upper'], 'certificate')}, "
+            f"{self.distance} ≈ {significant(item['mean_distance'], 'estimate', 4)}"
+            + ("" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)")
+        )
 
 
 def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:

@@ -11,8 +11,10 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.populations.setting import Quantity
+from memberbound.quantities import significant
 from memberbound.subset.gaussian import clipped
-from memberbound.tables.matrix import NumericTable, numeric_table
+from memberbound.tables.population import Population, read_population
+from memberbound.tables.roles import Roles
 
 __all__ = ["Amount", "Question"]
 
@@ -56,7 +58,7 @@ class Amount:
 class Question:
     """The records of the population and what is asked about them."""
 
-    table: NumericTable
+    table: Population
     game: SubsetGame
     amount: Amount
     delta: float
@@ -71,6 +73,7 @@ class Question:
         amount: Amount,
         *,
         columns: Any,
+        roles: Roles = None,
         database_table: str | None,
         size: int | None,
         delta: float,
@@ -81,7 +84,9 @@ class Question:
         chance = fraction("delta", delta, open_right=True)
         radius = None if clip is None else positive("clip", clip)
         shift = None if sensitivity is None else positive("sensitivity", sensitivity)
-        table = numeric_table(records, columns, database_table)
+        table = read_population(
+            records, columns, roles=roles, numeric=True, database_table=database_table
+        )
         total = table.values.shape[0]
         if total < FEWEST:
             raise InputError(f"{table.name} must hold at least {FEWEST} records, got {total}.")
@@ -103,16 +108,15 @@ class Question:
         length = float(np.sqrt(np.square(values / scale).sum(axis=1).max()))
         radius = up(up(length, values.shape[1] + 8) * scale)
         note = (
-            f"no clip given: the worst case is over records of norm at most {radius:.6g}, the "
-            "largest of these; DP asks for a bound that was fixed beforehand"
+            "no clip given: the worst case is over records of norm at most "
+            f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that was "
+            "fixed beforehand"
         )
         return values, radius, None, (note,)
 
 
-def _remarks(table: NumericTable) -> list[str]:
-    notes = []
-    if table.left_out:
-        notes.append("columns without numbers are left out: " + ", ".join(table.left_out))
+def _remarks(table: Population) -> list[str]:
+    notes = list(table.selection.notes)
     total = table.values.shape[0]
     distinct = np.unique(table.values, axis=0).shape[0]
     if distinct < total:

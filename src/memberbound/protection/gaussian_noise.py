@@ -118,8 +118,8 @@ class ShapedGaussianNoise:
         condition = 2.0 * float(linalg.norm(np.abs(inverse) @ np.abs(factor)))
         if not condition <= _WORST_CONDITION:
             raise InputError(
-                f"factor must have a condition number of at most {_WORST_CONDITION:g}, "
-                f"got {condition:g}. Add a multiple of the identity to the covariance."
+                f"factor must have a condition number of at most {_WORST_CONDITION!r}, "
+                f"got {condition!r}. Add a multiple of the identity to the covariance."
             )
         factor.setflags(write=False)
         object.__setattr__(self, "factor", factor)

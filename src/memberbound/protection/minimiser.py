@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from memberbound.errors import SearchError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import significant
 
 __all__ = ["DENSE", "Fit", "Objective", "minimised"]
 
@@ -92,8 +93,9 @@ def minimised(
             break
         theta, value, gradient = found
     raise SearchError(
-        f"the minimiser must reach a gradient norm of {tolerance:.3g}, but stopped at "
-        f"{certified:.3g}. Raise the tolerance or the regularisation, or rescale the features."
+        f"the minimiser must reach a gradient norm of {significant(tolerance, 'lower', 3)}, but "
+        f"stopped at {significant(certified, 'upper', 3)}. Raise the tolerance or the "
+        "regularisation, or rescale the features."
     )
 
 

@@ -35,6 +35,7 @@ from memberbound.protection.noise import (
     ShapedGaussianNoise,
 )
 from memberbound.protection.snapping import floating_point_slack
+from memberbound.quantities import significant
 
 __all__ = [
     "CertifiedScale",
@@ -165,8 +166,8 @@ def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
     prior = min(game.size, game.population - game.size) / game.population
     if eta <= slack:
         raise InputError(
-            f"eta must be greater than {slack:.3g}, what floating-point noise of this dimension "
-            f"adds, got {eta!r}."
+            f"eta must be greater than {significant(slack, 'upper', 3)}, what floating-point "
+            f"noise of this dimension adds, got {eta!r}."
         )
     return min(down((eta - slack) / prior, 32), 1.0)
 

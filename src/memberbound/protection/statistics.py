@@ -18,6 +18,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Rows
 from memberbound.protection.sums import SumStatistic
+from memberbound.quantities import significant
 from memberbound.subset.clipping import clipped
 
 __all__ = [
@@ -103,7 +104,7 @@ def histogram(
     place = np.searchsorted(edges, numbers, side="right") - 1
     place[numbers == edges[-1]] = len(edges) - 2
     counts = place[:, None] == np.arange(len(edges) - 1)
-    names = [f"[{a:g}, {b:g})" for a, b in pairwise(edges)]
+    names = [f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)]
     names[-1] = names[-1][:-1] + "]"
     return SumStatistic(counts.astype(np.float64), tuple(names))
 

@@ -1,6 +1,7 @@
 """All numbers of a step as tables, whatever the step's dictionary holds.
 
-Six significant digits; a name that ends in ``upper`` is rounded up, in ``lower`` down.
+Each answer declares on which side its numbers are (``SIDES``); a bound has six significant digits,
+rounded to its side, and a number without a side is shown with all of its digits.
 """
 
 from __future__ import annotations
@@ -8,21 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from memberbound.quantities import Side, significant
+from memberbound.quantities import INTERVAL, Side, Sides, side_below, significant
 
-__all__ = ["Block", "block_of", "text_of"]
+__all__ = ["Block", "block_of", "sides_of", "text_of"]
 
 #: Deeper nesting than this is printed as text.
 _DEEPEST = 6
 #: Common to all results, and shown elsewhere.
 _ELSEWHERE = {"theorems", "assumptions", "sentence"}
-_INTERVAL = {"estimate", "lower", "upper"}
-
-
-#: Blocks of upper bounds whose name in the contract does not say so.
-_BOUNDS = {"record_leak": "record_leak_upper"}
 
 
 @dataclass(frozen=True)
@@ -36,32 +33,56 @@ class Block:
     blocks: tuple[Block, ...] = ()
 
 
-def text_of(value: Any, name: str = "") -> str:
-    """Return one value as text; the name says which way a bound is rounded.
+@lru_cache(maxsize=1)
+def _declared() -> dict[str, Sides]:
+    from memberbound.auditing.answer import Audit
+    from memberbound.certification import Certification
+    from memberbound.explanation import Explanation
+    from memberbound.hardening import Hardening
+    from memberbound.planning import Plan
+    from memberbound.populations.answer import PopulationAnswer
+    from memberbound.protection.answer import Protection
 
-    >>> text_of(0.12345678, "accuracy_upper"), text_of(None), text_of(True), text_of(569)
-    ('0.123457', '–', 'yes', '569')
+    return {
+        "audit": Audit.SIDES,
+        "certify": Certification.SIDES,
+        "explain": Explanation.SIDES,
+        "harden": Hardening.SIDES,
+        "plan": Plan.SIDES,
+        "population": PopulationAnswer.SIDES,
+        "protect": Protection.SIDES,
+    }
+
+
+def sides_of(command: object) -> Sides:
+    """Return what the answer of a command declares about its numbers.
+
+    >>> sides_of("population")["epsilon_population"], sides_of("certify")["security_lower"]
+    ('upper', 'lower')
+    """
+    return _declared().get(str(command), {})
+
+
+def text_of(value: Any, sides: Side | Sides | None = None) -> str:
+    """Return one value as text; a number is rounded to its side.
+
+    >>> text_of(0.12345678, "upper"), text_of(0.12345678), text_of(None), text_of(True), text_of(9)
+    ('0.123457', '0.12345678', '–', 'yes', '9')
     """
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return significant(value, _direction(name))
+        return significant(value, sides if isinstance(sides, str) else "given")
     if _interval(value):
         low, high = significant(value["lower"], "lower"), significant(value["upper"], "upper")
         return f"≈ {significant(value['estimate'], 'estimate')}, between {low} and {high}"
     if isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, (list, tuple)) and all(_simple(item) for item in value):
-            return ", ".join(text_of(item, name) for item in value) or "–"
+            return ", ".join(text_of(item, sides) for item in value) or "–"
         return json.dumps(value, ensure_ascii=False) if value else "–"
     return str(value)
-
-
-def _direction(name: str) -> Side:
-    if name.endswith("upper"):
-        return "upper"
-    return "lower" if name.endswith("lower") else "estimate"
 
 
 def _simple(value: Any) -> bool:
@@ -72,7 +93,7 @@ def _interval(value: Any) -> bool:
     """Tell whether a value is an estimate between two bounds, which reads as one."""
     return (
         isinstance(value, Mapping)
-        and set(value) == _INTERVAL
+        and set(value) == set(INTERVAL)
         and all(isinstance(part, (int, float)) for part in value.values())
     )
 
@@ -88,26 +109,29 @@ def _table(value: Any) -> bool:
     )
 
 
-def block_of(title: str, value: Mapping[str, Any], depth: int = 0) -> Block:
+def block_of(
+    title: str, value: Mapping[str, Any], sides: Side | Sides | None = None, depth: int = 0
+) -> Block:
     """Return a dictionary as a block: simple values as pairs, the others as blocks below."""
     pairs: list[tuple[str, str]] = []
     below: list[Block] = []
     for name, item in value.items():
         if depth == 0 and name in _ELSEWHERE:
             continue
-        direct = "" if isinstance(item, Mapping) else name
+        own = side_below(sides, name)
         if _simple(item) or depth >= _DEEPEST or not item:
-            # The parts of e.g. tpr_upper = {"0.1": …} are rounded by the name around them.
-            own = name if _direction(name) != "estimate" else _BOUNDS.get(title, title)
             pairs.append((name, text_of(item, own)))
         elif _table(item):
             columns = tuple(str(column) for column in item[0])
-            rows = tuple(tuple(text_of(part, key) for key, part in row.items()) for row in item)
+            rows = tuple(
+                tuple(text_of(part, side_below(own, key)) for key, part in row.items())
+                for row in item
+            )
             below.append(Block(name, columns=columns, rows=rows))
         elif isinstance(item, Mapping):
-            below.append(block_of(name, item, depth + 1))
+            below.append(block_of(name, item, own, depth + 1))
         elif all(_simple(part) for part in item):
-            pairs.append((name, text_of(item, direct)))
+            pairs.append((name, text_of(item, own)))
         else:
             parts = tuple((str(place), text_of(part)) for place, part in enumerate(item))
             below.append(Block(name, pairs=parts))

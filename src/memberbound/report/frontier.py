@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.hardening import Hardening
+from memberbound.quantities import significant
 from memberbound.report.figure import BLUE, GREY, ORANGE, save
 
 __all__ = ["save_frontier"]
@@ -38,7 +39,8 @@ def _figure(hardening: Hardening) -> Any:
     axes.plot([certified], [kept], "*", color=ORANGE, ms=16, label="released table (certified)")
     if hardening.security is not None:
         asked = 1 - hardening.security
-        axes.axvline(asked, color=GREY, lw=1.2, ls=":", label=f"asked: MIS {hardening.security:g}")
+        label = f"asked: MIS {significant(hardening.security, 'given')}"
+        axes.axvline(asked, color=GREY, lw=1.2, ls=":", label=label)
     axes.set(
         xscale="log",
         xlabel="leak of the worst learner, Δ = 1 - MIS (average record)",

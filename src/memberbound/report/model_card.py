@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memberbound.quantities import confident, marked, vacuous
+from memberbound.quantities import confident, marked, points, vacuous
 from memberbound.report import prose
 from memberbound.report.markdown import bullets, clean, escaped, table
-from memberbound.report.marks import score
+from memberbound.report.marks import blind_guess, score
 from memberbound.report.quantities import Quantity, Score, quantities, scores
 
 __all__ = ["front_matter", "model_card"]
@@ -153,7 +153,7 @@ def _sandwich(report: Report) -> list[str]:
         cells.append(
             [
                 *(escaped(row[name]) for name in ("label", "record", "game")),
-                str(marked(row["blind"], "given")),
+                str(blind_guess(row["blind"])),
                 *(_cell(found.get(side)) for side in ("upper", "estimate", "lower")),
             ]
         )
@@ -186,10 +186,9 @@ def _cell(quantity: Quantity | None) -> str:
         names = ", ".join(escaped(id) for id in quantity.theorems)
         text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
         return f"{text}, by {names}" if names else text
-    text = f"*{marked(quantity.value, 'audit')}*, measured{sure}"
-    if quantity.attack is not None:
-        text += f", attack {escaped(quantity.attack)}"
-    return text if quantity.value > quantity.blind else f"{text}; no more than a blind guess"
+    floor = marked(quantity.value, "audit", blind=quantity.blind)
+    text = f"*{floor}*, measured{sure}" if floor.kind == "audit" else f"{floor}{sure}"
+    return text if quantity.attack is None else f"{text}, attack {escaped(quantity.attack)}"
 
 
 def _remedies(report: Report) -> list[str]:
@@ -216,7 +215,7 @@ def _remedies(report: Report) -> list[str]:
         "### What each remedy promises and costs",
         "",
         f"Asked for: nobody is right about {whom} membership more often than a blind guess by more "
-        f"than {100 * asked['eta']:.10g} percentage points.",
+        f"than {points(asked['eta']).replace('point', 'percentage point')}.",
         "",
         *table(["remedy", "enough", "≤ certified ceiling", "≈ score"], rows),
         "",

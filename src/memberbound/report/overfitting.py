@@ -9,6 +9,7 @@ import numpy as np
 
 from memberbound.auditing.monitor import OverfittingMonitor
 from memberbound.errors import InputError
+from memberbound.quantities import confident, significant
 from memberbound.report.figure import BLUE, GREY, ORANGE, save
 
 __all__ = ["save_history"]
@@ -23,7 +24,8 @@ def save_history(monitor: OverfittingMonitor, path: str | Path) -> Path:
         raise InputError("monitor must have been updated at least once, got no looks.")
     caption = (
         "Mean losses, and the ceiling of the model's security under the loss threshold, with its "
-        f"{monitor.confidence:.0%} band over all looks (i.i.d. game, average record)."
+        f"{confident(monitor.confidence)} band over all looks (this model, its average training "
+        "record)."
     )
     return save(_figure(monitor), path, title="memberbound overfitting", caption=caption)
 
@@ -47,7 +49,11 @@ def _figure(monitor: OverfittingMonitor) -> Any:
     low, high = history["ceiling_lower"], history["ceiling_upper"]
     below.fill_between(x, high, 1.0, color=GREY, alpha=0.12, lw=0, label="ruled out for security")
     below.fill_between(
-        x, low, high, color=BLUE, alpha=0.2, lw=0, label=f"{monitor.confidence:.0%} over all looks"
+        *(x, low, high),
+        color=BLUE,
+        alpha=0.2,
+        lw=0,
+        label=f"{confident(monitor.confidence)} over all looks",
     )
     below.plot(
         *(x, history["ceiling_estimate"]),
@@ -58,9 +64,8 @@ def _figure(monitor: OverfittingMonitor) -> Any:
         label="ceiling by the loss threshold",
     )
     if monitor.security is not None:
-        below.axhline(
-            monitor.security, color=ORANGE, lw=1.2, ls=":", label=f"asked: {monitor.security:g}"
-        )
+        asked = f"asked: {significant(monitor.security, 'given')}"
+        below.axhline(monitor.security, color=ORANGE, lw=1.2, ls=":", label=asked)
     below.set(xlabel="step", ylabel="security of the model", ylim=(-0.02, 1.02))
     for axes in (above, below):
         axes.grid(visible=True, alpha=0.25)

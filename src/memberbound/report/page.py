@@ -11,9 +11,18 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from memberbound.quantities import Mark, interval, marked, significant
+from memberbound.quantities import (
+    ONLY_BLIND,
+    Mark,
+    confident,
+    decimals,
+    marked,
+    percent,
+    points,
+    significant,
+)
 from memberbound.report import marks, plots, prose
-from memberbound.report.appendix import Block, block_of, text_of
+from memberbound.report.appendix import Block, block_of, sides_of, text_of
 
 __all__ = ["render"]
 
@@ -50,6 +59,7 @@ def render(report: dict[str, Any], nonce: str | None = None) -> str:
             settings=_settings(report),
             recipe=_recipe(report),
             surprising=_surprising(report),
+            promise=marks.promise(marks.blind_in(report, "subset"), report["question"]["eta"]),
         )
     )
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
@@ -75,12 +85,15 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
     for record in ("average", "worst"):
         for row in report["sandwich"]:
             if row["subject"] == "model" and row["record"] == record:
-                beaten = row["floor"] is not None and row["floor"]["lower"] > row["blind"]
-                said = "an attack is right" if beaten else "no more than blind guessing is shown"
-                shown.append((f"As it is, {record} record", marks.floor_of(row), said))
-    allowed = marked(0.5 + asked["eta"], "given")
-    shown.append(("Allowed in this study", allowed, f"for {prose.whom(asked['record'])}"))
+                floor = marks.floor_of(row)
+                beaten = floor is not None and floor.kind == "audit"
+                said = "an attack is right" if beaten else ONLY_BLIND
+                shown.append((f"As it is, {record} record", floor if beaten else None, said))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
+    blind = marks.blind_in(report, report["game"] if best is None else best["game"])
+    allowed = marks.allowed_over(blind, asked["eta"])
+    words = f"for {prose.whom(asked['record'])}: {marks.promise(blind, asked['eta'])}"
+    shown.append(("Allowed in this study", allowed, words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
         return shown
@@ -101,7 +114,7 @@ def _steps(report: dict[str, Any]) -> list[tuple[dict[str, Any], list[Block]]]:
     found = []
     for step in report["steps"]:
         blocks = [
-            block_of(title, step[key])
+            block_of(title, step[key], sides_of(step[key].get("command")))
             for key, title in (("result", "Result"), ("audit", "Audit of the release"))
             if step[key] is not None
         ]
@@ -135,10 +148,6 @@ def _surprising(report: dict[str, Any]) -> bool:
         and row["estimate"]["estimate"] > row["ceiling"]["upper"]
         for row in report["sandwich"]
     )
-
-
-def _interval(record: dict[str, Any]) -> str:
-    return interval(record["lower"], record["upper"])
 
 
 def _json(value: Any) -> str:
@@ -178,7 +187,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["certified"] = lambda value: marked(value, "certificate")
-    environment.filters["measured"] = lambda value: marked(value, "audit")
+    environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
     environment.filters["estimated"] = lambda value: marked(value, "estimate")
     environment.filters["given"] = lambda value: marked(value, "given")
     environment.filters["score"] = marks.score
@@ -186,8 +195,12 @@ def _environment() -> Any:
     environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
         "≈ ", "≈\u00a0"
     )
-    environment.filters["short"] = lambda value: f"{value:g}"
-    environment.filters["interval"] = _interval
+    environment.filters["confident"] = confident
+    environment.filters["points"] = points
+    environment.filters["blind"] = marks.blind_guess
+    environment.filters["short"] = lambda value: significant(value, "given")
+    environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
+    environment.filters["percent_down"] = lambda value: percent(value, "lower")
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)

@@ -64,7 +64,7 @@ def _figure(explanation: Explanation) -> Any:
     for rate in [a for a in explanation.fpr if a >= 1e-5]:
         value = curve.tpr(rate)
         log.annotate(
-            f"{significant(value, 'upper')} at {rate:g}",
+            f"{significant(value, 'upper')} at {significant(rate, 'given')}",
             (rate, value),
             textcoords="offset points",
             xytext=(8, -13),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from memberbound.populations.answer import PopulationAnswer
+from memberbound.quantities import significant
 from memberbound.report.figure import BLUE, GREY, ORANGE, save
 
 __all__ = ["save_success", "swept_epsilons"]
@@ -59,7 +60,7 @@ def _figure(answer: PopulationAnswer, epsilons: list[float]) -> Any:
     axes.set(
         xscale="log",
         xlabel="ε of the mechanism, worst case over all data sets"
-        + (f" (δ = {answer.delta:g})" if answer.delta else ""),
+        + (f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""),
         ylabel="certified success of any attack",
         ylim=(min(0.5, answer.blind) - 0.02, 1.02),
     )

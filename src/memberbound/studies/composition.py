@@ -45,7 +45,8 @@ def _floor(side: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _estimate(side: Mapping[str, Any], what: str) -> dict[str, Any]:
-    return {"kind": "estimate", "estimate": side["estimate"], "what": what}
+    # Whoever does worse than what is proved, or than a blind guess, can do that instead.
+    return {"kind": "estimate", "estimate": max(side["estimate"], side["lower"]), "what": what}
 
 
 def _audits(answers: Answers) -> dict[str, Mapping[str, Any]]:
@@ -85,7 +86,7 @@ def sandwich(answers: Answers) -> list[dict[str, Any]]:
                 "mean over records and models of the best attack"
                 if record == "average"
                 else "the record guessed best, chosen on half of the models, measured on the others"
-            )
+            ) + "; never below its floor"
             rows.append(
                 {
                     "subject": subject,

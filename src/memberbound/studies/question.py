@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.numerics.rounding import up
 from memberbound.protection.calibration import checked_eta
 
 __all__ = ["StudyQuestion", "read_configuration"]
@@ -39,7 +40,8 @@ class StudyQuestion:
         confidence: of each certificate and interval.
         shadows: models trained for each audit.
         extra_rows: rows that could still be collected.
-        columns: features; all columns but the target unless given.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → role, where the inferred one is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         seed: makes the study repeatable.
     """
@@ -54,6 +56,7 @@ class StudyQuestion:
     shadows: int = 64
     extra_rows: int = 0
     columns: tuple[str, ...] | None = None
+    roles: Mapping[str, str] | None = None
     database_table: str | None = None
     seed: int = 0
 
@@ -72,14 +75,11 @@ class StudyQuestion:
         whole_number("seed", self.seed, at_least=0)
 
     @property
-    def accuracy(self) -> float:
-        """How often an attacker may be right."""
-        return 0.5 + self.eta
-
-    @property
     def security(self) -> float:
-        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η; rounded up, so never weaker."""
-        return up(1 - 2 * self.eta)
+        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η: the least double that does."""
+        wish = 1 - 2 * Fraction(self.eta)
+        nearest = float(wish)
+        return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields."""
@@ -102,6 +102,10 @@ class StudyQuestion:
             if not isinstance(names, (str, list, tuple)):
                 raise InputError(f"columns must be names, got {names!r}.")
             given["columns"] = tuple([names] if isinstance(names, str) else map(str, names))
+        if "roles" in given:
+            if not isinstance(given["roles"], Mapping):
+                raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
+            given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
         if "database_table" in given:
             given["database_table"] = str(given["database_table"])
         return replace(self, **given)

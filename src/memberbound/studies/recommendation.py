@@ -15,10 +15,18 @@ from typing import Any
 from memberbound.certification.answer import accuracy_from_leak
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
-from memberbound.quantities import at_confidence, confident, percent
+from memberbound.quantities import (
+    allowed,
+    at_confidence,
+    confident,
+    decimals,
+    percent,
+    points,
+    significant,
+)
 from memberbound.studies.composition import Answers
 from memberbound.studies.question import StudyQuestion
-from memberbound.studies.wording import command_of, names_of, number_up
+from memberbound.studies.wording import command_of, names_of
 
 __all__ = ["remedies", "verdict"]
 
@@ -202,7 +210,7 @@ def _coarser(answers: Answers, asked: StudyQuestion, source: str) -> dict[str, A
             "harden",
             source,
             {
-                "--security": number_up(asked.security),
+                "--security": significant(asked.security, "given"),
                 "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
                 "--target": asked.target,
                 "--confidence": asked.confidence,
@@ -265,13 +273,11 @@ def verdict(
         now = proved
     else:
         level = "unproved"
-        most = sum_up(
-            answers["audit"]["average"]["blind"] if "audit" in answers else 0.5, asked.eta
-        )
+        blind = answers["audit"]["average"]["blind"] if "audit" in answers else 0.5
         now = (
-            f"As it is, no bound of {percent(asked.accuracy, 'given')} or less is proved for "
-            f"{_whom(asked.record)} membership, and no attack was proved to be right more than "
-            f"{number_up(100 * most)} % of the time."
+            f"As it is, it is not proved that nobody gains more than {points(asked.eta)} over "
+            f"blind guessing about {_whom(asked.record)} membership, and no attack was proved to "
+            f"be right more than {allowed(blind, asked.eta)} of the time."
         )
     if failed:
         level = "partial" if level != "exposed" else level
@@ -297,7 +303,11 @@ def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
 
 
 def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
-    """Return what attacks have proved against the model as it is, if more than is allowed."""
+    """Return what attacks have proved against the model as it is, if more than is allowed.
+
+    Both floors hold together at the confidence of the study, so taking one after looking is paid
+    for (proofs/audit-subset-game.md claim 6).
+    """
     if "audit" not in answers:
         return None
     average, worst = answers["audit"]["average"], answers["audit"]["worst"]
@@ -322,9 +332,9 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
         return "Nothing needs to be changed."
     if chosen is None:
         return (
-            f"None of the remedies tried is certified to keep everybody at "
-            f"{percent(asked.accuracy, 'given')} or less and leaves a model worth having; allow a larger "
-            "eta, "
+            "None of the remedies tried is certified to keep everybody within "
+            f"{points(asked.eta)} of blind guessing and leaves a model worth having; allow a "
+            "larger eta, "
             + ("ask for the average record, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."
         )
@@ -335,6 +345,7 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
     if chosen["loss_estimate"] is not None:
         said += (
             f"; {chosen['score_name']} changes from about "
-            f"{chosen['score_before_estimate']:.3f} to about {chosen['score_after_estimate']:.3f}"
+            f"{decimals(chosen['score_before_estimate'], 'estimate', 3)} to about "
+            f"{decimals(chosen['score_after_estimate'], 'estimate', 3)}"
         )
     return said + "."

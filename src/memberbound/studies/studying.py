@@ -26,6 +26,8 @@ from memberbound.studies.notebook import Notebook, fingerprint
 from memberbound.studies.question import StudyQuestion, read_configuration
 from memberbound.studies.recommendation import remedies, verdict
 from memberbound.studies.steps import STEPS, Bench, Step
+from memberbound.tables.roles import Roles
+from memberbound.tables.source import Columns
 
 __all__ = ["SCHEMA", "study"]
 
@@ -45,7 +47,8 @@ def study(
     confidence: float | None = None,
     shadows: int | None = None,
     extra_rows: int | None = None,
-    columns: list[str] | None = None,
+    columns: Columns = None,
+    roles: Roles = None,
     database_table: str | None = None,
     config: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -78,7 +81,9 @@ def study(
         confidence: of each certificate and interval; 0.95 unless given.
         shadows: models trained for each audit; 64 unless given.
         extra_rows: rows that could still be collected; 0 unless given.
-        columns: features; all columns but the target unless given.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
         out: folder for ``report.html`` and ``report.json``; nothing is written without it.
@@ -101,6 +106,7 @@ def study(
         "shadows": shadows,
         "extra_rows": extra_rows,
         "columns": columns,
+        "roles": roles,
         "database_table": database_table,
         "seed": seed,
     }
@@ -242,7 +248,8 @@ class _Run:
             asked.record,  # type: ignore[arg-type]  # checked by the question
         )
         seconds = sum(step["seconds"] for step in self.steps)
-        return common_fields("study", game, tuple(used), _assumptions(answers)) | {
+        assumed = (*_assumptions(answers), *data.population.selection.assumption)
+        return common_fields("study", game, tuple(used), assumed) | {
             "schema": SCHEMA,
             "status": "partial" if failed else "complete",
             "verdict": verdict(answers, listed, asked, failed),

@@ -67,7 +67,7 @@ def checked_vectors(vectors: ArrayLike) -> FloatArray:
             f"vectors must be finite numbers, got {table[row].tolist()!r} in row {row}."
         )
     if np.abs(table).max() > _LARGEST:
-        raise InputError(f"vectors must be at most {_LARGEST:g} in absolute value. Rescale them.")
+        raise InputError(f"vectors must be at most {_LARGEST!r} in absolute value. Rescale them.")
     return table
 
 

@@ -162,7 +162,7 @@ class ExponentialMechanism:
             if not (tame and self.epsilon_population > _LEAST_NUMBER):
                 raise InputError(
                     f"epsilon/(2·sensitivity·size) and epsilon inside the population must be above "
-                    f"{_LEAST_NUMBER:g} (or epsilon 0), got {self.rate!r} and "
+                    f"{_LEAST_NUMBER!r} (or epsilon 0), got {self.rate!r} and "
                     f"{self.epsilon_population!r}. Change the unit of the losses."
                 )
 

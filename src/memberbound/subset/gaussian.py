@@ -33,6 +33,7 @@ from memberbound.errors import (
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import last_true, safe_crossing
 from memberbound.numerics.rounding import FloatArray, up, up_array
+from memberbound.quantities import significant
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.clipping import (
     ClippedRecords,
@@ -245,7 +246,7 @@ def noise_for_success(profile: NeighbourProfile, game: SubsetGame, target: float
     blind = common / game.population
     if not blind < limit < 1:
         raise InputError(
-            f"target must be greater than {blind:.6g} and less than 1, got {target!r}. "
+            f"target must be greater than {blind!r} and less than 1, got {target!r}. "
             f"Always giving the likelier answer is right for {common} of {game.population} records."
         )
     if profile.diameter == 0.0:
@@ -278,7 +279,9 @@ def _least_noise(excess: Callable[[float], float], start: float, diameter: float
         safe *= 1.25
         above = excess(safe)
         if safe > 1e6 * start:
-            raise SearchError(f"no noise up to σ = {safe:g} meets the target.")
+            raise SearchError(
+                f"no noise up to σ = {significant(safe, 'estimate')} meets the target."
+            )
     unsafe, below = safe / 2, excess(safe / 2)
     while below <= 0:
         safe, above = unsafe, below

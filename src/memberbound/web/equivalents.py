@@ -87,6 +87,8 @@ def _flags(name: str, value: Any) -> Iterator[str] | list[str]:
     flag = "--" + name.replace("_", "-")
     if name in _SWITCHES:
         return [flag if value else flag.replace("--", "--no-", 1)]
+    if name == "roles":
+        return [flag, _joined([f"{column}={role}" for column, role in value.items()])]
     if isinstance(value, dict):  # bins of several columns
         return [w for c, edges in value.items() for w in (flag, f"{c}={_joined(edges)}")]
     if name in _REPEATED:

@@ -38,18 +38,20 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, A
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
     checks.get(ending, _check_arrow)(path, rows, columns, unpacked)
     from memberbound.tables import open_table
+    from memberbound.tables.counting import numbered
+    from memberbound.tables.roles import read_roles
 
     with open_table(path) as table:
         _at_most("columns", len(table.columns), columns)
         count = int(table.run("counting rows", lambda: table.expr.count().to_pyarrow()).as_py())
         _at_most("rows", count, rows)
-        parsed = table.with_numbers()
-        schema = parsed.expr.schema()
-        distinct: dict[str, int | None] = dict.fromkeys(parsed.columns)
+        readings = read_roles(table)
+        distinct: dict[str, int | None] = dict.fromkeys(table.columns)
         if count * len(table.columns) <= _COUNTED_CELLS:
             # Counted as they are compared: the text of a CSV file, not the number it stands for.
-            sums = {f"d{i}": table.expr[c].nunique() for i, c in enumerate(table.columns)}
-            (found,) = table.fetch(table.expr.aggregate(**sums), "counting values").to_pylist()
+            keys = numbered(table, table.columns)
+            sums = {f"d{i}": keys[f"k{i}"].nunique() for i in range(len(table.columns))}
+            (found,) = table.fetch(keys.aggregate(**sums), "counting values").to_pylist()
             distinct = {c: int(found[f"d{i}"]) for i, c in enumerate(table.columns)}
         return {
             "rows": count,
@@ -58,10 +60,11 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, A
                     "name": name,
                     # Types that the engine has and ibis has not are told apart by nothing.
                     "type": "other" if kind.is_unknown() else str(kind),
-                    "numeric": bool(kind.is_numeric() or kind.is_boolean()),
+                    "role": readings[name].role,
+                    "numeric": readings[name].numeric or readings[name].form == "truth",
                     "distinct": distinct[name],
                 }
-                for name, kind in schema.items()
+                for name, kind in table.expr.schema().items()
             ],
         }
 

@@ -129,6 +129,7 @@ class Column(BaseModel):
 
     name: str
     type: str
+    role: Literal["number", "category", "date", "identifier", "text"]
     numeric: bool
     distinct: int | None
 

@@ -49,6 +49,10 @@ FileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$", description="The
 Learner = Annotated[
     str, AfterValidator(_known_learner), Field(json_schema_extra={"enum": list(LEARNERS)})
 ]
+Roles = Annotated[
+    dict[Name, Literal["number", "category", "date", "identifier", "text"]],
+    Field(max_length=2000, description="What columns are, where it is not what they look like."),
+]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -100,6 +104,7 @@ class PlanOptions(LawOptions):
     """Keyword arguments of ``memberbound.plan``."""
 
     columns: Names | None = None
+    roles: Roles | None = None
     confidence: Number | None = None
     unit: Name | None = None
 
@@ -110,6 +115,7 @@ class CertifyOptions(Options):
     files = ("reference",)
 
     columns: Names | None = None
+    roles: Roles | None = None
     n: Whole | None = None
     confidence: Number | None = None
     nu: Number | None = None
@@ -131,6 +137,8 @@ class HardenOptions(Options):
     security: Number | None = None
     record_leak: Number | None = None
     target: Name | None = None
+    columns: Names | None = None
+    roles: Roles | None = None
     keep: Names | None = None
     confidence: Number | None = None
     seed: Seed | None = None
@@ -160,6 +168,7 @@ class PopulationOptions(Options):
     target_success: Number | None = None
     releases: Annotated[int, Field(ge=1, le=10**9)] | None = None
     columns: Names | None = None
+    roles: Roles | None = None
     confidence: Number | None = None
     subsets: Annotated[int, Field(ge=2, le=10**6)] | None = None
     seed: Seed | None = None
@@ -176,6 +185,7 @@ class AuditOptions(Options):
     confidence: Number | None = None
     fpr: Rates | None = None
     columns: Names | None = None
+    roles: Roles | None = None
     seed: Seed | None = None
     records: bool | None = None
 
@@ -200,6 +210,7 @@ class ProtectOptions(Options):
     levels: Rates | None = None
     size: Whole | None = None
     columns: Names | None = None
+    roles: Roles | None = None
 
 
 class StudyOptions(Options):
@@ -215,4 +226,5 @@ class StudyOptions(Options):
     shadows: Annotated[int, Field(ge=2, le=10_000)] | None = None
     extra_rows: Whole | None = None
     columns: Names | None = None
+    roles: Roles | None = None
     seed: Seed | None = None

@@ -121,7 +121,7 @@ def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> A
     level = float(result.after["confidence"])
     assert table is not None
     with _watched(table, "counting cells", progress) as opened:
-        before = count_profile(opened)
+        before = count_profile(opened, result.counted)
     after = cell_profile(result.table)
     return {
         "result": result.to_dict(),

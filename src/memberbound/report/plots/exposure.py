@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.quantities import Mark, marked
+from memberbound.quantities import Mark, percent
+from memberbound.report.marks import allowed_over, blind_guess
 from memberbound.report.plots.drawing import (
     SUBJECTS,
     Drawing,
@@ -30,8 +31,9 @@ def exposure_drawing(report: dict[str, Any]) -> Drawing | None:
     shown = report["exposure"]
     if not shown:
         return None
-    allowed = 0.5 + report["question"]["eta"]
     blind = shown[0]["records"]["blind_accuracy"]
+    eta = report["question"]["eta"]
+    allowed, limit = blind + eta, allowed_over(blind, eta)
     edges = shown[0]["histogram"]["edges"]
     first = min(_first(item["histogram"]) for item in shown)
     left = edges[max(0, first - 1)]
@@ -63,15 +65,13 @@ def exposure_drawing(report: dict[str, Any]) -> Drawing | None:
         )
     head = {"yref": "paper", "yanchor": "bottom", "font": {"size": 12}}
     texts += [
-        note(
-            f"blind {marked(blind, 'given')}", blind, 1 + 4 / height, **head | {"xanchor": "right"}
-        ),
-        note(f"allowed {marked(allowed, 'given')}", allowed, 1 + 4 / height, **head),
+        note(f"blind {blind_guess(blind)}", blind, 1 + 4 / height, **head | {"xanchor": "right"}),
+        note(f"allowed {limit}", allowed, 1 + 4 / height, **head),
     ]
     texts[-2]["xshift"], texts[-1]["xshift"] = -4, 4
     return Drawing(
         id="exposure",
-        alt=_alt(shown, allowed),
+        alt=_alt(shown, allowed, limit),
         data=data,
         layout=layout(
             height + _TOP + _BOTTOM,
@@ -94,7 +94,7 @@ def exposure_drawing(report: dict[str, Any]) -> Drawing | None:
         columns=("Right about a record", *(item["label"] for item in shown)),
         rows=[
             (
-                f"{100 * low:.0f} to {100 * high:.0f} %",
+                f"{percent(low, 'given')} to {percent(high, 'given')}",
                 *(Mark("estimate", f"≈ {item['histogram']['counts'][i]}") for item in shown),
             )
             for i, (low, high) in enumerate(pairwise(edges))
@@ -130,7 +130,7 @@ def _bars(item: dict[str, Any], axis_name: str, allowed: float) -> list[dict[str
     middles = (edges[1:] + edges[:-1]) / 2
     chance = _by_chance(item, edges, sum(counts))
     said = [
-        f"{100 * low:.0f} to {100 * high:.0f} %: {count} records"
+        f"{percent(low, 'given')} to {percent(high, 'given')}: {count} records"
         for low, high, count in zip(edges, edges[1:], counts, strict=False)
     ]
     return [
@@ -186,13 +186,13 @@ def _by_chance(item: dict[str, Any], edges: Any, records: int) -> list[float]:
     return [round(float(value), 3) for value in records * found]
 
 
-def _alt(shown: list[dict[str, Any]], allowed: float) -> str:
+def _alt(shown: list[dict[str, Any]], allowed: float, limit: Mark) -> str:
     said = []
     for item in shown:
         edges, counts = item["histogram"]["edges"], item["histogram"]["counts"]
         over = sum(c for low, c in zip(edges, counts, strict=False) if low >= allowed - 1e-9)
         said.append(
-            f"{item['label']}: {over} of {sum(counts)} records in the bars above {marked(allowed, 'given')}; "
+            f"{item['label']}: {over} of {sum(counts)} records in the bars above {limit}; "
             f"{item['records']['exposed_records']} proved to be exposed"
         )
     return f"How many records are guessed how well, one histogram for each. {'. '.join(said)}."

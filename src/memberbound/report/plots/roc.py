@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from memberbound.quantities import Mark, marked
+from memberbound.quantities import Mark, marked, percent
 from memberbound.report.plots.drawing import SUBJECTS, Drawing, Legend, axis, layout, plain, shares
 
 __all__ = ["roc_drawing"]
@@ -47,7 +47,7 @@ def roc_drawing(report: dict[str, Any]) -> Drawing | None:
         data=data,
         layout=layout(460, margin={"l": 56, "r": 24, "t": 12, "b": 52}) | views["linear"],
         views=views,
-        columns=("Curve", *(f"at {rate:.0%} false alarms" for rate in _RATES)),
+        columns=("Curve", *(f"at {percent(rate, 'given')} false alarms" for rate in _RATES)),
         rows=[(curve["label"], *(_at(curve, rate) for rate in _RATES)) for curve in curves],
         legend=[_legend(curve) for curve in curves]
         + [Legend("line", "blind guessing", "quiet", "dot")],
@@ -94,7 +94,7 @@ def _lowest(curves: list[dict[str, Any]]) -> float:
 
 def _decades(low: float) -> dict[str, Any]:
     ticks = [10.0**power for power in range(int(low), 1)]
-    return {"tickvals": ticks, "ticktext": [f"{100 * tick:g} %" for tick in ticks]}
+    return {"tickvals": ticks, "ticktext": [percent(tick, "given") for tick in ticks]}
 
 
 def _at(curve: dict[str, Any], rate: float) -> Mark:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from memberbound.quantities import marked, vacuous
-from memberbound.report.marks import ceiling_of, floor_of
+from memberbound.quantities import Mark, vacuous
+from memberbound.report.marks import (
+    allowed_over,
+    blind_guess,
+    ceiling_of,
+    estimate_of,
+    floor_of,
+)
 from memberbound.report.plots.drawing import (
     Drawing,
     Legend,
@@ -32,7 +38,8 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
     rows = [row for row in report["sandwich"] if row["record"] == record]
     if not rows:
         return None
-    allowed = 0.5 + report["question"]["eta"]
+    blind, eta = max(row["blind"] for row in rows), report["question"]["eta"]
+    allowed, limit = blind + eta, allowed_over(blind, eta)
     places, heads, depth = _places(rows)
     values = [v for row in rows for v in _values(row)]
     low, height = min(0.5, *values), int(depth * _ROW)
@@ -49,14 +56,14 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
         texts.append(note(_numbers(row), low, y - 0.33, font={"size": 12}))
     whole = height + _TOP + _BOTTOM
     shapes = [
-        line_at(rows[0]["blind"], "@quiet", "dot", up=1 + 34 / height, layer="below"),
+        line_at(blind, "@quiet", "dot", up=1 + 34 / height, layer="below"),
         line_at(allowed, "@ink", "dash", up=1 + 14 / height, layer="below"),
     ]
     head = {"yref": "paper", "yanchor": "bottom", "xanchor": "left", "font": {"size": 12}}
     # One label above the other: the two lines may be close.
     for x, text, lift in (
-        (rows[0]["blind"], f"blind guessing {marked(rows[0]['blind'], 'given')}", 26),
-        (allowed, f"allowed {marked(allowed, 'given')}", 6),
+        (blind, f"blind guessing {blind_guess(blind)}", 26),
+        (allowed, f"allowed {limit}", 6),
     ):
         left = x <= 0.8
         texts.append(
@@ -66,7 +73,7 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
     return Drawing(
         id=f"sandwich-{record}",
         title=f"The {record} record",
-        alt=_alt(rows, record, allowed),
+        alt=_alt(rows, record, limit),
         data=data + marks,
         layout=layout(
             whole,
@@ -86,11 +93,9 @@ def sandwich_drawing(report: dict[str, Any], record: str) -> Drawing | None:
             (
                 f"{row['label']}",
                 floor_of(row),
-                None
-                if row["estimate"] is None
-                else marked(row["estimate"]["estimate"], "estimate"),
+                estimate_of(row),
                 ceiling_of(row),
-                marked(row["blind"], "given"),
+                blind_guess(row["blind"]),
             )
             for row in rows
         ],
@@ -110,7 +115,13 @@ def _kinds(rows: list[dict[str, Any]]) -> set[str]:
     """Return the kinds that the rows show."""
     found = {ceiling_of(row).kind for row in rows}
     found |= {"estimate" for row in rows if row["estimate"] is not None}
-    return {str(kind) for kind in found} | {"audit" for row in rows if row["floor"] is not None}
+    return {str(kind) for kind in found} | {"audit" for row in rows if _beaten(row)}
+
+
+def _beaten(row: dict[str, Any]) -> bool:
+    """Tell whether an attack was proved to do better than blind guessing."""
+    floor = floor_of(row)
+    return floor is not None and floor.kind == "audit"
 
 
 def _values(row: dict[str, Any]) -> list[float]:
@@ -196,7 +207,7 @@ def _marks(row: dict[str, Any], y: float) -> list[dict[str, Any]]:
         shield = {"symbol": "pentagon", "angle": 180, "size": 17, "color": "@certified"}
         edge = {"color": "@card", "width": 1.5}
         found.append(mark(upper, f"certified {ceiling_of(row)}", line=edge, **shield))
-    if row["floor"] is not None:
+    if _beaten(row):
         triangle = {"symbol": "triangle-right", "size": 15, "color": "@measured"}
         edge, lower = {"color": "@card", "width": 1}, row["floor"]["lower"]
         found.append(mark(lower, f"measured {floor_of(row)}", line=edge, **triangle))
@@ -204,30 +215,30 @@ def _marks(row: dict[str, Any], y: float) -> list[dict[str, Any]]:
         value = row["estimate"]["estimate"]
         ring = {"symbol": "circle", "size": 12, "color": "rgba(0,0,0,0)"}
         edge = {"color": "@estimated", "width": 2.5}
-        found.append(mark(value, f"estimate {marked(value, 'estimate')}", line=edge, **ring))
+        found.append(mark(value, f"estimate {estimate_of(row)}", line=edge, **ring))
     return found
 
 
 def _numbers(row: dict[str, Any]) -> str:
     """Return the numbers below a row, each with the sign of its kind."""
     said = []
-    if row["floor"] is not None:
+    if _beaten(row):
         said.append(f"{floor_of(row)}")
     if row["estimate"] is not None:
-        said.append(f"<i>{marked(row['estimate']['estimate'], 'estimate')}</i>")
+        said.append(f"<i>{estimate_of(row)}</i>")
     ceiling = ceiling_of(row)
     said.append(f"<b>{ceiling}</b>" if ceiling.kind == "certificate" else "nothing is proved")
     return "  ·  ".join(said)
 
 
-def _alt(rows: list[dict[str, Any]], record: str, allowed: float) -> str:
+def _alt(rows: list[dict[str, Any]], record: str, limit: Mark) -> str:
     parts = []
     for row in rows:
         said = []
         if row["floor"] is not None:
-            said.append(f"measured floor {floor_of(row)}")
+            said.append(f"measured floor {floor_of(row)}" if _beaten(row) else f"{floor_of(row)}")
         if row["estimate"] is not None:
-            said.append(f"estimate {marked(row['estimate']['estimate'], 'estimate')}")
+            said.append(f"estimate {estimate_of(row)}")
         ceiling = ceiling_of(row)
         said.append(
             f"certified ceiling {ceiling}"
@@ -237,5 +248,5 @@ def _alt(rows: list[dict[str, Any]], record: str, allowed: float) -> str:
         parts.append(f"{row['label']}: {', '.join(said)}")
     return (
         f"How often anybody is right about the {record} record, from 50 to 100 percent; "
-        f"allowed are {marked(allowed, 'given')}. {'. '.join(parts)}."
+        f"allowed are {limit}. {'. '.join(parts)}."
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from memberbound.quantities import marked
+from memberbound.quantities import marked, significant
+from memberbound.report.marks import allowed_over
 from memberbound.report.plots.drawing import Drawing, Legend, axis, layout, line_at, note, shares
 
 __all__ = ["ATTACKERS", "sweep_drawing"]
@@ -40,7 +41,8 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
         return None
     people = said["population"]
     sweep = people["sweep"]
-    allowed = 0.5 + said["eta"]
+    limit = allowed_over(people["blind"], said["eta"])
+    allowed = people["blind"] + said["eta"]
     epsilons = [point["epsilon"] for point in sweep]
     data = [
         {
@@ -50,7 +52,8 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
             "y": [point[key] for point in sweep],
             "hoverinfo": "text",
             "hovertext": [
-                f"ε = {point['epsilon']:.3g}, {who.split(':')[0]}: {marked(point[key], 'certificate')}"
+                f"ε = {significant(point['epsilon'], 'lower', 4)}, {who.split(':')[0]}: "
+                f"{marked(point[key], 'certificate')}"
                 for point in sweep
             ],
             "line": {"color": f"@{color}", "width": 2.5},
@@ -68,11 +71,11 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
         layout=layout(
             400,
             xaxis=axis(
-                f"ε of the release (δ = {said['delta']:g})",
+                f"ε of the release (δ = {significant(said['delta'], 'given')})",
                 type="log",
                 range=[ends[0] - pad, ends[1] + pad],
                 tickvals=ticks,
-                ticktext=[f"{t:g}" for t in ticks],
+                ticktext=[significant(t, "given") for t in ticks],
             ),
             yaxis=axis("right at most, worst record", range=[0.49, 1.01], **shares(50, 100, 10)),
             shapes=[
@@ -82,7 +85,7 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
             ],
             annotations=[
                 note(
-                    f"your ε = {said['epsilon']:g}",
+                    f"your ε = {significant(said['epsilon'], 'given')}",
                     math.log10(said["epsilon"]),
                     1,
                     yref="paper",
@@ -92,7 +95,7 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
                     font={"size": 12},
                 ),
                 note(
-                    f"allowed {marked(allowed, 'given')}",
+                    f"allowed {limit}",
                     0.01,
                     allowed,
                     xref="paper",
@@ -105,7 +108,7 @@ def sweep_drawing(report: dict[str, Any]) -> Drawing | None:
         columns=("ε", "Worst case", "In this population", "Practical"),
         rows=[
             (
-                f"{point['epsilon']:.4g}",
+                significant(point["epsilon"], "lower", 4),
                 *(marked(point[key], "certificate") for key, *_ in ATTACKERS),
             )
             for point in sweep
@@ -120,8 +123,10 @@ _TICKS = [d * 10.0**power for power in range(-6, 7) for d in (1, 2, 5)]
 def _alt(said: dict[str, Any]) -> str:
     people = said["population"]
     return (
-        f"Certified success of three attackers over ε. At ε = {said['epsilon']:g}: worst case "
+        "Certified success of three attackers over ε. At "
+        f"ε = {significant(said['epsilon'], 'given')}: worst case "
         f"{marked(people['worst_case_upper'], 'certificate')}, in this population "
         f"{marked(people['population_upper'], 'certificate')}, practical "
-        f"{marked(people['practical_upper'], 'certificate')}; allowed {marked(0.5 + said['eta'], 'given')}."
+        f"{marked(people['practical_upper'], 'certificate')}; allowed "
+        f"{allowed_over(people['blind'], said['eta'])}."
     )

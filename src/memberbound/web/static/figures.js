@@ -3,8 +3,15 @@
 import { element, say } from "./dom.js";
 import { tip } from "./tips.js";
 import { GLOSSARY } from "./glossary.js";
+import { NOTHING, sixDown } from "./numbers.js";
 
-const WORDS = { certified: "certified", estimated: "estimate", measured: "measured", given: "setting" };
+const WORDS = {
+  certified: "certified",
+  estimated: "estimate",
+  measured: "measured",
+  given: "setting",
+  unproved: "not proved",
+};
 
 /** One number: `name` is its entry in the glossary, `sign` is ≤, ≥, ≈ or =. */
 export function figure(name, kind, sign, value, { label, big = false } = {}) {
@@ -24,6 +31,14 @@ export function figure(name, kind, sign, value, { label, big = false } = {}) {
     element("p", { class: "kind" }, WORDS[kind]),
   );
 }
+
+/** A certified ceiling; from `limit` on it excludes nothing and is not shown as a proof. */
+export const ceiling = (name, value, write, { limit = 1, ...options } = {}) =>
+  value >= limit ? figure(name, "unproved", "", NOTHING, options) : figure(name, "certified", "≤", write(value), options);
+
+/** A certified floor of a security; 0 excludes nothing. */
+export const security = (name, value, options) =>
+  value <= 0 ? figure(name, "unproved", "", NOTHING, options) : figure(name, "certified", "≥", sixDown(value), options);
 
 /** Several numbers side by side. */
 export const figures = (...nodes) => element("div", { class: "figures" }, nodes.flat());

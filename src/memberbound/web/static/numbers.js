@@ -1,37 +1,33 @@
-// Numbers as text, rounded to the safe side. A double is taken apart exactly, as Python's Decimal
-// does, so that the page never prints a bound that is a digit too good.
+// Numbers as text, rounded to the safe side, digit for digit as quantities.py does it (a test compares
+// them). A double stands for the shortest decimal that reads back as it, and that is rounded exactly.
 
-/** The double as an exact fraction of integers: [numerator, denominator]. */
-function fraction(value) {
-  const view = new DataView(new ArrayBuffer(8));
-  view.setFloat64(0, value);
-  const bits = view.getBigUint64(0);
-  const power = Number((bits >> 52n) & 0x7ffn);
-  const rest = bits & ((1n << 52n) - 1n);
-  const mantissa = power === 0 ? rest : rest | (1n << 52n);
-  const shift = Math.max(power, 1) - 1075;
-  const sign = bits >> 63n ? -1n : 1n;
-  return shift >= 0 ? [sign * (mantissa << BigInt(shift)), 1n] : [sign * mantissa, 1n << BigInt(-shift)];
+/** The double as an exact decimal: [digits, power] for digits·10^power. */
+function decimal(value) {
+  const [mantissa, power] = value.toExponential().split("e");
+  const [whole, rest = ""] = mantissa.split(".");
+  return [BigInt(whole + rest), Number(power) - rest.length];
 }
 
-/** ⌈value·10^digits⌉ or ⌊value·10^digits⌋, exactly; digits may be negative. */
-function scaled(value, digits, upwards) {
-  let [top, bottom] = fraction(value);
-  if (digits >= 0) top *= 10n ** BigInt(digits);
-  else bottom *= 10n ** BigInt(-digits);
-  const whole = top / bottom;
-  const left = top - whole * bottom;
-  if (left === 0n) return whole;
-  if (upwards) return left > 0n ? whole + 1n : whole;
-  return left < 0n ? whole - 1n : whole;
+/** Round digits·10^power to an integer of units 10^-places: up, down or to the nearest, then even. */
+function scaled([digits, power], places, side) {
+  const shift = power + places;
+  if (shift >= 0) return digits * 10n ** BigInt(shift);
+  const bottom = 10n ** BigInt(-shift);
+  let floor = digits / bottom;
+  if (floor * bottom > digits) floor -= 1n;
+  const left = digits - floor * bottom;
+  if (left === 0n || side === "lower") return floor;
+  if (side === "upper") return floor + 1n;
+  const twice = 2n * left;
+  return twice > bottom || (twice === bottom && floor % 2n !== 0n) ? floor + 1n : floor;
 }
 
-/** Write an integer that stands for units of 10^-digits. */
-function written(units, digits) {
-  if (digits <= 0) return (units * 10n ** BigInt(-digits)).toString();
+/** Write an integer that stands for units of 10^-places. */
+function written(units, places) {
+  if (places <= 0) return (units * 10n ** BigInt(-places)).toString();
   const sign = units < 0n ? "-" : "";
-  const text = (units < 0n ? -units : units).toString().padStart(digits + 1, "0");
-  return `${sign}${text.slice(0, -digits)}.${text.slice(-digits)}`;
+  const text = (units < 0n ? -units : units).toString().padStart(places + 1, "0");
+  return `${sign}${text.slice(0, -places)}.${text.slice(-places)}`;
 }
 
 const shortened = (text) => (text.includes(".") ? text.replace(/0+$/, "").replace(/\.$/, "") : text);
@@ -39,61 +35,102 @@ const shortened = (text) => (text.includes(".") ? text.replace(/0+$/, "").replac
 /** What stands where there is no number: null would be taken apart as a zero, the best bound of all. */
 const NONE = "no bound";
 
-/** A fixed number of decimals, rounded up. */
-export const decimalsUp = (value, digits) =>
-  Number.isFinite(value) ? written(scaled(value, digits, true), digits) : NONE;
-/** A fixed number of decimals, rounded down. */
-export const decimalsDown = (value, digits) =>
-  Number.isFinite(value) ? written(scaled(value, digits, false), digits) : NONE;
+/** A fixed number of decimals. */
+export const decimals = (value, side, places = 6) =>
+  Number.isFinite(value) ? written(scaled(decimal(value), places, side), places) : NONE;
 /** Six decimals, rounded up: for upper bounds. */
-export const sixUp = (value) => decimalsUp(value, 6);
+export const sixUp = (value) => decimals(value, "upper");
 /** Six decimals, rounded down: for lower bounds. */
-export const sixDown = (value) => decimalsDown(value, 6);
+export const sixDown = (value) => decimals(value, "lower");
 
-/** Percent with two decimals, rounded up; more decimals where two would say 100 %. */
-export function percentUp(value) {
-  if (!Number.isFinite(value)) return NONE;
-  for (const digits of [2, 4, 6, 9, 12, 15]) {
-    const units = scaled(value, digits + 2, true);
-    if (units < 100n * 10n ** BigInt(digits) || value === 1) return `${shortened(written(units, digits))} %`;
+/** A share in percent, with two decimals; an upper bound below 1 never reads 100 %. */
+function share([digits, power], side) {
+  const exact = [digits, power + 2];
+  const most = (places) => 100n * 10n ** BigInt(places);
+  const full = scaled(exact, 20, "lower") >= most(20);
+  for (const places of [2, 4, 6, 9, 12]) {
+    const units = scaled(exact, places, side);
+    if (side !== "upper" || full || units < most(places)) return `${shortened(written(units, places))} %`;
   }
-  return "100 %";
+  return `${shortened(written(digits, -power - 2))} %`;
 }
 
-/** Percent with two decimals, rounded down. */
-export const percentDown = (value) =>
-  Number.isFinite(value) ? `${shortened(written(scaled(value, 4, false), 2))} %` : NONE;
+const percentOf = (value, side) => (Number.isFinite(value) ? share(decimal(value), side) : NONE);
+/** Percent, rounded up; more decimals where two would say 100 %. */
+export const percentUp = (value) => percentOf(value, "upper");
+/** Percent, rounded down. */
+export const percentDown = (value) => percentOf(value, "lower");
+/** An estimated share, to the nearest. */
+export const percentAbout = (value) => percentOf(value, "estimate");
 
-/** A given share, not a bound: as short as it is exact. */
-export const percent = (value) => `${Number((value * 100).toPrecision(10))} %`;
+/** A given share, not a bound: exactly. */
+export function percent(value) {
+  const [digits, power] = decimal(value);
+  return `${shortened(written(digits, -power - 2))} %`;
+}
 
-/** A few significant digits, rounded up (`upwards`) or down. */
-export function significant(value, digits = 3, upwards = true) {
+/** A confidence: as given where that is short, else rounded down; one below 1 never reads 100 %. */
+export function confident(value) {
+  const [digits, power] = decimal(value);
+  const exact = [digits, power + 2];
+  const missing = (units, places) => 100n * 10n ** BigInt(places) - units;
+  if (digits.toString().replace(/0+$/, "").length > 6) {
+    for (const places of [2, 4, 6, 9, 12]) {
+      const units = scaled(exact, places, "lower");
+      const gap = missing(scaled(exact, 20, "lower"), 20);
+      if (missing(units, places) * 10n ** BigInt(20 - places) <= 2n * gap)
+        return `${shortened(written(units, places))} %`;
+    }
+  }
+  return percent(value);
+}
+
+/** What a sentence adds about its confidence; nothing where the bound always holds. */
+export const atConfidence = (value) => (value === 1 ? "" : ` (confidence ${confident(value)})`);
+
+/** What somebody may reach who may gain η over a blind guess: the sum of the decimals, rounded up. */
+export function allowed(blind, eta) {
+  const [one, other] = [decimal(blind), decimal(eta)];
+  const power = Math.min(one[1], other[1]);
+  const units = ([digits, own]) => digits * 10n ** BigInt(own - power);
+  return share([units(one) + units(other), power], "upper");
+}
+
+/** A few significant digits, rounded to a side. */
+export function significant(value, side, digits = 6) {
   if (!Number.isFinite(value)) return NONE;
   if (value === 0) return "0";
-  const power = Number(value.toExponential().split("e")[1]);
-  let units = scaled(value, digits - 1 - power, upwards);
-  let top = power;
-  // 9.999 rounded up has one more digit before the point.
-  if (units >= 10n ** BigInt(digits)) {
-    units /= 10n;
-    top += 1;
-  }
-  if (top < -4) {
-    const text = units.toString();
-    return `${shortened(`${text[0]}.${text.slice(1)}`)}e${top}`;
-  }
-  return shortened(written(units, digits - 1 - top));
+  const top = Number(value.toExponential().split("e")[1]);
+  return exponential(scaled(decimal(value), digits - 1 - top, side), digits - 1 - top);
 }
 
+/** A setting as it was given: the shortest text that gives the same double. */
+export function plain(value) {
+  if (typeof value !== "number" || !Number.isFinite(value)) return String(value);
+  const [digits, power] = decimal(value);
+  return digits === 0n ? "0" : exponential(digits, -power);
+}
+
+/** Write units of 10^-places, with a power of ten where there would be many zeros. */
+function exponential(units, places) {
+  const text = (units < 0n ? -units : units).toString();
+  const top = text.length - 1 - places;
+  if (units === 0n || (top >= -4 && top <= 12)) return shortened(written(units, places));
+  return `${units < 0n ? "-" : ""}${shortened(`${text[0]}.${text.slice(1)}0`)}e${top}`;
+}
+
+/** What a certificate says that excludes nothing. */
+export const NOTHING = "nothing is proved";
+/** A certified ceiling as text; one of `limit` is no proof. */
+export const atMost = (value, write = percentUp, limit = 1) => (value >= limit ? NOTHING : `≤ ${write(value)}`);
+/** The same within a sentence. */
+export const atMostInWords = (value, write = percentUp) => (value >= 1 ? NOTHING : `at most ${write(value)}`);
+
 /** An estimate: four significant digits, no side. */
-export const about = (value) => `${Number(value.toPrecision(4))}`;
+export const about = (value) => significant(value, "estimate", 4);
 
 /** A count, with separated thousands. */
 export const count = (value) => value.toLocaleString("en-GB");
-
-/** A setting as it was given: the shortest text that gives the same double. */
-export const plain = (value) => String(value);
 
 /** A size in bytes for people. */
 export function bytes(value) {

@@ -6,8 +6,8 @@ import { delayed, element, fill, table } from "./dom.js";
 import { ALWAYS, BY_ACCEPT, BY_NOTION, DEFAULTS, FOUND, fields, options, share } from "./explain-fields.js";
 import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
-import { assumptions, figure, figures, meter, verdict } from "./figures.js";
-import { percent, percentUp, plain, significant, sixDown, sixUp } from "./numbers.js";
+import { assumptions, ceiling, figure, figures, meter, security, verdict } from "./figures.js";
+import { atMost, atMostInWords, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
 import { roc } from "./plots.js";
 
 export const title = "Explain";
@@ -109,23 +109,25 @@ export function open(root, given) {
     const found = form.text("mode") === "choose";
     const setting =
       answer.notion === "DP-SGD"
-        ? figure("noise_multiplier", "given", "=", significant(answer.noise_multiplier, 6, true), {
+        ? figure("noise_multiplier", "given", "=", found ? significant(answer.noise_multiplier, "upper") : plain(answer.noise_multiplier), {
             label: found ? "Take a noise multiplier of" : null,
             big: found,
           })
         : null;
+    const derived = answer.notion !== "(ε, δ)-DP";
     const quoted =
       answer.epsilon === null
         ? "no finite ε"
-        : found && !setting
-          ? significant(answer.epsilon, 6, false)
-          : significant(answer.epsilon, 6, true);
-    const derived = answer.notion !== "(ε, δ)-DP";
+        : derived
+          ? significant(answer.epsilon, "upper")
+          : found
+            ? significant(answer.epsilon, "lower")
+            : plain(answer.epsilon);
     const epsilon = figure("epsilon", derived ? "certified" : "given", derived ? "≤" : "=", quoted, {
       label: found && !setting ? `Take ε (at δ = ${plain(answer.delta)})` : `ε at δ = ${plain(answer.delta)}`,
       big: found && !setting,
     });
-    const accuracy = figure("accuracy_upper", "certified", "≤", percentUp(answer.accuracy_upper), {
+    const accuracy = ceiling("accuracy_upper", answer.accuracy_upper, percentUp, {
       label: answer.prior === 0.5 ? "Right at most" : `Right at most, when ${percent(answer.prior)} were in`,
       big: true,
     });
@@ -135,22 +137,22 @@ export function open(root, given) {
       meter(
         answer.accuracy_upper,
         blind,
-        `On the way from blind guessing (${percent(blind)}) to always right: at most ${percentUp(answer.accuracy_upper)}.`,
+        `On the way from blind guessing (${percentUp(blind)}) to always right: ${atMostInWords(answer.accuracy_upper)}.`,
       ),
       figures(
         found ? [setting ?? epsilon, accuracy] : accuracy,
         Object.entries(answer.tpr_upper).map(([fpr, value]) =>
-          figure("tpr_upper", "certified", "≤", percentUp(value), {
+          ceiling("tpr_upper", value, percentUp, {
             label: `Members found, ${percent(Number(fpr))} of outsiders accused`,
           }),
         ),
-        figure("advantage_upper", "certified", "≤", sixUp(answer.advantage_upper)),
-        figure("eta_upper", "certified", "≤", sixUp(answer.eta_upper)),
-        figure("security_lower", "certified", "≥", sixDown(answer.security_lower)),
+        ceiling("advantage_upper", answer.advantage_upper, sixUp),
+        ceiling("eta_upper", answer.eta_upper, sixUp, { limit: 0.5 }),
+        security("security_lower", answer.security_lower),
         answer.security_lower_iid === null
           ? null
-          : figure("security_lower_iid", "certified", "≥", sixDown(answer.security_lower_iid)),
-        figure("precision_upper", "certified", "≤", percentUp(answer.precision_upper)),
+          : security("security_lower_iid", answer.security_lower_iid),
+        ceiling("precision_upper", answer.precision_upper, percentUp),
         found ? (setting ? epsilon : null) : [setting, epsilon],
       ),
       found
@@ -263,9 +265,9 @@ export function open(root, given) {
       if (!answer)
         return { current, cells: [choose ? `${promise} %` : `ε = ${value}`, "not possible at this δ", "", use] };
       const first = choose
-        ? [`${promise} %`, `ε = ${significant(answer.epsilon, 4, false)}`]
-        : [`ε = ${value}`, `≤ ${percentUp(answer.accuracy_upper)}`];
-      return { current, cells: [...first, nearest ? `≤ ${percentUp(answer.tpr_upper[nearest])}` : "–", use] };
+        ? [`${promise} %`, `ε = ${significant(answer.epsilon, "lower", 4)}`]
+        : [`ε = ${value}`, atMost(answer.accuracy_upper)];
+      return { current, cells: [...first, nearest ? atMost(answer.tpr_upper[nearest]) : "–", use] };
     });
     const near = Object.keys(ladder.answers.find(Boolean)?.tpr_upper ?? { 0.01: 0 }).sort(
       (a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01),

@@ -8,9 +8,8 @@ import { Exports } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { assumptions, figure, figures, verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { count } from "./numbers.js";
+import { count, plain } from "./numbers.js";
 import { lines } from "./plots.js";
-import { ofPlan } from "./sentences.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
 export const title = "Plan";
@@ -96,7 +95,7 @@ export function open(root, given) {
       chart.hide();
       exports.show({
         name: "memberbound-plan",
-        sentence: ofPlan(done.result),
+        sentence: done.result.sentence,
         json: done.result,
         chart: null,
         command: done.command,
@@ -184,7 +183,7 @@ export function open(root, given) {
       show(answer);
       exports.show({
         name: "memberbound-plan",
-        sentence: ofPlan(answer),
+        sentence: answer.sentence,
         json: answer,
         chart,
         command: same.command,
@@ -200,12 +199,12 @@ export function open(root, given) {
   async function sweep(asked, answer, signal) {
     const { security, record_leak: leak, ...rest } = asked;
     const average = security !== undefined;
-    const targets = average ? SWEPT : SWEPT.map((value) => 1 - value);
+    const targets = average ? SWEPT : SWEPT.map((value) => Number((1 - value).toFixed(4)));
     const answers = await Promise.all(
       targets.map((value) =>
         post(
           "/api/plan",
-          { ...rest, ...(average ? { security: value } : { record_leak: Number(value.toFixed(4)) }) },
+          { ...rest, ...(average ? { security: value } : { record_leak: value }) },
           signal,
         ),
       ),
@@ -226,18 +225,19 @@ export function open(root, given) {
             x: points.map((point) => point.x),
             y: points.map((point) => point.y),
             tone: "certified",
+            words: (at, rows) => `${plain(at)}: ${count(rows)} rows`,
           },
         ],
         {
           x: average ? "security MIS, at least" : "leak of the worst record, at most",
           y: "training rows",
-          percent: false,
+          shares: false,
           logy: true,
           markers: true,
           mark: average ? security : leak,
         },
       ),
-      `Training rows needed for other targets, from ${count(points[0].y)} at ${points[0].x} to ${count(points.at(-1).y)} at ${Number(points.at(-1).x.toFixed(4))}.`,
+      `Training rows needed for other targets, from ${count(points[0].y)} at ${plain(points[0].x)} to ${count(points.at(-1).y)} at ${plain(points.at(-1).x)}.`,
       "Certified numbers of rows for other targets; the dashed line is yours.",
     );
   }
@@ -245,7 +245,7 @@ export function open(root, given) {
   function show(answer) {
     fill(
       results,
-      verdict(ofPlan(answer)),
+      verdict(answer.sentence),
       figures(
         figure(
           "n_required",

@@ -6,10 +6,9 @@ import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { JobPanel } from "./jobs.js";
-import { percent, percentUp, significant } from "./numbers.js";
+import { atMost, atMostInWords, percentUp, plain, significant } from "./numbers.js";
 import { bars, lines } from "./plots.js";
 import { ATTACKERS, boundsOf } from "./population-answer.js";
-import { ofPopulation } from "./sentences.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
 export const title = "Population";
@@ -177,27 +176,27 @@ export function open(root, given) {
   function show(done) {
     latest = done;
     const answer = done.result;
-    fill(results, boundsOf(answer, ["success", "pmp"].includes(form.text("amount"))));
+    fill(results, boundsOf(answer, form.text("amount")));
     const blind = answer.success_blind;
     beside.show(
       bars(
         ATTACKERS.map(([, key, name, tone], index) => ({
           name,
           value: answer[key],
-          words: `≤ ${percentUp(answer[key])}`,
+          words: atMost(answer[key]),
           tone,
           pattern: ["/", ".", ""][index],
         })),
         { y: "right at most", level: blind, range: [Math.min(0.45, blind - 0.05), 1.06] },
       ),
-      `Three attackers side by side: ${ATTACKERS.map(([, key, name]) => `${name} at most ${percentUp(answer[key])}`).join(", ")}; blind guessing ${percent(blind)}.`,
+      `Three attackers side by side: ${ATTACKERS.map(([, key, name]) => `${name} ${atMostInWords(answer[key])}`).join(", ")}; blind guessing ${percentUp(blind)}.`,
       "How often each attacker is right at most, about the worst record. The dotted line is blind guessing.",
     );
     readOff();
     const files = downloads(done);
     exports.show({
       name: "memberbound-population",
-      sentence: ofPopulation(answer),
+      sentence: answer.sentence,
       json: answer,
       chart: curves.shown ? curves : beside,
       command: done.command,
@@ -214,7 +213,11 @@ export function open(root, given) {
     const mark = Number.isFinite(moved) && moved > 0 ? moved : null;
     curves.show(
       lines(
-        ATTACKERS.map(([key, , name, tone, dash]) => ({ name, x: plot.epsilon, y: plot[key], tone, dash })),
+        ATTACKERS.map(([key, , name, tone, dash]) => {
+          // At a smaller ε the bound holds all the more.
+          const words = (at, most) => `ε = ${significant(at, "lower", 4)}: ${atMost(most)}`;
+          return { name, x: plot.epsilon, y: plot[key], tone, dash, words };
+        }),
         {
           x: "ε of the mechanism, worst case over all data sets",
           y: "right at most (certified)",
@@ -223,7 +226,7 @@ export function open(root, given) {
           level: { y: plot.blind, name: "blind guessing" },
         },
       ),
-      `Success of the three attackers against ε, from ε = ${significant(plot.epsilon[0])} to ${significant(plot.epsilon.at(-1))}.`,
+      `Success of the three attackers against ε, from ε = ${significant(plot.epsilon[0], "estimate", 3)} to ${significant(plot.epsilon.at(-1), "estimate", 3)}.`,
       "Certified at every ε of the curve. The dashed line is your ε; move the slider to read off others.",
     );
     if (mark === null) {
@@ -245,8 +248,8 @@ export function open(root, given) {
         "p",
         {},
         element("span", { class: "mark certified" }, "≤ certified"),
-        ` Read off the curve at ε = ${moved}: `,
-        ATTACKERS.map(([key, , name]) => `${name} ≤ ${percentUp(plot[key][next])}`).join(", "),
+        ` Read off the curve at ε = ${plain(moved)}: `,
+        ATTACKERS.map(([key, , name]) => `${name} ${atMost(plot[key][next])}`).join(", "),
         ". “Calculate” gives the exact numbers for it.",
       ),
     );

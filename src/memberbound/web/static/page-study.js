@@ -7,7 +7,7 @@ import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { percentUp } from "./numbers.js";
+import { atMostInWords } from "./numbers.js";
 import { sandwich } from "./plots.js";
 import { FilePanel } from "./uploads.js";
 
@@ -164,7 +164,7 @@ export function open(root, given) {
     if (rows.length > 0) {
       const worst = rows
         .filter((row) => row.ceiling)
-        .map((row) => `${row.label}, ${row.record} record: at most ${percentUp(row.ceiling.upper)}`);
+        .map((row) => `${row.label}, ${row.record} record: ${atMostInWords(row.ceiling.upper)}`);
       chart.height = 130 + 52 * rows.length;
       chart.show(
         sandwich(rows),
@@ -266,7 +266,7 @@ export function open(root, given) {
     form.numeric("accept", {
       label: "Nobody may be right more than",
       unit: "%",
-      help: "The promise that the study looks a remedy for. 50 % is tossing a coin.",
+      help: "The promise that the study looks a remedy for, counted from blind guessing: 55 % is 5 points above it. Blind guessing is right 50 % of the time, and a little more often for an odd number of records.",
       slider: { from: 50.5, to: 75 },
     }),
     element(

@@ -6,10 +6,9 @@ import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { JobPanel } from "./jobs.js";
-import { count, sixUp } from "./numbers.js";
+import { atMostInWords, count, plain, sixUp } from "./numbers.js";
 import { histogram, leaksBeforeAfter } from "./plots.js";
-import { ofCertify, ofHarden } from "./sentences.js";
-import { certificate, costOf, hardening } from "./table-answers.js";
+import { certificate, costOf, hardening, many } from "./table-answers.js";
 import { certifyFields, hardenFields } from "./table-fields.js";
 import { ColumnChooser, FilePanel } from "./uploads.js";
 
@@ -251,13 +250,13 @@ export function open(root, given) {
     if (plot) {
       leaks.show(
         histogram(plot.edges, plot.rows, limit),
-        `Histogram of the certified leak of the rows: half of them leak at most ${sixUp(leak.median)}, the worst at most ${sixUp(leak.max)}; ${count(leak.exposed_rows ?? 0)} rows may leak more than ${limit}.`,
-        "How many rows may leak how much. Rows at 1 stand alone: a model could give them away completely.",
+        `Histogram of the certified leak of the ${many(answer.unit)}: half of them: ${atMostInWords(leak.median, sixUp)}; the worst: ${atMostInWords(leak.max, sixUp)}; ${count(leak.exposed_rows ?? 0)} ${many(answer.unit)} may leak more than ${plain(limit)}.`,
+        `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
       );
     }
     exports.show({
       name: "memberbound-certify",
-      sentence: ofCertify(answer),
+      sentence: answer.sentence,
       json: answer,
       chart: plot ? leaks : null,
       command: done.command,
@@ -274,13 +273,13 @@ export function open(root, given) {
     if (leakBefore && leakAfter) {
       effect.show(
         leaksBeforeAfter(leakBefore, leakAfter),
-        `Leak of the rows before and after: the worst row leaked at most ${sixUp(before.record_leak.max)} before and leaks at most ${sixUp(after.record_leak.max)} now.`,
+        `Leak of the rows before and after: the worst row before: ${atMostInWords(before.record_leak.max, sixUp)}; now: ${atMostInWords(after.record_leak.max, sixUp)}.`,
         "How much the rows leak at most, before and after.",
       );
     }
     hardExports.show({
       name: "memberbound-harden",
-      sentence: ofHarden(answer),
+      sentence: answer.sentence,
       json: answer,
       chart: effect,
       command: done.command,

@@ -1,5 +1,6 @@
 // What the pictures show: each function gives a drawing for `Chart.show`. Tones are names of the style sheet.
 import { label } from "./charts.js";
+import { atMost, percent, percentAbout, percentDown, plain, significant } from "./numbers.js";
 
 /** Ticks 1, 2, 5, 10, … of a logarithmic axis, written out. */
 function decades(values) {
@@ -36,7 +37,7 @@ export function roc(curve, points, log) {
       ? {
           type: "log",
           tickvals: powers.map((power) => 10 ** power),
-          ticktext: powers.map((power) => `${Number((100 * 10 ** power).toPrecision(3))} %`),
+          ticktext: powers.map((power) => percent(10 ** power)),
         }
       : { ...PERCENT, range: [0, 1], dtick: 0.2 }),
   });
@@ -50,7 +51,12 @@ export function roc(curve, points, log) {
         line: { color: ink("certified"), width: 3 },
         fill: log ? "none" : "tozeroy",
         fillcolor: ink("wash"),
-        hovertemplate: "accuses %{x:.3~g} of the outsiders<br>finds ≤ %{y:.4~g} of the members<extra></extra>",
+        // The rate rounded down and the bound up: the pair printed lies above the curve.
+        text: on.map(
+          (index) =>
+            `accuses ${percentDown(curve.fpr[index])} of the outsiders<br>finds ${atMost(curve.tpr[index])} of the members`,
+        ),
+        hovertemplate: "%{text}<extra></extra>",
       },
       {
         x: log ? [least, 1] : [0, 1],
@@ -104,8 +110,12 @@ export function histogram(edges, rows, limit) {
           color: middle.map((_, index) => (edges[index] >= limit ? ink("danger") : ink("certified"))),
           line: { color: ink("card"), width: 1 },
         },
-        customdata: rows.map((_, index) => [edges[index], edges[index + 1]]),
-        hovertemplate: "%{y} rows leak between %{customdata[0]:.3g} and %{customdata[1]:.3g}<extra></extra>",
+        text: rows.map(
+          (found, index) =>
+            `${found} rows leak at most ${significant(edges[index + 1], "upper", 4)}, and more than ${significant(edges[index], "lower", 4)} is not excluded`,
+        ),
+        textposition: "none",
+        hovertemplate: "%{text}<extra></extra>",
       },
     ],
     layout: {
@@ -135,7 +145,7 @@ export function histogram(edges, rows, limit) {
                 yref: "paper",
                 yanchor: "bottom",
                 showarrow: false,
-                text: `exposed above ${limit}`,
+                text: `exposed above ${plain(limit)}`,
                 font: { size: 12 },
               },
             ]
@@ -153,6 +163,11 @@ export function leaksBeforeAfter(before, after) {
     const all = plot.rows.reduce((sum, rows) => sum + rows, 0) || 1;
     return plot.rows.map((rows) => rows / all);
   };
+  const said = (plot) =>
+    shares(plot).map(
+      (part, index) =>
+        `leak at most ${significant(plot.edges[index + 1], "upper", 4)}: ${percentAbout(part)} of the rows`,
+    );
   return (ink) => ({
     data: [
       {
@@ -161,7 +176,9 @@ export function leaksBeforeAfter(before, after) {
         y: shares(before),
         name: "before",
         marker: { color: ink("danger"), opacity: 0.75, pattern: { shape: "/" } },
-        hovertemplate: "leak about %{x:.3f}: %{y:.1%} of the rows<extra>before</extra>",
+        text: said(before),
+        textposition: "none",
+        hovertemplate: "%{text}<extra>before</extra>",
       },
       {
         type: "bar",
@@ -169,7 +186,9 @@ export function leaksBeforeAfter(before, after) {
         y: shares(after),
         name: "after",
         marker: { color: ink("certified"), opacity: 0.85 },
-        hovertemplate: "leak about %{x:.3f}: %{y:.1%} of the rows<extra>after</extra>",
+        text: said(after),
+        textposition: "none",
+        hovertemplate: "%{text}<extra>after</extra>",
       },
     ],
     layout: {
@@ -181,10 +200,10 @@ export function leaksBeforeAfter(before, after) {
   });
 }
 
-/** Curves over a common axis: [{name, x, y, tone, dash}], with an optional mark and level. */
+/** Curves over a common axis: [{name, x, y, tone, dash, words}], with an optional mark and level. */
 export function lines(
   curves,
-  { x, y, logx = false, logy = false, percent = true, mark = null, level = null, markers = false, range = null },
+  { x, y, logx = false, logy = false, shares = true, mark = null, level = null, markers = false, range = null },
 ) {
   return (ink) => ({
     data: [
@@ -195,7 +214,8 @@ export function lines(
         mode: markers ? "lines+markers" : "lines",
         line: { color: ink(curve.tone), width: 2.6, dash: curve.dash ?? "solid" },
         marker: { size: 8 },
-        hovertemplate: `%{x:.4~g}: %{y:${percent ? ".3%" : ".4~g"}}<extra>${curve.name}</extra>`,
+        text: curve.x.map((at, index) => curve.words(at, curve.y[index])),
+        hovertemplate: `%{text}<extra>${curve.name}</extra>`,
       })),
       ...(level
         ? [
@@ -214,7 +234,7 @@ export function lines(
       xaxis: { title: { text: x }, ...(logx ? decades(curves.flatMap((curve) => curve.x)) : {}) },
       yaxis: {
         title: { text: y },
-        ...(percent ? PERCENT : {}),
+        ...(shares ? PERCENT : {}),
         ...(logy ? decades(curves.flatMap((curve) => curve.y)) : {}),
         ...(range ? { range } : {}),
       },
@@ -278,7 +298,7 @@ export function bars(items, { y, level, range }) {
 /** Floor, estimate and ceiling of each subject on one axis: the rows of a report's sandwich. */
 export function sandwich(rows) {
   const names = rows.map((row) => label(`${row.label}, ${row.record} record`));
-  const points = (value, name, tone, symbol, sign) => (ink) => {
+  const points = (value, name, tone, symbol, write) => (ink) => {
     const there = rows.map((row, index) => [value(row), names[index]]).filter(([x]) => x !== null && x !== undefined);
     return {
       x: there.map(([x]) => x),
@@ -286,13 +306,14 @@ export function sandwich(rows) {
       mode: "markers",
       name,
       marker: { color: ink(tone), size: 13, symbol, line: { width: 2, color: ink(tone) } },
-      hovertemplate: `${sign} %{x:.2%}<extra>${name}</extra>`,
+      text: there.map(([x]) => write(x)),
+      hovertemplate: `%{text}<extra>${name}</extra>`,
     };
   };
   const traces = [
-    points((row) => row.ceiling?.upper, "certified ceiling ≤", "certified", "triangle-left", "≤"),
-    points((row) => row.estimate?.estimate, "estimate ≈", "estimated", "circle-open", "≈"),
-    points((row) => row.floor?.lower, "measured floor ≥", "measured", "triangle-right", "≥"),
+    points((row) => row.ceiling?.upper, "certified ceiling ≤", "certified", "triangle-left", atMost),
+    points((row) => row.estimate?.estimate, "estimate ≈", "estimated", "circle-open", (x) => `≈ ${percentAbout(x)}`),
+    points((row) => row.floor?.lower, "measured floor ≥", "measured", "triangle-right", (x) => `≥ ${percentDown(x)}`),
   ];
   return (ink) => ({
     data: traces.map((trace) => trace(ink)),

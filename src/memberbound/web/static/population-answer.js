@@ -1,8 +1,7 @@
 // The answer of Population: three attackers, and whom they find most easily.
 import { element, table } from "./dom.js";
-import { assumptions, figure, figures, verdict, warnings } from "./figures.js";
-import { about, count, percentUp, significant, sixUp } from "./numbers.js";
-import { ofPopulation } from "./sentences.js";
+import { assumptions, ceiling, figure, figures, verdict, warnings } from "./figures.js";
+import { NOTHING, about, atMost, count, percentUp, plain, significant, sixUp } from "./numbers.js";
 
 /** Name in the swept curves, key of the answer, name for people, tone, dash. */
 export const ATTACKERS = [
@@ -11,31 +10,31 @@ export const ATTACKERS = [
   ["practical", "success_upper", "practical attacker", "certified", "solid"],
 ];
 
-const quoted = (value) => (value === null ? "no finite ε" : significant(value, 5));
+const dp = (name, value) =>
+  value === null
+    ? figure(name, "unproved", "", NOTHING)
+    : figure(name, "certified", "≤", significant(value, "upper"));
 
-/** The bounds; `found` says that the ε was asked for, so that it is rounded down. */
-export function boundsOf(answer, found) {
+/** The bounds; `amount` says what was given: an ε that was looked for is rounded down, one that follows up. */
+export function boundsOf(answer, amount) {
+  const found = ["success", "pmp"].includes(amount);
+  const side = found ? "lower" : "upper";
+  const quoted = amount === "epsilon" ? plain(answer.epsilon) : significant(answer.epsilon, side);
+  const epsilon = answer.epsilon === null ? "no finite ε" : quoted;
+  const sigma = amount === "sigma" ? plain(answer.sigma) : significant(answer.sigma, "upper");
   return [
-    verdict(ofPopulation(answer)),
+    verdict(answer.sentence),
     warnings(answer),
     figures(
       found
-        ? figure(
-            "epsilon",
-            "given",
-            "=",
-            answer.epsilon === null ? "no finite ε" : significant(answer.epsilon, 5, false),
-            { label: `Take ε (δ = ${answer.delta})`, big: true },
-          )
+        ? figure("epsilon", "given", "=", epsilon, { label: `Take ε (δ = ${plain(answer.delta)})`, big: true })
         : null,
-      ATTACKERS.map(([, key]) =>
-        figure(key, "certified", "≤", percentUp(answer[key]), { big: key === "success_upper" }),
-      ),
-      figure("epsilon_population", "certified", "≤", quoted(answer.epsilon_population)),
-      figure("pmp_epsilon_upper", "certified", "≤", quoted(answer.pmp_epsilon_upper)),
-      figure("eta_upper", "certified", "≤", sixUp(answer.eta_upper)),
-      answer.sigma === null ? null : figure("sigma", "given", "=", significant(answer.sigma, 6, true)),
-      found ? null : figure("epsilon", "given", "=", quoted(answer.epsilon), { label: `ε at δ = ${answer.delta}` }),
+      ATTACKERS.map(([, key]) => ceiling(key, answer[key], percentUp, { big: key === "success_upper" })),
+      dp("epsilon_population", answer.epsilon_population),
+      dp("pmp_epsilon_upper", answer.pmp_epsilon_upper),
+      ceiling("eta_upper", answer.eta_upper, sixUp, { limit: 0.5 }),
+      answer.sigma === null ? null : figure("sigma", "given", "=", sigma),
+      found ? null : figure("epsilon", "given", "=", epsilon, { label: `ε at δ = ${plain(answer.delta)}` }),
     ),
     element(
       "p",
@@ -48,9 +47,9 @@ export function boundsOf(answer, found) {
       ["row", "right at most", "mean distance to the others", "of a typical record's"],
       answer.most_exposed.map((each) => [
         count(each.record),
-        `≤ ${percentUp(each.success_upper)}`,
+        atMost(each.success_upper),
         `≈ ${about(each.mean_distance)}`,
-        each.times_median === null ? "–" : `≈ ${each.times_median.toFixed(1)} ×`,
+        each.times_median === null ? "–" : `≈ ${significant(each.times_median, "estimate", 2)} ×`,
       ]),
     ),
     assumptions(answer),

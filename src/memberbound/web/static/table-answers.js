@@ -1,42 +1,57 @@
 // The answers of Table: the certificate of a table, and what coarsening did to it.
 import { element, table } from "./dom.js";
-import { assumptions, figure, figures, meter, verdict, warnings } from "./figures.js";
-import { about, count, percent, percentUp, sixDown, sixUp } from "./numbers.js";
+import { assumptions, ceiling, figure, figures, meter, security, verdict, warnings } from "./figures.js";
+import {
+  about,
+  atMost,
+  atMostInWords,
+  confident,
+  count,
+  decimals,
+  percentAbout,
+  percentUp,
+  plain,
+  sixUp,
+} from "./numbers.js";
 import { lines } from "./plots.js";
-import { ofCertify, ofHarden } from "./sentences.js";
+
+/** How many records, and what one is: a row, or a value of a column with all its rows. */
+const rowsInWords = (count, unit) =>
+  unit ? `${count} different values of “${unit}” (each with all its rows)` : `${count} rows`;
+export const many = (unit) => (unit ? `values of “${unit}”` : "rows");
 
 /** The certificate of a table. */
 export function certificate(answer) {
   const leak = answer.record_leak;
   const limit = leak.exposed_above ?? 0.5;
   return [
-    verdict(ofCertify(answer)),
+    verdict(answer.sentence),
     meter(
       Math.min(1, answer.accuracy_upper),
       Math.max(answer.nu, answer.lam * (1 - answer.nu)),
-      `On the way from blind guessing to always right: at most ${percentUp(answer.accuracy_upper)}.`,
+      `On the way from blind guessing to always right: ${atMostInWords(answer.accuracy_upper)}.`,
     ),
     warnings(answer),
     figures(
-      figure("table_accuracy_upper", "certified", "≤", percentUp(answer.accuracy_upper), { big: true }),
-      figure("table_security_lower", "certified", "≥", sixDown(answer.security_lower)),
-      figure("delta_upper", "certified", "≤", sixUp(answer.delta_upper)),
+      ceiling("table_accuracy_upper", answer.accuracy_upper, percentUp, { big: true }),
+      security("table_security_lower", answer.security_lower),
+      ceiling("delta_upper", answer.delta_upper, sixUp),
       answer.delta_plug_in_estimate === null
         ? null
         : figure("delta_plug_in_estimate", "estimated", "≈", about(answer.delta_plug_in_estimate)),
-      figure("record_leak_median", "certified", "≤", sixUp(leak.median)),
-      figure("record_leak_p99", "certified", "≤", sixUp(leak.p99)),
-      figure("record_leak_max", "certified", "≤", sixUp(leak.max)),
+      ceiling("record_leak_median", leak.median, sixUp),
+      ceiling("record_leak_p99", leak.p99, sixUp),
+      ceiling("record_leak_max", leak.max, sixUp),
       leak.exposed_rows === null
         ? null
         : figure("exposed_rows", "certified", "≤", count(leak.exposed_rows), {
-            label: `Rows that may leak more than ${limit}`,
+            label: `${answer.unit ? many(answer.unit) : "Rows"} that may leak more than ${plain(limit)}`,
           }),
     ),
     element(
       "p",
       { class: "quiet" },
-      `${count(answer.rows)} rows fall into ${count(answer.atoms)} different cells; method: ${answer.method}; confidence ${percent(answer.confidence)}.`,
+      `${rowsInWords(count(answer.rows), answer.unit)} fall into ${count(answer.atoms)} different cells; method: ${answer.method}; confidence ${confident(answer.confidence)}.`,
     ),
     exposed(answer),
     assumptions(answer),
@@ -46,7 +61,7 @@ export function certificate(answer) {
 function exposed(answer) {
   const cells = answer.exposed_cells ?? [];
   if (cells.length === 0)
-    return answer.record_leak.exposed_rows ? null : element("p", {}, "No row is exposed above the limit.");
+    return answer.record_leak.exposed_rows ? null : element("p", {}, `None of the ${many(answer.unit)} is exposed above the limit.`);
   const names = Object.keys(cells[0].values);
   return element(
     "div",
@@ -57,7 +72,7 @@ function exposed(answer) {
       ["rows", "leak", ...names],
       cells.map((cell) => [
         count(cell.rows),
-        `≤ ${sixUp(cell.leak_upper)}`,
+        atMost(cell.leak_upper, sixUp),
         ...names.map((name) => (cell.values[name] === null ? "(missing)" : String(cell.values[name]))),
       ]),
     ),
@@ -70,20 +85,15 @@ export function hardening(answer) {
   const row = (name, pick) => [name, pick(before), pick(after)];
   const scores = answer.accuracy_estimate?.after ?? {};
   return [
-    verdict(ofHarden(answer)),
+    verdict(answer.sentence),
     warnings(answer),
     figures(
-      figure("table_accuracy_upper", "certified", "≤", percentUp(after.accuracy_upper), { big: true }),
-      figure("table_security_lower", "certified", "≥", sixDown(after.security_lower)),
-      figure("record_leak_max", "certified", "≤", sixUp(after.record_leak.max)),
+      ceiling("table_accuracy_upper", after.accuracy_upper, percentUp, { big: true }),
+      security("table_security_lower", after.security_lower),
+      ceiling("record_leak_max", after.record_leak.max, sixUp),
       answer.information_kept_estimate === null
         ? null
-        : figure(
-            "information_kept_estimate",
-            "estimated",
-            "≈",
-            `${Math.round(answer.information_kept_estimate * 100)} %`,
-          ),
+        : figure("information_kept_estimate", "estimated", "≈", percentAbout(answer.information_kept_estimate)),
     ),
     table(
       "Before and after",
@@ -91,9 +101,9 @@ export function hardening(answer) {
       [
         row("different cells", (side) => count(side.atoms)),
         row("rows", (side) => count(side.rows)),
-        row("right at most", (side) => `≤ ${percentUp(side.accuracy_upper)}`),
-        row("leak Δ, any learner", (side) => `≤ ${sixUp(side.delta_upper)}`),
-        row("row leak, worst row", (side) => `≤ ${sixUp(side.record_leak.max)}`),
+        row("right at most", (side) => atMost(side.accuracy_upper)),
+        row("leak Δ, any learner", (side) => atMost(side.delta_upper, sixUp)),
+        row("row leak, worst row", (side) => atMost(side.record_leak.max, sixUp)),
         row("exposed rows", (side) => `≤ ${count(side.record_leak.exposed_rows)}`),
         ...Object.keys(scores).map((name) => [
           `accuracy of ${name} (both estimates)`,
@@ -117,7 +127,7 @@ export function hardening(answer) {
   ];
 }
 
-const scored = (value) => (value === undefined || value === null ? "–" : `≈ ${value.toFixed(3)}`);
+const scored = (value) => (value === undefined || value === null ? "–" : `≈ ${decimals(value, "estimate", 3)}`);
 
 /** What another security would cost, on the frontier that the run estimated; nothing without one. */
 export function costOf(result, wanted) {
@@ -129,19 +139,20 @@ export function costOf(result, wanted) {
   const most = Math.max(...points.map((point) => point.information)) || 1;
   const shares = points.map((point) => point.information / most);
   const reached = shares.filter((_, index) => points[index].security >= aimed);
-  const kept = `${Math.round(Math.max(0, ...reached) * 100)} %`;
+  const words = (at, kept) => `MIS ≈ ${about(at)}: ≈ ${percentAbout(kept)}`;
+  const kept = percentAbout(Math.max(0, ...reached));
   const known = Number.isFinite(aimed);
   const advice =
     aimed === result.security
       ? "This is the certified run above."
       : "Press the button for a certified run; choosing among several certified runs is not covered by the certificate, so settle here first.";
-  const words =
+  const said =
     reached.length === 0
       ? [" No coarsening that was tried reaches this security."]
       : [` A security of ${aimed} would keep about ${kept} of the information. `, advice];
   return {
     draw: lines(
-      [{ name: "estimate", x: points.map((point) => point.security), y: shares, tone: "estimated", dash: "dash" }],
+      [{ name: "estimate", x: points.map((point) => point.security), y: shares, tone: "estimated", dash: "dash", words }],
       {
         x: "security MIS of the table (estimate)",
         y: "information kept (estimate)",
@@ -155,7 +166,7 @@ export function costOf(result, wanted) {
       "An estimate from the rows that served to find the recipe. Move the slider to see what another target would cost.",
     nodes: [
       element("h3", {}, "What would another target cost?"),
-      known ? element("p", {}, element("span", { class: "mark estimated" }, "≈ estimate"), words) : null,
+      known ? element("p", {}, element("span", { class: "mark estimated" }, "≈ estimate"), said) : null,
     ],
   };
 }

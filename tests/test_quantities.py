@@ -1,0 +1,740 @@
+"""How numbers become text: to the safe side, everywhere, and in one module only."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import json
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import memberbound
+from memberbound.auditing.answer import Audit
+from memberbound.auditing.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
+from memberbound.certification import Certification
+from memberbound.games import IidGame, SubsetGame
+from memberbound.planning import Plan
+from memberbound.populations.setting import Comparison
+from memberbound.quantities import (
+    AuditBound,
+    Certificate,
+    Mark,
+    Side,
+    Sides,
+    allowed,
+    confident,
+    decimals,
+    interval,
+    marked,
+    numbers_in,
+    percent,
+    points,
+    significant,
+    vacuous,
+)
+from memberbound.report.appendix import block_of, sides_of, text_of
+from memberbound.report.mlflow_log import metrics_of, parameters_of
+from memberbound.report.model_card import model_card
+from memberbound.report.page import _headline
+from memberbound.report.plots import (
+    exposure_drawing,
+    roc_drawing,
+    sandwich_drawing,
+    sweep_drawing,
+)
+from memberbound.studies.answer import Study
+from report.sample import sample
+
+SOURCE = Path(memberbound.__file__).parent
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
+SHARES = st.floats(0.0, 1.0)
+PROOFS: tuple[Side, ...] = ("upper", "lower", "estimate")
+
+
+def exact(value: float) -> Fraction:
+    """What a reader of the JSON sees."""
+    return Fraction(repr(value))
+
+
+def read(text: str) -> Fraction:
+    number = Fraction(text.removesuffix(" %"))
+    return number / 100 if text.endswith(" %") else number
+
+
+def holds(text: str, value: float, side: Side) -> bool:
+    """Tell whether a printed number, read back, is on the safe side of the number itself."""
+    said = read(text)
+    double = float(Decimal(text.removesuffix(" %")).scaleb(-2 if text.endswith(" %") else 0))
+    return {
+        "upper": said >= exact(value) and double >= value,
+        "lower": said <= exact(value) and double <= value,
+        "given": said == exact(value),
+        "estimate": True,
+    }[side]
+
+
+# --- Rounding, against exact rationals ------------------------------------------------------------
+
+
+@given(DOUBLES, st.integers(1, 12))
+@example(5e-324, 3)
+@example(-5e-324, 3)
+@example(1.7976931348623157e308, 6)
+@example(9.999999, 6)
+def test_significant_digits_keep_the_side(value: float, digits: int) -> None:
+    low, near, high = (significant(value, side, digits) for side in ("lower", "estimate", "upper"))
+    assert holds(low, value, "lower")
+    assert holds(high, value, "upper")
+    assert read(low) <= read(near) <= read(high)
+    # Tight: one unit of the last digit at most.
+    assert read(high) - read(low) <= abs(exact(value)) * Fraction(1001, 1000 * 10 ** (digits - 1))
+    assert holds(significant(value, "given"), value, "given")
+
+
+@given(DOUBLES, st.integers(0, 12))
+@example(5e-324, 6)
+@example(-1e-9, 6)
+def test_decimals_keep_the_side(value: float, places: int) -> None:
+    low, near, high = (decimals(value, side, places) for side in ("lower", "estimate", "upper"))
+    assert holds(low, value, "lower")
+    assert holds(high, value, "upper")
+    assert read(low) <= read(near) <= read(high) <= read(low) + Fraction(1, 10**places)
+    assert abs(read(near) - exact(value)) * 2 <= Fraction(1, 10**places)
+    assert "-0" not in {low.rstrip("0."), near.rstrip("0."), high.rstrip("0.")}
+
+
+@given(DOUBLES | SHARES | SHARES.map(lambda x: 1 - x * 1e-9))
+@example(1 - 2**-53)
+@example(0.55)
+def test_percent_keeps_the_side(value: float) -> None:
+    low, high = percent(value, "lower"), percent(value, "upper")
+    assert holds(low, value, "lower")
+    assert holds(high, value, "upper")
+    assert read(high) - read(low) <= Fraction(1, 10_000)
+    assert value >= 1 or read(high) < 1
+    assert holds(percent(value, "given"), value, "given")
+    assert abs(read(percent(value, "estimate")) - exact(value)) <= Fraction(1, 20_000)
+
+
+@given(SHARES | SHARES.map(lambda x: 1 - x * 1e-12))
+@example(1 - 1e-13)
+@example(1 - 2**-53)
+@example(0.95)
+def test_a_confidence_is_never_overstated(value: float) -> None:
+    said = read(confident(value))
+    assert said <= exact(value)
+    assert 1 - said <= 2 * (1 - exact(value))
+    assert value == 1 or said < 1
+
+
+@given(st.integers(2, 10**6), st.floats(1e-6, 0.499), st.floats(0.0, 1.0))
+def test_a_kept_promise_is_never_printed_above_what_is_allowed(
+    records: int, eta: float, share: float
+) -> None:
+    blind = max(records // 2, records - records // 2) / records
+    limit = read(allowed(blind, eta))
+    assert limit >= exact(blind) + exact(eta)
+    kept = blind + eta * share * 0.999
+    assert read(percent(kept, "upper")) <= limit
+    assert points(eta).startswith(percent(eta, "given").removesuffix(" %"))
+
+
+def test_what_is_no_number_is_never_shown_as_one() -> None:
+    for write in (percent, decimals, significant):
+        assert write(None, "upper") == write(math.nan, "lower") == "–"  # type: ignore[operator]
+        assert write(math.inf, "upper") == "∞"  # type: ignore[operator]
+
+
+def test_nothing_is_proved_is_said_in_words() -> None:
+    for quantity, value in (("accuracy", 1.0), ("eta", 0.5), ("security", 0.0), ("leak", 1.0)):
+        for places in (None, 6):
+            shown = marked(value, "certificate", quantity, places)
+            assert shown == Mark("unproved", "nothing is proved")
+        direction = "lower" if quantity == "security" else "upper"
+        line = Certificate(quantity, value, direction, IidGame(), ("X1",)).summary()  # type: ignore[arg-type]
+        assert line.startswith(f"nothing is proved about {quantity}")
+    assert vacuous(1.0, "accuracy of any attack on any record")
+    assert marked(0.99999999, "certificate").text == "≤ 99.999999 %"
+
+
+# --- Every face: what is printed, read back, is on its safe side ----------------------------------
+
+#: A number with what says which way it goes; a number inside a word is a name.
+TOKEN = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:e-?\d+)?)( %)?(?![\w]|\.\d)")
+
+
+def printed(text: str) -> list[str]:
+    return [number + sign for number, sign in TOKEN.findall(text)]
+
+
+def wrong(text: str, numbers: list[tuple[str, float, Side]]) -> list[tuple[str, list[Any]]]:
+    """Return printed numbers that are on the unsafe side of what they can be about.
+
+    A rounded number can be about whatever is nearer than a unit of its last digit.
+    """
+    found = []
+    for token in printed(text):
+        said = read(token)
+        unit = Fraction(1, 10 ** len(token.partition(".")[2]))
+        if token.endswith(" %"):
+            unit = Fraction(1, 10_000)
+        elif "." not in token or "e" in token:
+            unit = abs(said) / 1000
+        about = [n for n in numbers if abs(exact(n[1]) - said) < unit]
+        if about and not any(holds(token, value, side) for _, value, side in about):
+            found.append((token, about))
+    return found
+
+
+def check(text: str, fields: Mapping[str, Any], sides: Sides, *, least: int = 3) -> None:
+    numbers = list(numbers_in(fields, sides))
+    assert [path for path, _, side in numbers if side is None] == []
+    known = [(path, value, side) for path, value, side in numbers if side is not None]
+    assert wrong(text, known) == []
+    seen = {path for token in printed(text) for path, value, _ in known if near(token, value)}
+    assert len(seen) >= least, seen
+
+
+def near(token: str, value: float) -> bool:
+    return abs(read(token) - exact(value)) <= abs(exact(value)) / 100
+
+
+#: Far apart, with long tails: a value that is printed can only be about itself.
+def values(count: int, low: float = 0.03, high: float = 0.97) -> st.SearchStrategy[list[float]]:
+    step = (high - low) / count
+    return st.lists(st.floats(0.05, 0.95), min_size=count, max_size=count).map(
+        lambda drawn: [low + step * (i + x) for i, x in enumerate(drawn)]
+    )
+
+
+QUICK = settings(max_examples=20, derandomize=True, deadline=None)
+
+
+def certified(v: list[float]) -> dict[str, Any]:
+    return {
+        "rows": 5,
+        "n": 5,
+        "atoms": 3,
+        "delta_upper": v[0],
+        "security_lower": v[1],
+        "accuracy_upper": v[2],
+        "delta_plug_in_estimate": v[3],
+        "c_k_plug_in_estimate": v[4],
+        "confidence": v[5],
+        "method": "any",
+        "record_leak": {
+            "median": v[6],
+            "p99": v[7],
+            "max": v[8],
+            "exposed_rows": 2,
+            "exposed_above": v[9],
+        },
+    }
+
+
+@QUICK
+@given(values(11))
+def test_certify(v: list[float]) -> None:
+    cell = {"rows": 1, "leak_upper": v[10], "values": {"a": "x"}}
+    answer = Certification(certified(v), IidGame(), ("X5",), (), exposed=(cell,))
+    check(answer.summary(), answer.to_dict(), Certification.SIDES, least=8)
+
+
+@QUICK
+@given(values(20))
+def test_harden(v: list[float]) -> None:
+    small = hardened()
+    answer = dataclasses.replace(
+        small,
+        before=certified(v[:10]),
+        after=certified(v[10:]),
+        frontier=(),
+        security=None,
+        record_leak=None,
+        information_kept_estimate=None,
+        steps=(),
+    )
+    check(answer.summary(), answer.to_dict(), type(answer).SIDES, least=6)
+
+
+@QUICK
+@given(values(3))
+@example([0.99999999, 1e-9, 1 - 1e-13])
+def test_plan(v: list[float]) -> None:
+    answer = Plan(17, v[0], v[1], "a law", v[2], IidGame(), ("X5",), ())
+    text = answer.summary()
+    check(text, answer.to_dict(), Plan.SIDES)
+    assert read(re.search(r"MIS ≥ (\S+)", text)[1]) == exact(v[0])  # type: ignore[index]
+    assert read(re.search(r"confidence (\S+ %)", text)[1]) <= exact(v[2])  # type: ignore[index]
+
+
+@settings(QUICK, max_examples=6)
+@given(st.floats(0.3, 9.0), st.floats(1e-9, 0.1), st.floats(0.05, 0.45))
+def test_explain(epsilon: float, delta: float, prior: float) -> None:
+    cases: tuple[tuple[Side, dict[str, float]], ...] = (
+        ("given", {"epsilon": epsilon, "delta": delta, "prior": prior}),
+        ("upper", {"gdp": epsilon}),
+        ("lower", {"target_advantage": prior, "delta": delta / 3}),
+    )
+    for side, options in cases:
+        answer = memberbound.explain(**options)  # type: ignore[arg-type]
+        sides = {**type(answer).SIDES, "epsilon": side, "blind": "upper"}
+        fields = answer.to_dict() | {"blind": max(answer.prior, 1 - answer.prior)}
+        check(answer.summary(), fields, sides, least=8)
+
+
+@QUICK
+@given(values(6, 0.51), st.floats(0.1, 20.0), st.floats(1e-9, 0.01))
+def test_population(v: list[float], epsilon: float, delta: float) -> None:
+    small = translated()
+    answer = dataclasses.replace(
+        small,
+        epsilon=epsilon * 7.3,
+        epsilon_population=epsilon * 3.1,
+        sigma=epsilon / 97,
+        compared=Comparison(epsilon, v[0], v[1], v[2]),
+        bounds=dataclasses.replace(
+            small.bounds,
+            success=np.array([v[2], v[3], v[4], v[5]]),
+            pmp_epsilon=np.full(4, epsilon),
+            delta=delta,
+        ),
+        warnings=(),
+    )
+    for amount in ("epsilon", "sigma", "target_success"):
+        asked = dataclasses.replace(
+            answer,
+            amount=type(answer.amount)(**{amount: 0.55 if "success" in amount else epsilon}),
+        )
+        # A parameter that was looked for has a side of its own, seen below.
+        found = "upper" if amount != "sigma" else "given"
+        quoted = {"epsilon": "given", "sigma": "upper", "target_success": "lower"}[amount]
+        sides = {**type(answer).SIDES, "sigma": found, "epsilon": quoted}
+        check(asked.summary(), asked.to_dict(), sides, least=12)  # type: ignore[arg-type]
+
+
+@QUICK
+@given(values(24))
+def test_audit(v: list[float]) -> None:
+    def between(place: int) -> dict[str, float]:
+        return {"lower": v[place], "estimate": v[place + 1], "upper": v[place + 2]}
+
+    attack = {
+        "auc": between(0),
+        "advantage": between(3),
+        "accuracy": between(6),
+        "tpr_at_fpr": {"0.01": between(9)},
+    }
+    base = audited()
+    answer = dataclasses.replace(
+        base,
+        attacks={"scores": attack},
+        confidence=v[12],
+        sandwich=Sandwich(Ceiling(v[14], 0.95, "average"), v[13]),
+        warnings=(),
+    )
+    fields = answer.to_dict()
+    fields = {name: fields[name] for name in ("attacks", "confidence", "audited_advantage_lower")}
+    fields["certified_advantage_upper"] = v[14]
+    check(answer.summary(), fields, Audit.SIDES, least=6)
+
+
+@QUICK
+@given(values(2, 0.1, 0.9))
+def test_a_contradiction_quotes_its_bounds_to_the_safe_side(v: list[float]) -> None:
+    ceiling = Ceiling(v[0], 0.95, "average")
+    floor = AuditBound("advantage", 0.95, v[1], 0.99, 0.9, SubsetGame(10, 5), "lira")
+    with pytest.raises(ContradictionError) as caught:
+        sandwiched(ceiling, floor)
+    said = str(caught.value)
+    assert read(re.search(r"at least (\S+)", said)[1]) <= exact(v[1])  # type: ignore[index]
+    assert read(re.search(r"the certified (\S+)", said)[1]) >= exact(v[0])  # type: ignore[index]
+    line = floor.summary()
+    low, high = re.search(r"\[(\S+), (\S+)\]", line).groups()  # type: ignore[union-attr]
+    assert read(low) <= exact(floor.lower)
+    assert read(high) >= exact(floor.upper)
+
+
+def awkward_report(v: list[float]) -> dict[str, Any]:
+    """A report whose sandwich, remedies and translation have the numbers of ``v``."""
+    report = sample()
+    numbers = iter(sorted(v))
+    for row in report["sandwich"]:
+        row["blind"] = 0.5008787346221442
+        if row["floor"]:
+            row["floor"]["lower"] = next(numbers)
+        if row["estimate"]:
+            row["estimate"]["estimate"] = next(numbers)
+        if row["ceiling"]:
+            row["ceiling"]["upper"] = next(numbers)
+    for remedy in report["remedies"]:
+        if remedy["accuracy_upper"] is not None:
+            remedy["accuracy_upper"] = next(numbers)
+    people = report["translation"]["population"]
+    for name in ("practical_upper", "population_upper", "worst_case_upper"):
+        people[name] = next(numbers)
+    return report
+
+
+def shown_in(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
+    found: list[tuple[str, float, Side]] = []
+    for row in report["sandwich"]:
+        sides: tuple[tuple[str, str, Side], ...] = (
+            ("floor", "lower", "lower"),
+            ("estimate", "estimate", "estimate"),
+            ("ceiling", "upper", "upper"),
+        )
+        found += [(p, row[p][key], side) for p, key, side in sides if row[p] is not None]
+    found += [("blind", row["blind"], "upper") for row in report["sandwich"][:1]]
+    for remedy in report["remedies"]:
+        if remedy["accuracy_upper"] is not None:
+            found.append(("remedy", remedy["accuracy_upper"], "upper"))
+        for key in ("score_before_estimate", "score_after_estimate"):
+            if remedy[key] is not None:
+                found.append((key, remedy[key], "estimate"))
+    people = report["translation"]["population"]
+    for name in ("practical_upper", "population_upper", "worst_case_upper"):
+        found.append((name, people[name], "upper"))
+    return found
+
+
+@settings(max_examples=12, derandomize=True, deadline=None)
+@given(values(32, 0.51, 0.999))
+def test_study_report_and_card(v: list[float]) -> None:
+    report = awkward_report(v)
+    numbers = shown_in(report)
+    report["verdict"] |= {"sentence": "", "advice": ""}
+    report["translation"]["sentence"] = report["translation"]["population"]["sentence"] = ""
+    report["translation"]["population"]["sweep"] = []
+    table = "\n".join(line for line in Study(report).summary().splitlines() if "note" not in line)
+    assert wrong(table, numbers) == []
+    assert len(printed(table)) > 20
+    marks = [mark for _, mark, _ in _headline(report) if mark is not None]
+    drawings = [sandwich_drawing(report, record) for record in ("average", "worst")]
+    for drawing in drawings:
+        assert drawing is not None
+        marks += [cell for row in drawing.rows for cell in row if isinstance(cell, Mark)]
+        alt = re.sub(r"allowed are \S+ %|from 50 to 100 percent", "", drawing.alt)
+        assert wrong(alt, numbers) == []
+        texts = [text for trace in drawing.data for text in trace.get("text", [])]
+        assert wrong("\n".join(texts), numbers) == []
+    allowance = {"55.09 %", "50.09 %"}
+    said = [str(mark) for mark in marks if str(mark) not in allowance]
+    assert wrong("\n".join(said), numbers) == []
+    body = model_card(report).split("---\n", 2)[2]
+    rows = [line for line in body.splitlines() if line.startswith("|") and "enough" not in line]
+    assert wrong("\n".join(rows), numbers) == []
+    # Machines get all digits.
+    logged = metrics_of(report)
+    assert {value for _, value, side in numbers if side == "lower"} <= set(logged.values())
+    assert parameters_of(report)["memberbound.eta"] == "0.05"
+
+
+@QUICK
+@given(st.data())
+def test_the_appendix(data: st.DataObject) -> None:
+    """Every double of a real study, replaced by another one of its size, in every step."""
+    report = sample()
+    step = data.draw(st.sampled_from([s for s in report["steps"] if s["result"]]))
+    result = step["audit"] if step["audit"] and data.draw(st.booleans()) else step["result"]
+    result = {name: item for name, item in result.items() if name != "sentence"}
+    factors = data.draw(st.lists(st.floats(0.5, 2.0), min_size=40, max_size=40))
+    place = iter(range(10**6))
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: moved(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [moved(item) for item in value]
+        return value * factors[next(place) % 40] if isinstance(value, float) else value
+
+    result = moved(result)
+    sides = sides_of(result["command"])
+    shown = texts_of(block_of("Result", result, sides))
+    for path, value, side in numbers_in(result, sides):
+        assert side is not None, path
+        text = text_of(value, side)
+        assert holds(text, value, side)
+        assert any(text in each for each in shown), path
+
+
+def texts_of(block: Any) -> set[str]:
+    found = {value for _, value in block.pairs} | {cell for row in block.rows for cell in row}
+    return found.union(*(texts_of(below) for below in block.blocks))
+
+
+@QUICK
+@given(st.floats(1e-3, 1e3), st.floats(1e-9, 0.1))
+def test_curves_of_the_report(epsilon: float, delta: float) -> None:
+    """Certified lines in tables and hover texts; a bound read at a smaller ε holds as well."""
+    report = sample()
+    said = report["translation"]
+    said |= {"epsilon": epsilon, "delta": delta}
+    grid = [epsilon * x for x in (0.1234567, 1.0, 9.87654321)]
+    said["population"]["sweep"] = [
+        {"epsilon": e, "worst_case_upper": 0.9 + delta, "population_upper": 0.8 + delta,
+         "practical_upper": 0.7 + delta}
+        for e in grid
+    ]  # fmt: skip
+    drawing = sweep_drawing(report)
+    assert drawing is not None
+    for at, row in zip(grid, drawing.rows, strict=True):
+        assert read(str(row[0])) <= exact(at)
+        bounds = [read(str(cell).removeprefix("≤ ")) for cell in row[1:]]
+        assert all(b >= exact(x + delta) for b, x in zip(bounds, (0.9, 0.8, 0.7), strict=True))
+    assert f"ε = {significant(epsilon, 'given')}:" in drawing.alt
+    for other in (roc_drawing(report), exposure_drawing(report)):
+        assert other is not None
+
+
+# --- The answers declare their sides ------------------------------------------------------------
+
+
+def undeclared(fields: Mapping[str, Any], sides: Sides) -> set[str]:
+    return {path for path, _, side in numbers_in(fields, sides) if side is None}
+
+
+@lru_cache(maxsize=16)
+def translated(**options: Any) -> Any:
+    rows = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [0.0, 3.0]])
+    return memberbound.population(rows, **({"epsilon": 2.0, "delta": 1e-5} | options))
+
+
+@lru_cache(maxsize=1)
+def audited() -> Audit:
+    import pandas as pd
+
+    scores = {"score": np.linspace(0, 1, 60), "member": (np.arange(60) % 3 == 0).astype(int)}
+    return memberbound.audit(pd.DataFrame(scores))
+
+
+@lru_cache(maxsize=1)
+def hardened() -> Any:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 900), "id": np.arange(900)})
+    frame["y"] = (frame["sex"] == "f") ^ (rng.random(900) < 0.1)
+    return memberbound.harden(frame, security=0.7, target="y", learners=False)
+
+
+def answers() -> Iterator[Any]:
+    yield memberbound.certify(uniform=5, n=100)
+    yield memberbound.certify(np.array([[1.5], [2.5], [2.5]]), list_exposed=2)
+    yield memberbound.plan(uniform=5, security=0.9, record_leak=0.2)
+    yield memberbound.explain(epsilon=1)
+    yield memberbound.explain(gdp=1.5, delta=1e-6)
+    yield memberbound.explain(target_eta=0.05, sample_rate=0.1, steps=10)
+    yield translated()
+    yield translated(epsilon=None, target_success=0.7)
+    yield translated(epsilon=None, target_pmp=1.0)
+    yield audited()
+    yield memberbound.protect(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1)
+    yield hardened()
+
+
+def test_every_number_of_every_answer_has_a_side() -> None:
+    for answer in answers():
+        fields = json.loads(json.dumps(answer.to_dict()))
+        assert undeclared(fields, type(answer).SIDES) == set(), fields["command"]
+        assert sides_of(fields["command"]) == type(answer).SIDES
+    for step in sample()["steps"]:
+        for part in ("result", "audit"):
+            if step[part]:
+                assert undeclared(step[part], sides_of(step[part]["command"])) == set(), step["id"]
+
+
+def test_an_undeclared_number_is_found() -> None:
+    """The broken twin: a key that nobody declared is reported, however well it is named."""
+    fields = copy.deepcopy(sample()["steps"][0]["result"])
+    fields["leak_upper"] = 0.5
+    fields["record_leak"]["p95"] = 0.5
+    assert undeclared(fields, sides_of("certify")) == {"leak_upper", "record_leak.p95"}
+
+
+def test_names_that_end_in_a_side_have_it() -> None:
+    for command in ("audit", "certify", "explain", "harden", "plan", "population", "protect"):
+        for name, side in sides_of(command).items():
+            for end in ("upper", "lower", "estimate"):
+                if name.endswith(f"_{end}") and isinstance(side, str):
+                    assert side == end, (command, name)
+
+
+# --- What was looked for can be used again --------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [0.6, 0.7123456789])
+def test_noise_that_is_fed_back_keeps_its_target(target: float) -> None:
+    found = translated(epsilon=None, target_success=target)
+    text = found.summary()
+    sigma = float(re.search(r"noise σ\s+(\S+)", text)[1])  # type: ignore[index]
+    epsilon = float(re.search(r"ε at δ = 1e-5, any data set\s+(\S+)", text)[1])  # type: ignore[index]
+    assert translated(epsilon=None, sigma=sigma).success_upper <= target
+    assert translated(epsilon=epsilon).success_upper <= target
+    assert sigma <= found.sigma * (1 + 1e-5)
+
+
+def test_a_sentence_of_population_names_mechanism_and_query() -> None:
+    said = translated().sentence
+    assert said.startswith(
+        "From the mean of a random half of these 4 records, released with Gaussian noise for "
+        "ε = 2 and δ = 1e-5, an attacker"
+    )
+    assert (
+        "the sum of 3 of these 4 records, drawn at random"
+        in translated(query="sum", size=3).sentence
+    )
+    chosen = memberbound.population(
+        np.arange(8.0)[:, None], mechanism="exponential", epsilon=1.0, clip=9.0,
+        candidates=np.array([[1.0], [2.0]]),
+    )  # fmt: skip
+    assert (
+        "the exponential mechanism's choice among 2 candidates on a random half" in chosen.sentence
+    )
+
+
+def test_persons_and_rows_are_an_assumption() -> None:
+    rows = np.arange(300)[:, None] % 3
+    for answer in (memberbound.certify(rows), memberbound.plan(rows, security=0.5)):
+        assert any(text.startswith("One person is one row") for text in answer.assumptions)
+
+
+# --- Nobody else formats numbers -----------------------------------------------------------------
+
+#: Module → why its own formats are no bounds. Reproductions have their own tables.
+ELSEWHERE = {
+    "quantities.py": "the place itself",
+    "web/calculations.py": "seconds that a request may take",
+    "web/child.py": "seconds that a job may take",
+    "web/limits.py": "sizes of uploads",
+    "web/jobs.py": "seconds that a job took",
+    "report/pdf.py": "seconds that a browser may take",
+    "studies/studying.py": "seconds that a step took",
+    "studies/steps.py": "edges of a histogram, multiples of 0.05",
+    "report/plots/exposure.py": "heights of a curve by chance, not printed",
+    "tables/coarsening.py": "edges of bins, part of a recipe",
+    "hardening/releasing.py": "a number of rows",
+    "subset/fourier_sums.py": "an integer weight",
+}
+FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
+SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round|%\{[^}]*:[^}]*\}|tickformat|hoverformat")
+#: Script → why what it formats is no bound.
+SCRIPTS = {
+    "numbers.js": "sizes of files",
+    "fields.js": "where a slider stands",
+    "jobs.js": "seconds",
+    "explain-fields.js": "what somebody typed in per cent, as a share",
+    "page-study.js": "what somebody typed in per cent, as a share",
+    "page-population.js": "what somebody typed in per cent, as a share",
+    "page-plan.js": "targets of the swept curve, which are then printed as given",
+    "plots.js": "ticks of axes",
+}
+
+
+def formats(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            spec = ast.unparse(node.format_spec)[2:-1]
+            if FORMAT.search(spec):
+                found.append(f"{node.lineno}: {ast.unparse(node.value)}:{spec}")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ("round", "format"):
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            left = node.left
+            if isinstance(left, ast.Constant) and isinstance(left.value, str):
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_no_other_module_formats_numbers() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): lines
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not {"reproduction", "errata"} & set(path.relative_to(SOURCE).parts)
+        and (lines := formats(path))
+    }
+    assert {name: lines for name, lines in found.items() if name not in ELSEWHERE} == {}
+    assert set(ELSEWHERE) - set(found) == set(), "nothing is formatted there any more"
+    for path in SOURCE.rglob("*.j2"):
+        assert not re.search(r"\|\s*(format|round)\b", path.read_text("utf-8")), path.name
+
+
+def test_no_other_script_formats_numbers() -> None:
+    found = {p.name for p in SOURCE.glob("web/static/*.js") if SCRIPT.search(p.read_text("utf-8"))}
+    assert found == set(SCRIPTS)
+    plots = (SOURCE / "web/static/plots.js").read_text("utf-8")
+    # Hover texts are written by numbers.js, not by plotly.
+    assert set(re.findall(r"%\{\w[^}]*\}", plots)) == {"%{text}"}
+
+
+def test_the_format_finder_finds(tmp_path: Path) -> None:
+    twin = tmp_path / "twin.py"
+    twin.write_text(
+        "def f(x, n):\n    return f'{x:.4g} {x:g} {x:.{n}f} {x:>8}', round(x, 2), '%.2f' % x\n"
+    )
+    assert len(formats(twin)) == 5
+
+
+# --- The scripts of the web pages agree -----------------------------------------------------------
+
+CALLS: dict[str, Callable[[float], str]] = {
+    "n.percentUp(v)": lambda v: percent(v, "upper"),
+    "n.percentDown(v)": lambda v: percent(v, "lower"),
+    "n.percentAbout(v)": lambda v: percent(v, "estimate"),
+    "n.percent(v)": lambda v: percent(v, "given"),
+    "n.sixUp(v)": lambda v: decimals(v, "upper"),
+    "n.sixDown(v)": lambda v: decimals(v, "lower"),
+    "n.decimals(v, 'estimate', 3)": lambda v: decimals(v, "estimate", 3),
+    "n.significant(v, 'upper', 4)": lambda v: significant(v, "upper", 4),
+    "n.significant(v, 'lower')": lambda v: significant(v, "lower"),
+    "n.about(v)": lambda v: significant(v, "estimate", 4),
+    "n.plain(v)": lambda v: significant(v, "given"),
+    "n.confident(v)": confident,
+    "n.allowed(v, 0.05)": lambda v: allowed(v, 0.05),
+    "n.atMost(v)": lambda v: str(marked(v, "certificate")),
+}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node; a browser test is alike")
+def test_scripts_write_numbers_as_python_does(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    given = [0.0, 1.0, 0.5, 0.9999, 0.99999999, 1 - 2**-53, 1 - 1e-13, 5e-324, 1e300, 1e-5, 10.0]
+    given += [0.1, 0.55, 0.95, 59 / 60, 0.5500000000000006, 0.125, 0.375, 9.9999, 99.96, 1000.0]
+    given += [-0.25, -1e-9, 123456789.123, *rng.random(150), *(1 - 10 ** -rng.uniform(0, 16, 80))]
+    given += [*(rng.choice([-1, 1], 200) * 10 ** rng.uniform(-20, 20, 200))]
+    numbers = [float(v) for v in given]
+    module = tmp_path / "numbers.mjs"
+    module.write_text((SOURCE / "web/static/numbers.js").read_text("utf-8"), "utf-8")
+    calls = ", ".join(f"(v) => {call}" for call in CALLS)
+    script = tmp_path / "run.mjs"
+    script.write_text(
+        'import * as n from "./numbers.mjs";\n'
+        f"const values = {json.dumps(numbers)};\n"
+        f"console.log(JSON.stringify([{calls}].map((call) => values.map((v) => call(v)))));\n",
+        "utf-8",
+    )
+    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
+    for (call, python), texts in zip(CALLS.items(), json.loads(done.stdout), strict=True):
+        assert texts == [python(v) for v in numbers], call
+
+
+def test_intervals_are_rounded_outward() -> None:
+    low, high = Decimal("0.5234999"), Decimal("0.9418001")
+    assert interval(float(low), float(high), 3) == "[0.523, 0.942]"
+    assert interval(float(low), float(high)) == "52.34 % to 94.19 %"
