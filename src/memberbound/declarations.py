@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 __all__ = [
     "CacheFolder",
     "Column",
+    "ColumnRoles",
     "Confidence",
     "DatabaseTable",
     "Force",
@@ -43,7 +44,6 @@ __all__ = [
     "Progress",
     "Rates",
     "RecordsFile",
-    "Roles",
     "Seed",
     "Several",
     "Table",
@@ -117,7 +117,7 @@ NumbersByColumn = Annotated[
     Mapping[str, Sequence[float]], Option("numbers by column", metavar="COL=1,2,…")
 ]
 #: What columns are, where the inferred role is not the right one.
-Roles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
+ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
 Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
 TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="COL=…")]
 #: A file, or an object in memory.
@@ -232,11 +232,13 @@ def declared(function: Callable[..., Any]) -> Verb:
                 required=required,
             )
         )
-    return Verb(function.__name__, function, paragraphs, examples, tuple(found))
+    summary = paragraphs.replace("``", "")
+    return Verb(function.__name__, function, summary, examples, tuple(found))
 
 
 def _capitalised(text: str) -> str:
     """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
+    text = text.replace("``", "")
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 

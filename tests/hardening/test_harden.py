@@ -230,8 +230,10 @@ def test_sentence_and_assumptions_say_what_else_is_seen(frame: pd.DataFrame) -> 
 def test_help_says_that_a_reference_is_of_other_people() -> None:
     from typer.testing import CliRunner
 
-    from memberbound.cli import app
+    from memberbound.faces.command_line import application
 
-    shown = " ".join(CliRunner().invoke(app, ["harden", "--help"]).output.replace("│", " ").split())
+    shown = " ".join(
+        CliRunner().invoke(application(), ["harden", "--help"]).output.replace("│", " ").split()
+    )
     assert "other people" in shown
     assert "independent" in (harden.__doc__ or "")

@@ -9,10 +9,10 @@ import subprocess
 import pytest
 
 import memberbound
-from memberbound.cli.tables import named
 from memberbound.errors import InputError
-from memberbound.web.equivalents import equivalent
-from memberbound.web.options import (
+from memberbound.faces.command_line import names
+from memberbound.faces.web.equivalents import equivalent
+from memberbound.faces.web.options import (
     AuditOptions,
     CertifyOptions,
     ExplainOptions,
@@ -86,21 +86,21 @@ def test_a_list_that_the_command_line_reads_from_a_file_says_so():
 )
 def test_the_command_line_reads_the_names_that_were_meant(names):
     words = shlex.split(equivalent("certify", "p.csv", {"columns": names}).command)
-    assert named(words[words.index("--columns") + 1]) == names
+    assert names("columns", words[words.index("--columns") + 1]) == names
 
 
 def test_a_line_break_between_names_is_refused_with_a_sentence():
     with pytest.raises(InputError, match="columns must be names separated by commas"):
-        named("a\nb")
+        names("columns", "a\nb")
 
 
 def test_every_option_is_one_of_the_command_line():
     """No option of the web is unknown to the command, whatever its value."""
     import typer
 
-    from memberbound.cli import app
+    from memberbound.faces.command_line import application
 
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(application()).commands
     for verb, options in (
         ("explain", ExplainOptions),
         ("plan", PlanOptions),

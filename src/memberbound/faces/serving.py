@@ -57,8 +57,8 @@ def serve(
             f"serve needs {' and '.join(missing)}: install the extra web, "
             "pip install 'memberbound[web]'."
         )
-    from memberbound.web.limits import GIB, Limits
-    from memberbound.web.server import Listening, has_display, listen
+    from memberbound.faces.web.limits import GIB, Limits
+    from memberbound.faces.web.server import Listening, has_display, listen
 
     limits = Limits(
         rows=whole_number("max_rows", max_rows),

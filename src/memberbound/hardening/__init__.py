@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    Force,
+    InputFile,
+    Names,
+    NumbersByColumn,
+    Option,
+    OutputFile,
+    Seed,
+    Table,
+)
 from memberbound.errors import fraction, one_of, whole_number
 from memberbound.files import check_output, write_table, write_text
 from memberbound.hardening.choosing import Wish, choose
@@ -17,8 +30,7 @@ from memberbound.hardening.releasing import VALIDITIES, Parts, Release, released
 from memberbound.hardening.result import Hardening
 from memberbound.tables.population import check_target_role, readings_of
 from memberbound.tables.recipe import Keep
-from memberbound.tables.roles import Roles, Selection, selected
-from memberbound.tables.source import Columns
+from memberbound.tables.roles import Selection, selected
 
 __all__ = ["FrontierPoint", "Hardening", "harden"]
 
@@ -27,26 +39,33 @@ _LEARNER_ROWS = 50_000
 
 
 def harden(
-    table: Any,
+    table: Table,
     *,
     security: float | None = None,
     record_leak: float | None = None,
-    target: str | None = None,
-    columns: Columns = None,
-    roles: Roles = None,
-    keep: Sequence[str] = (),
-    out: str | Path | None = None,
+    target: Column | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    keep: Names = (),
+    out: OutputFile | None = None,
     confidence: float = 0.95,
-    seed: int = 0,
-    force: bool = False,
-    bins: Mapping[str, Sequence[float]] | None = None,
-    hierarchies: Mapping[str, str | Path | Mapping[Any, Any]] | None = None,
-    validity: str = "split",
+    seed: Seed = 0,
+    force: Force = False,
+    bins: NumbersByColumn | None = None,
+    hierarchies: Annotated[
+        Mapping[str, Any],
+        Option("text by column", flag="--hierarchy", metavar="COL=FILE", web=False),
+    ]
+    | None = None,
+    validity: Literal["split", "union"] = "split",
     fit_share: float = 0.25,
-    reference: Any = None,
-    recipe_out: str | Path | None = None,
+    reference: InputFile | None = None,
+    recipe_out: Annotated[
+        str | os.PathLike[str], Option("out", flag="--recipe", metavar="FILE", web=False)
+    ]
+    | None = None,
     learners: bool | None = None,
-    width: int = 4,
+    width: Annotated[int, Option("whole", web=False)] = 4,
 ) -> Hardening:
     """Coarsen a table until it is certified that no learner trained on it leaks too much.
 
@@ -91,6 +110,10 @@ def harden(
             50 000 rows.
         width: width of the beam search.
 
+    Command line:
+        memberbound harden people.csv --security 0.95 --target income --out safe.parquet
+        memberbound harden people.csv --record-leak 0.2 --keep sex --out safe.csv --plot cost.png
+
     Examples:
         >>> import numpy as np, pandas as pd
         >>> rng = np.random.default_rng(0)
@@ -113,11 +136,11 @@ def harden(
     one_of("validity", validity, VALIDITIES)
     share = fraction("fit_share", fit_share, open_left=True, open_right=True)
     source = table if isinstance(table, (str, Path)) else None
-    wanted = None if out is None else check_output(out, source=source, force=force)
+    wanted = None if out is None else check_output(Path(out), source=source, force=force)
     recipe_path = (
         None
         if recipe_out is None
-        else check_output(recipe_out, name="recipe_out", formats=(".json",), force=force)
+        else check_output(Path(recipe_out), name="recipe_out", formats=(".json",), force=force)
     )
     frame = read(table, columns, target)
     other = None if reference is None else read(reference)

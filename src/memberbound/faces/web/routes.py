@@ -9,10 +9,10 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
 from memberbound._version import __version__
-from memberbound.web.desk import Desk
-from memberbound.web.equivalents import equivalent
-from memberbound.web.gate import view_policy
-from memberbound.web.models import (
+from memberbound.faces.web.desk import Desk
+from memberbound.faces.web.equivalents import equivalent
+from memberbound.faces.web.gate import view_policy
+from memberbound.faces.web.models import (
     Accepted,
     Equivalents,
     Error,
@@ -24,9 +24,9 @@ from memberbound.web.models import (
     UploadedFile,
     View,
 )
-from memberbound.web.options import ExplainOptions, LawOptions
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import shown_name
+from memberbound.faces.web.options import ExplainOptions, LawOptions
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import shown_name
 
 __all__ = ["REFUSALS", "VERBS", "router"]
 

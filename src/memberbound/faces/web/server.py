@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from memberbound.errors import InputError
-from memberbound.web.gate import Policy
-from memberbound.web.limits import Limits
+from memberbound.faces.web.gate import Policy
+from memberbound.faces.web.limits import Limits
 
 __all__ = ["Listening", "has_display", "is_loopback", "listen"]
 
@@ -96,7 +96,7 @@ def listen(
     """Serve until interrupted; ``tell`` is given the address once requests are answered."""
     import uvicorn
 
-    from memberbound.web.application import application
+    from memberbound.faces.web.application import application
 
     app = application(limits, where.policy(), spare=True)
     listener = where.bound()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memberbound.web.options import (
+from memberbound.faces.web.options import (
     AuditOptions,
     CertifyOptions,
     FileId,

@@ -74,7 +74,7 @@ def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
 
 
 def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.web.inspection import inspected
+    from memberbound.faces.web.inspection import inspected
 
     assert table is not None
     progress(0, None, "looking at the file")
@@ -109,11 +109,11 @@ def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Ans
 
 def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
     from memberbound.discrete.records import record_leaks
+    from memberbound.faces.web.spreadsheets import without_formulas
     from memberbound.files import write_table
     from memberbound.hardening import harden
     from memberbound.hardening.evidence import cell_profile
     from memberbound.tables import count_profile
-    from memberbound.web.spreadsheets import without_formulas
 
     progress(0, None, "searching for a recipe")
     result = harden(table, out=f"{HARDENED}.parquet", recipe_out=RECIPE, **options)

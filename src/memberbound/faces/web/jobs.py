@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memberbound.errors import MemberboundError
-from memberbound.web.child import Child, prepared
-from memberbound.web.equivalents import Equivalent, equivalent
-from memberbound.web.limits import Limits
-from memberbound.web.options import Options
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import Upload
-from memberbound.web.work import INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.web.child import Child, prepared
+from memberbound.faces.web.equivalents import Equivalent, equivalent
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.options import Options
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import Upload
+from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH
 
 __all__ = ["Job", "Jobs", "State"]
 
