@@ -35,7 +35,7 @@ def source(frame, tmp_path) -> Path:
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".arrow", ".feather"])
 def test_file_to_file(source, tmp_path, ending) -> None:
     out, recipe = tmp_path / f"hard{ending}", tmp_path / "recipe.json"
-    result = harden(source, security=0.9, target="y", out=out, recipe_out=recipe, learners=False)
+    result = harden(source, security=0.9, target="y", out=out, recipe=recipe, learners=False)
     if ending.startswith(".csv"):
         read = pd.read_csv(out)
     else:

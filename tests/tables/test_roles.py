@@ -423,7 +423,7 @@ def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
     )
     path, recipe = tmp_path / "t.csv", tmp_path / "recipe.json"
     frame.to_csv(path, index=False)
-    found = harden(path, security=0.9, target="y", recipe_out=recipe)
+    found = harden(path, security=0.9, target="y", recipe=recipe)
     assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
     assert found.accuracy is not None

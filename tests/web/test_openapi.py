@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from memberbound.faces.web.limits import Limits
-from memberbound.faces.web.options import LawOptions
+from memberbound.faces.web.models import LawOptions
 from web.conftest import opened
 
 schemathesis = pytest.importorskip("schemathesis")

@@ -101,7 +101,7 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     (tmp_path / "people.csv").write_text("\n".join(text) + "\n")
     options = {"security": 0.8, "keep": ["sex", "=f()"], "learners": False}
     job = run("harden", path, **options)
-    own = memberbound.harden(path, **options, out="hardened.parquet", recipe_out="recipe.json")
+    own = memberbound.harden(path, **options, out="hardened.parquet", recipe="recipe.json")
     assert job["result"] == as_json(own)
     assert job["result"]["after"]["security_lower"] >= 0.8
     assert job["files"] == ["hardened.csv", "hardened.parquet", "recipe.json"]

@@ -58,7 +58,7 @@ def audit(
     roles: ColumnRoles | None = None,
     database_table: DatabaseTable | None = None,
     certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
-    records_out: RecordsFile | None = None,
+    records: RecordsFile | None = None,
     force: Force = False,
     cache: Annotated[
         str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
@@ -101,7 +101,7 @@ def audit(
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
             two are not compared, and a warning says so.
-        records_out: CSV file with the exposure of every record; its ends hold for all at once.
+        records: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
         cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
             cache folder, which the command line takes unless told otherwise.
@@ -125,10 +125,10 @@ def audit(
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
     out = None
-    if records_out is not None:
+    if records is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         out = check_output(
-            Path(records_out), name="records", formats=(".csv",), source=own, force=force
+            Path(records), name="records", formats=(".csv",), source=own, force=force
         )
     if target is None:
         options = {
@@ -136,7 +136,7 @@ def audit(
             "columns": columns,
             "roles": roles,
             "certificate": certificate,
-            "records": records_out,
+            "records": records,
             "cache": None if isinstance(cache, bool) else cache,
         }
         given = [name for name, value in options.items() if value is not None]

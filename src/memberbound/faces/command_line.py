@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import inspect
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -76,9 +75,12 @@ def joined(values: Iterable[object]) -> str:
     >>> joined(["age", "height, cm"]), names("columns", joined(["age", "height, cm"]))
     ('age,"height, cm"', ['age', 'height, cm'])
     """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([str(value) for value in values])
-    return text.getvalue()
+    return ",".join(_quoted(str(value)) for value in values)
+
+
+def _quoted(text: str) -> str:
+    plain = text == text.strip() and not any(mark in text for mark in ',"\r\n')
+    return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def numbers(name: str, text: str) -> list[float]:

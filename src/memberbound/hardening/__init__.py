@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -60,10 +59,7 @@ def harden(
     validity: Literal["split", "union"] = "split",
     fit_share: float = 0.25,
     reference: InputFile | None = None,
-    recipe_out: Annotated[
-        str | os.PathLike[str], Option("out", flag="--recipe", metavar="FILE", web=False)
-    ]
-    | None = None,
+    recipe: OutputFile | None = None,
     learners: bool | None = None,
     width: Annotated[int, Option("whole", web=False)] = 4,
 ) -> Hardening:
@@ -95,7 +91,7 @@ def harden(
         out: file for the hardened table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: 1 - β of each certificate.
         seed: makes the result repeatable.
-        force: overwrite ``out`` and ``recipe_out``.
+        force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
         hierarchies: column → hierarchy (a YAML or CSV file, or a mapping).
         validity: ``"split"`` fits and chooses the recipe on a part of the rows and releases the
@@ -105,7 +101,7 @@ def harden(
         reference: another table of the same columns to fit and choose on; then all rows of
             ``table`` are released.  Its rows must be independent of those of ``table``: other
             people, not last year's answers of the same ones.
-        recipe_out: JSON file for the recipe.
+        recipe: JSON file for the recipe.
         learners: train three learners before and after; by default with a target and at most
             50 000 rows.
         width: width of the beam search.
@@ -139,8 +135,8 @@ def harden(
     wanted = None if out is None else check_output(Path(out), source=source, force=force)
     recipe_path = (
         None
-        if recipe_out is None
-        else check_output(Path(recipe_out), name="recipe_out", formats=(".json",), force=force)
+        if recipe is None
+        else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
     frame = read(table, columns, target)
     other = None if reference is None else read(reference)

@@ -32,7 +32,7 @@ __all__ = ["PopulationAnswer", "population"]
 
 
 def population(
-    records: Table,
+    table: Table,
     *,
     mechanism: Literal["gaussian", "exponential"] = "gaussian",
     query: Literal["mean", "sum"] = "mean",
@@ -53,7 +53,7 @@ def population(
     confidence: float = 0.95,
     subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
     seed: Seed = 0,
-    records_out: RecordsFile | None = None,
+    records: RecordsFile | None = None,
     force: Force = False,
     progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
     | None = None,
@@ -74,7 +74,7 @@ def population(
     rows has success equal to the blind guess.
 
     Args:
-        records: a file or an object with one record per row; its numeric columns are used.
+        table: a file or an object with one record per row; its numeric columns are used.
         mechanism: ``gaussian`` or ``exponential``.
         query: ``mean`` or ``sum`` (Gaussian mechanism).
         epsilon: the worst-case DP parameter to which the mechanism is calibrated.
@@ -95,8 +95,8 @@ def population(
         confidence: for sampled subsets.
         subsets: how many subsets to sample.
         seed: of the sampled subsets.
-        records_out: CSV file for the bounds of every record.
-        force: overwrite ``records_out``.
+        records: CSV file for the bounds of every record.
+        force: overwrite ``records``.
         progress: called with (done, total).
 
     Command line:
@@ -112,14 +112,14 @@ def population(
     """
     one_of("mechanism", mechanism, ("gaussian", "exponential"))
     out = None
-    if records_out is not None:
-        source = Path(records) if isinstance(records, (str, os.PathLike)) else None
+    if records is not None:
+        source = Path(table) if isinstance(table, (str, os.PathLike)) else None
         out = check_output(
-            Path(records_out), name="records", formats=(".csv",), source=source, force=force
+            Path(records), name="records", formats=(".csv",), source=source, force=force
         )
     gaussian = mechanism == "gaussian"
     question = Question.about(
-        records,
+        table,
         Amount(epsilon, sigma, target_pmp, target_success),
         columns=columns,
         roles=roles,
