@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memberbound.certification.answer import (
     independent_units,
@@ -16,6 +12,7 @@ from memberbound.certification.answer import (
     whose_rows,
 )
 from memberbound.certification.law import read_probabilities
+from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.discrete.extrapolation import smallest_certifiable_leak
 from memberbound.discrete.planning import (
     MAX_PLAN,
@@ -114,19 +111,19 @@ class Plan:
 
 
 def plan(
-    table: Any = None,
+    table: Table | None = None,
     *,
     security: float | None = None,
     record_leak: float | None = None,
-    columns: str | Sequence[str] | None = None,
-    roles: Roles = None,
-    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
-    uniform: int | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    probabilities: Law | None = None,
+    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,
-    unit: str | None = None,
-    database_table: str | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
 ) -> Plan:
     """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
 
@@ -140,6 +137,26 @@ def plan(
     Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
     Assumes: the rows are independent draws from the law, now and later.
     Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
+
+    Args:
+        table: rows of the kind that will be trained on.
+        security: smallest MIS that you accept.
+        record_leak: largest leak that you accept for any row.
+        columns: the columns a learner sees; all but identifiers unless named.
+        roles: column → number, category, date, identifier or text, where the inferred role is not
+            the right one.
+        probabilities: instead of a table: a law, as an array or a file with one column.
+        uniform: instead of a table: number of equally likely atoms.
+        confidence: how sure the answer is, over the rows of the table.
+        nu: probability of a fresh test point.
+        lam: weight of a missed member.
+        unit: column that says whose row it is; a person with several rows is one record.
+        database_table: the table inside a DuckDB or SQLite file.
+
+    Command line:
+        memberbound plan --security 0.95 --uniform 316
+        memberbound plan people.csv --columns education,sex --security 0.98
+        memberbound plan --record-leak 0.1 --probabilities law.csv
 
     Examples:
         >>> plan(security=0.95, uniform=100).n_required

@@ -108,7 +108,7 @@ def options(**more):
 
 def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path: Path) -> None:
     answer = audit(
-        table, learner="tree", records_out=tmp_path / "r.csv", cache=tmp_path / "c", **options()
+        table, learner="tree", records=tmp_path / "r.csv", cache=tmp_path / "c", **options()
     )
     fields = answer.to_dict()
     # Labels are coin flips, so a full tree is right on members and half right on others.

@@ -35,7 +35,7 @@ def source(frame, tmp_path) -> Path:
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".arrow", ".feather"])
 def test_file_to_file(source, tmp_path, ending) -> None:
     out, recipe = tmp_path / f"hard{ending}", tmp_path / "recipe.json"
-    result = harden(source, security=0.9, target="y", out=out, recipe_out=recipe, learners=False)
+    result = harden(source, security=0.9, target="y", out=out, recipe=recipe, learners=False)
     if ending.startswith(".csv"):
         read = pd.read_csv(out)
     else:
@@ -230,8 +230,10 @@ def test_sentence_and_assumptions_say_what_else_is_seen(frame: pd.DataFrame) -> 
 def test_help_says_that_a_reference_is_of_other_people() -> None:
     from typer.testing import CliRunner
 
-    from memberbound.cli import app
+    from memberbound.faces.command_line import application
 
-    shown = " ".join(CliRunner().invoke(app, ["harden", "--help"]).output.replace("│", " ").split())
+    shown = " ".join(
+        CliRunner().invoke(application(), ["harden", "--help"]).output.replace("│", " ").split()
+    )
     assert "other people" in shown
     assert "independent" in (harden.__doc__ or "")

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-import memberbound.cli.papers  # registers the command  # noqa: F401
-from memberbound.cli import main
+from memberbound.faces.command_line import main
 
 
 @pytest.fixture

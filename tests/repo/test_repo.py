@@ -21,7 +21,6 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: The how-to whose commands need no file of the reader's.
 HOWTO = (ROOT / "docs" / "howto" / "explain.md").read_text(encoding="utf-8")
-TARGETS = {"help", "study", "serve", "test", "test-long", "check", "docs", "bench", "clean"}
 
 # Assembled from words, so that this file does not contain what it forbids.
 MACHINE_PATH = re.compile(
@@ -71,10 +70,6 @@ def test_no_file_names_a_machine_path() -> None:
                 if MACHINE_PATH.search(line):
                     found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert not found, "\n".join(found)
-
-
-def test_readme_opens_with_the_two_commands() -> None:
-    assert blocks("console")[0].split("\n")[:2] == ["$ make study", "$ make test"]
 
 
 def test_readme_python_runs() -> None:
@@ -142,14 +137,6 @@ def test_every_dependency_is_explained() -> None:
     declared = declared_dependencies()
     assert {"numpy", "pytest", "hatchling"} <= declared
     assert not declared - explained
-
-
-def test_makefile_has_every_target_and_describes_it() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    described = set(re.findall(r"^([a-z-]+):.*## \S", makefile, flags=re.MULTILINE))
-    phony = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)
-    assert phony is not None
-    assert described == set(phony.group(1).split()) == TARGETS
 
 
 def test_ci_is_executable() -> None:

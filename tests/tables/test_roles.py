@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from memberbound.auditing import audit
 from memberbound.certification import certify
-from memberbound.cli import app
 from memberbound.errors import InputError
+from memberbound.faces.command_line import application
 from memberbound.hardening import harden
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.planning import plan
@@ -423,7 +423,7 @@ def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
     )
     path, recipe = tmp_path / "t.csv", tmp_path / "recipe.json"
     frame.to_csv(path, index=False)
-    found = harden(path, security=0.9, target="y", recipe_out=recipe)
+    found = harden(path, security=0.9, target="y", recipe=recipe)
     assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
     assert found.accuracy is not None
@@ -436,29 +436,30 @@ def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
 
 
 def test_the_command_line_takes_roles_and_says_what_it_left_out(table: Path) -> None:
-    run = CliRunner().invoke(app, ["certify", str(table), "--json"])
+    run = CliRunner().invoke(application(), ["certify", str(table), "--json"])
     assert run.exit_code == 0
     assert json.loads(run.stdout)["roles"] == WANTED
     assert "'patient' looks like an identifier and is left out" in run.stderr
     said = ["--roles", "row=number, note=identifier", "--json"]
     for verb in (["certify"], ["plan", "--security", "0.5"]):
-        run = CliRunner().invoke(app, [verb[0], str(table), *verb[1:], *said])
+        run = CliRunner().invoke(application(), [verb[0], str(table), *verb[1:], *said])
         assert run.exit_code == 0, run.stderr
         roles = json.loads(run.stdout)["roles"]
         assert (roles["row"], roles["note"]) == ("number", "identifier")
-    run = CliRunner().invoke(app, ["certify", str(table), "--roles", "row"])
+    run = CliRunner().invoke(application(), ["certify", str(table), "--roles", "row"])
     assert isinstance(run.exception, InputError)
     assert "COLUMN=ROLE" in str(run.exception)
     frame = pd.DataFrame({"a,b": [f"n{i}" for i in range(30)], "c=d": [1, 2] * 15})
     odd = table.parent / "odd.csv"
     frame.to_csv(odd, index=False)
     run = CliRunner().invoke(
-        app, ["certify", str(odd), "--roles", '"a,b=category",c=d=category', "--json"]
+        application(), ["certify", str(odd), "--roles", '"a,b=category",c=d=category', "--json"]
     )
     assert run.exit_code == 0, run.stderr
     assert json.loads(run.stdout)["roles"] == {"a,b": "category", "c=d": "category"}
     run = CliRunner().invoke(
-        app, ["harden", str(table), "--columns", "half,ill", "--security", "0.3", "--json"]
+        application(),
+        ["harden", str(table), "--columns", "half,ill", "--security", "0.3", "--json"],
     )
     assert run.exit_code == 0, run.stderr
     assert set(json.loads(run.stdout)["roles"]) == {"half", "ill"}

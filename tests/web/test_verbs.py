@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.web.reports import page_of
-from memberbound.web.verbs import performed as perform
-from memberbound.web.work import Teller, renamed, sentence_of
+from memberbound.faces.web.reports import page_of
+from memberbound.faces.web.verbs import performed as perform
+from memberbound.faces.web.work import Teller, renamed, sentence_of
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     (tmp_path / "people.csv").write_text("\n".join(text) + "\n")
     options = {"security": 0.8, "keep": ["sex", "=f()"], "learners": False}
     job = run("harden", path, **options)
-    own = memberbound.harden(path, **options, out="hardened.parquet", recipe_out="recipe.json")
+    own = memberbound.harden(path, **options, out="hardened.parquet", recipe="recipe.json")
     assert job["result"] == as_json(own)
     assert job["result"]["after"]["security_lower"] >= 0.8
     assert job["files"] == ["hardened.csv", "hardened.parquet", "recipe.json"]
@@ -169,7 +169,7 @@ def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
         return original(self, epsilons)
 
     monkeypatch.setattr("memberbound.populations.answer.PopulationAnswer.sweep", slow)
-    monkeypatch.setattr("memberbound.web.verbs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memberbound.faces.web.verbs.time.monotonic", lambda: now[0])
     pace = 3.0
     some = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
     assert len(some["epsilon"]) == 11
@@ -247,7 +247,7 @@ def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
 
 def test_the_engine_stays_below_the_memory_of_its_job():
     code = (
-        "from memberbound.web.work import limited; limited(2**30, 2**40);"
+        "from memberbound.faces.web.work import limited; limited(2**30, 2**40);"
         "from memberbound.tables.engine import Engine;"
         "engine = Engine();"
         "print(engine.sql(\"SELECT current_setting('memory_limit')\").fetchall()[0][0])"

@@ -7,25 +7,37 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from memberbound.auditing.answer import Audit
 from memberbound.auditing.attacks import DEFAULT_ATTACKS
+from memberbound.auditing.cache import default_cache
 from memberbound.auditing.exposure import Exposure, record_exposure
 from memberbound.auditing.learned import Targets, learned_attack
 from memberbound.auditing.learner_audit import audit_shadows
 from memberbound.auditing.sandwich import Ceiling, read_ceiling, sandwiched
 from memberbound.auditing.scores import audit_scores
 from memberbound.auditing.shadows import ShadowRun, train_shadows
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Rates,
+    RecordsFile,
+    Seed,
+    Table,
+    Workers,
+)
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.quantities import Certificate
 from memberbound.tables.population import column_names, read_population
-from memberbound.tables.roles import Roles
-from memberbound.tables.source import Columns
 
 __all__ = ["audit", "audit_run"]
 
@@ -34,25 +46,31 @@ LEARNED = "learned"
 
 
 def audit(
-    source: Any,
+    source: Table,
     *,
-    target: str | None = None,
-    learner: str | Any = "logistic",
-    shadows: int = 64,
-    attacks: Iterable[str] | None = None,
+    target: Column | None = None,
+    learner: LearnerName = "logistic",
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
+    attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
-    fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    columns: Columns = None,
-    roles: Roles = None,
-    database_table: str | None = None,
-    certificate: Certificate | str | os.PathLike[str] | dict[str, Any] | None = None,
-    records_out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    cache: str | os.PathLike[str] | None = None,
-    backend: str = "processes",
-    workers: int = -1,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    fpr: Rates = (0.1, 0.01, 0.001),
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    cache: Annotated[
+        str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
+    ]
+    | None = None,
+    backend: Annotated[
+        Literal["processes", "sequential", "dask"], Option("choice", web=False)
+    ] = "processes",
+    workers: Workers = -1,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
+    | None = None,
 ) -> Audit:
     """Measure what membership attacks reach, with intervals that hold.
 
@@ -83,13 +101,19 @@ def audit(
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
             two are not compared, and a warning says so.
-        records_out: CSV file with the exposure of every record; its ends hold for all at once.
+        records: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
-        cache: folder for finished fits; a run that was stopped goes on from there.
+        cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
+            cache folder, which the command line takes unless told otherwise.
         backend: ``processes``, ``sequential`` or ``dask``.
         workers: processes.
         seed: of the halves and the learners.
         progress: called with (done, total).
+
+    Command line:
+        memberbound audit scores.csv
+        memberbound audit people.csv --target income --learner random-forest --cache fits
+        memberbound audit people.csv --target income --attacks loss,lira,rmia --shadows 128
 
     Examples:
         >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
@@ -98,12 +122,13 @@ def audit(
         True
     """
     models = whole_number("shadows", shadows, at_least=2)
+    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
     out = None
-    if records_out is not None:
+    if records is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         out = check_output(
-            Path(records_out), name="records", formats=(".csv",), source=own, force=force
+            Path(records), name="records", formats=(".csv",), source=own, force=force
         )
     if target is None:
         options = {
@@ -111,8 +136,8 @@ def audit(
             "columns": columns,
             "roles": roles,
             "certificate": certificate,
-            "records": records_out,
-            "cache": cache,
+            "records": records,
+            "cache": None if isinstance(cache, bool) else cache,
         }
         given = [name for name, value in options.items() if value is not None]
         if given == ["certificate"]:
@@ -126,7 +151,7 @@ def audit(
             raise InputError(
                 f"{' and '.join(given)} belong to the audit of a learner; name its target."
             )
-        return _of_scores(source, database_table, confidence, tuple(fpr), start)
+        return _of_scores(source, database_table, confidence, rates, start)
     ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(
         source, target, columns=columns, roles=roles, database_table=database_table
@@ -139,11 +164,11 @@ def audit(
         seed=start,
         n_jobs=workers,
         backend=backend,
-        cache=cache,
+        cache=(default_cache() if cache else None) if isinstance(cache, bool) else cache,
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    answer = audit_run(run, attacks=names, confidence=confidence, fpr=fpr, ceiling=ceiling)
+    answer = audit_run(run, attacks=names, confidence=confidence, fpr=rates, ceiling=ceiling)
     exposure = answer.exposure
     if LEARNED in names:
         shown = np.stack([run.signals.logit, run.signals.loss], axis=2)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from numpy.typing import ArrayLike
+from typing import Annotated, Any
 
 from memberbound.certification.answer import (
     Certification,
@@ -18,6 +14,19 @@ from memberbound.certification.answer import (
     whose_rows,
 )
 from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    InputFile,
+    Law,
+    Names,
+    Option,
+    RecordsFile,
+    Table,
+    Whole,
+)
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
 from memberbound.discrete.extrapolation import leak_beyond_the_table
@@ -27,30 +36,27 @@ from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import shared_confidence
 
-if TYPE_CHECKING:
-    from memberbound.tables.roles import Roles
-
 __all__ = ["Certification", "certify", "certify_profile"]
 
 
 def certify(
-    table: Any = None,
+    table: Table | None = None,
     *,
-    columns: str | Sequence[str] | None = None,
-    roles: Roles = None,
-    n: int | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    n: Whole | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,
-    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
-    uniform: int | None = None,
-    reference: Any = None,
-    unit: str | None = None,
-    database_table: str | None = None,
+    probabilities: Law | None = None,
+    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
+    reference: InputFile | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
     exposed_above: float = 0.5,
-    list_exposed: int = 0,
-    records: str | os.PathLike[str] | None = None,
-    force: bool = False,
+    list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
+    records: RecordsFile | None = None,
+    force: Force = False,
 ) -> Certification:
     """Certify how much any learner whatsoever can leak about its training rows.
 
@@ -85,6 +91,11 @@ def certify(
         list_exposed: how many of the exposed cells to list with their values, rarest first.
         records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
+
+    Command line:
+        memberbound certify people.csv --columns education,sex,income
+        memberbound certify visits.parquet --unit patient --records leaks.parquet
+        memberbound certify --uniform 316 --n 32561
 
     Examples:
         >>> certify(uniform=316, n=32561).security_lower > 0.96

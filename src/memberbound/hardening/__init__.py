@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    Force,
+    InputFile,
+    Names,
+    NumbersByColumn,
+    Option,
+    OutputFile,
+    Seed,
+    Table,
+)
 from memberbound.errors import fraction, one_of, whole_number
 from memberbound.files import check_output, write_table, write_text
 from memberbound.hardening.choosing import Wish, choose
@@ -17,8 +29,7 @@ from memberbound.hardening.releasing import VALIDITIES, Parts, Release, released
 from memberbound.hardening.result import Hardening
 from memberbound.tables.population import check_target_role, readings_of
 from memberbound.tables.recipe import Keep
-from memberbound.tables.roles import Roles, Selection, selected
-from memberbound.tables.source import Columns
+from memberbound.tables.roles import Selection, selected
 
 __all__ = ["FrontierPoint", "Hardening", "harden"]
 
@@ -27,26 +38,30 @@ _LEARNER_ROWS = 50_000
 
 
 def harden(
-    table: Any,
+    table: Table,
     *,
     security: float | None = None,
     record_leak: float | None = None,
-    target: str | None = None,
-    columns: Columns = None,
-    roles: Roles = None,
-    keep: Sequence[str] = (),
-    out: str | Path | None = None,
+    target: Column | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    keep: Names = (),
+    out: OutputFile | None = None,
     confidence: float = 0.95,
-    seed: int = 0,
-    force: bool = False,
-    bins: Mapping[str, Sequence[float]] | None = None,
-    hierarchies: Mapping[str, str | Path | Mapping[Any, Any]] | None = None,
-    validity: str = "split",
+    seed: Seed = 0,
+    force: Force = False,
+    bins: NumbersByColumn | None = None,
+    hierarchies: Annotated[
+        Mapping[str, Any],
+        Option("text by column", flag="--hierarchy", metavar="COL=FILE", web=False),
+    ]
+    | None = None,
+    validity: Literal["split", "union"] = "split",
     fit_share: float = 0.25,
-    reference: Any = None,
-    recipe_out: str | Path | None = None,
+    reference: InputFile | None = None,
+    recipe: OutputFile | None = None,
     learners: bool | None = None,
-    width: int = 4,
+    width: Annotated[int, Option("whole", web=False)] = 4,
 ) -> Hardening:
     """Coarsen a table until it is certified that no learner trained on it leaks too much.
 
@@ -76,7 +91,7 @@ def harden(
         out: file for the hardened table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: 1 - β of each certificate.
         seed: makes the result repeatable.
-        force: overwrite ``out`` and ``recipe_out``.
+        force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
         hierarchies: column → hierarchy (a YAML or CSV file, or a mapping).
         validity: ``"split"`` fits and chooses the recipe on a part of the rows and releases the
@@ -86,10 +101,14 @@ def harden(
         reference: another table of the same columns to fit and choose on; then all rows of
             ``table`` are released.  Its rows must be independent of those of ``table``: other
             people, not last year's answers of the same ones.
-        recipe_out: JSON file for the recipe.
+        recipe: JSON file for the recipe.
         learners: train three learners before and after; by default with a target and at most
             50 000 rows.
         width: width of the beam search.
+
+    Command line:
+        memberbound harden people.csv --security 0.95 --target income --out safe.parquet
+        memberbound harden people.csv --record-leak 0.2 --keep sex --out safe.csv --plot cost.png
 
     Examples:
         >>> import numpy as np, pandas as pd
@@ -113,11 +132,11 @@ def harden(
     one_of("validity", validity, VALIDITIES)
     share = fraction("fit_share", fit_share, open_left=True, open_right=True)
     source = table if isinstance(table, (str, Path)) else None
-    wanted = None if out is None else check_output(out, source=source, force=force)
+    wanted = None if out is None else check_output(Path(out), source=source, force=force)
     recipe_path = (
         None
-        if recipe_out is None
-        else check_output(recipe_out, name="recipe_out", formats=(".json",), force=force)
+        if recipe is None
+        else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
     frame = read(table, columns, target)
     other = None if reference is None else read(reference)

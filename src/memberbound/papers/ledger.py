@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
 from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
@@ -166,12 +167,19 @@ def _story(entry: Entry, demonstrate: bool) -> str:
     return "\n".join(lines)
 
 
-def theorems(id: str | None = None) -> Ledger:
-    """Return the ledger, or what is known of one result.
+def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Ledger:
+    """List every result of the five papers: what holds, what is wrong, what is implemented.
 
-    ``id`` is a result ("A25-T14", case does not matter), a numbered equation ("A25-eq17", which
-    leads to its result), a paper ("L24") or ``None`` for all.  Asking for a single result computes
-    the counterexample of its erratum.
+    Asking for a single erratum computes its counterexample.
+
+    Args:
+        id: a result (A25-T14, case does not matter), a numbered equation (A25-eq17, which leads to
+            its result) or a paper (L24); all unless given.
+
+    Command line:
+        memberbound theorems
+        memberbound theorems L24
+        memberbound theorems I24-T8
 
     Examples:
         >>> theorems("x2").results[0].status

@@ -13,7 +13,9 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Annotated
 
+from memberbound.declarations import Option, Seed
 from memberbound.errors import InputError, whole_number
 from memberbound.files import write_table, write_text
 from memberbound.games import Game
@@ -71,18 +73,21 @@ def _chosen(id: str) -> tuple[list[Experiment], bool]:
 
 
 def reproduce(
-    id: str | None = None,
+    id: Annotated[str, Option("text", metavar="ID")] | None = None,
     *,
-    out: str | Path | None = None,
-    trials: int | None = None,
-    seed: int = 0,
-    data: str | Path | None = None,
-    progress: Progress | None = None,
+    listing: Annotated[bool, Option("switch", flag="--list")] = False,
+    out: Annotated[str | Path, Option("folder", metavar="DIR", typed_default="reproduction")]
+    | None = None,
+    trials: Annotated[int, Option("whole", metavar="T")] | None = None,
+    data: Annotated[str | Path, Option("folder", metavar="DIR")] | None = None,
+    seed: Seed = 0,
+    progress: Annotated[Progress, Option("progress", metavar="reproducing")] | None = None,
 ) -> Reproduction:
-    """Redo a figure or table of a paper and check its claims.
+    """Redo figures of the papers, with the data behind them, and check what the papers say.
 
     Args:
         id: for example ``L24-F1``; a paper (``L24``) or ``all`` for several; nothing lists them.
+        listing: list what can be redone, and do nothing else.
         out: folder for ``ID.png``, ``ID.svg``, ``ID.csv`` (what the figure shows),
             ``ID-trials.csv`` (every trial) and ``ID.json``; made if need be.  Several figures get a
             ``summary.md`` besides.  Files of an earlier run are replaced, one by one and each as a
@@ -93,12 +98,17 @@ def reproduce(
             the one named by the environment variable MEMBERBOUND_DATA unless given.
         progress: called with (done, total).
 
+    Command line:
+        memberbound reproduce --list
+        memberbound reproduce L24-F2 --out figures
+        memberbound reproduce all --out figures
+
     Edge cases: an unknown id, an ``out`` that is a file, less than one trial, a damaged data set:
     refused before any work is done.  A data set that is not there: refused if its table is the
     only one asked for; among several it is left out, and ``left_out`` says why.  A claim that does
     not hold is a result, not an error.
     """
-    if id is None:
+    if id is None or listing:
         return Reproduction.listing([experiment(known) for known in EXPERIMENTS])
     wanted, several = _chosen(id)
     count = None if trials is None else whole_number("trials", trials)

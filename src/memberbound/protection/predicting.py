@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
 from memberbound.numerics.rounding import FloatArray
@@ -91,12 +92,12 @@ class Prediction:
 
 
 def predict(
-    model: Any,
-    table: Any,
+    model: Annotated[Any, Option("file", metavar="MODEL")],
+    table: Table,
     *,
-    out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    database_table: str | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    database_table: DatabaseTable | None = None,
 ) -> Prediction:
     """Predict for raw rows with a model that ``protect`` released.
 
@@ -113,6 +114,9 @@ def predict(
             have them, ``probability_<class>``.
         force: overwrite it.
         database_table: the table inside a DuckDB or SQLite file.
+
+    Command line:
+        memberbound predict model.skops new.csv --out answers.csv
 
     Examples:
         >>> import pandas

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    Hidden,
+    InputFile,
+    LearnerName,
+    Names,
+    Numbers,
+    Option,
+    OutputFile,
+    Table,
+    Workers,
+)
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
@@ -44,8 +59,6 @@ from memberbound.protection.sums import SumStatistic, release_sum
 from memberbound.protection.table_model import TableModel
 from memberbound.tables.population import Population, read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.roles import Roles
-from memberbound.tables.source import Columns
 
 __all__ = ["STATISTICS", "Protection", "protect"]
 
@@ -56,31 +69,32 @@ _CATEGORIES = 50
 
 
 def protect(
-    source: Any,
+    source: Table,
     *,
-    target: str | None = None,
-    learner: str | Any | None = None,
-    statistic: str | Callable[[Any], ArrayLike] | None = None,
-    eta: float = 0.05,
-    record: str = "average",
-    method: str = "auto",
+    target: Column | None = None,
+    learner: LearnerName | None = None,
+    statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    record: Literal["average", "every"] = "average",
+    method: Literal["auto", "neighbour", "convex", "moment", "izzo"] = "auto",
     confidence: float = 0.95,
     tune: bool = True,
-    clip: float | None = None,
-    pairs: int | None = None,
-    query: Any = None,
-    bins: ArrayLike | None = None,
-    levels: ArrayLike | None = None,
-    size: int | None = None,
-    columns: Columns = None,
-    roles: Roles = None,
-    database_table: str | None = None,
-    out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    workers: int | None = None,
-    insecure_seed: int | None = None,
-    calibration_seed: int | None = None,
-    progress: Progress = None,
+    clip: Annotated[float, Option("number", metavar="R")] | None = None,
+    pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    query: InputFile | None = None,
+    bins: Numbers | None = None,
+    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    workers: Workers | None = None,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    calibration_seed: Hidden = None,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
+    | None = None,
 ) -> Protection:
     """Release a model or a statistic of a secret half so that membership stays hidden.
 
@@ -122,6 +136,11 @@ def protect(
         insecure_seed: for tests: training set and noise from a seed, which protects nobody.
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
+
+    Command line:
+        memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
+        memberbound protect patients.csv --target ill --record every --method convex
+        memberbound protect patients.csv --statistic mean --columns age,bmi --eta 0.02
 
     Examples:
         >>> import pandas

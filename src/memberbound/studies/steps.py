@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -229,7 +229,7 @@ def _subsets(bench: Bench) -> int | None:
     return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2)
 
 
-def _protected(record: str) -> Callable[[Bench, Progress], dict[str, Any]]:
+def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], dict[str, Any]]:
     def run(bench: Bench, progress: Progress) -> dict[str, Any]:
         asked = bench.question
         examples = bench.data.examples

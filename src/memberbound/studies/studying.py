@@ -10,8 +10,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from memberbound.declarations import (
+    CacheFolder,
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Seed,
+    Table,
+    Whole,
+    Workers,
+)
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
@@ -26,8 +40,6 @@ from memberbound.studies.notebook import Notebook, fingerprint
 from memberbound.studies.question import StudyQuestion, read_configuration
 from memberbound.studies.recommendation import remedies, verdict
 from memberbound.studies.steps import STEPS, Bench, Step
-from memberbound.tables.roles import Roles
-from memberbound.tables.source import Columns
 
 __all__ = ["SCHEMA", "study"]
 
@@ -36,28 +48,33 @@ Progress = Callable[[str, int, int], None]
 
 
 def study(
-    source: Any = None,
+    source: Table | None = None,
     *,
-    target: str | None = None,
-    learner: str | None = None,
+    target: Column | None = None,
+    learner: LearnerName | None = None,
     eta: float | None = None,
-    record: str | None = None,
+    record: Literal["every", "average"] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     confidence: float | None = None,
-    shadows: int | None = None,
-    extra_rows: int | None = None,
-    columns: Columns = None,
-    roles: Roles = None,
-    database_table: str | None = None,
-    config: str | os.PathLike[str] | None = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    force: bool = False,
-    cache: str | os.PathLike[str] | None = None,
-    workers: int = -1,
-    seed: int | None = None,
-    progress: Progress | None = None,
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
+    extra_rows: Whole | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
+    | None = None,
+    out: Annotated[
+        str | os.PathLike[str],
+        Option("folder", metavar="DIR", web=False, typed_default="memberbound-study"),
+    ]
+    | None = None,
+    resume: Force = False,
+    force: Force = False,
+    cache: CacheFolder | None = None,
+    workers: Workers = -1,
+    seed: Seed | None = None,
+    progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
     """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
 
@@ -94,6 +111,11 @@ def study(
         workers: processes; -1 is all cores.
         seed: makes the study repeatable; 0 unless given.
         progress: called with (what is being done, done, total).
+
+    Command line:
+        memberbound study
+        memberbound study people.csv --target income --learner logistic --eta 0.05 --out study
+        memberbound study --config study.yaml --resume
     """
     options = {
         "target": target,

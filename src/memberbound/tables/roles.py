@@ -265,6 +265,25 @@ def _kind(dtype: Any) -> str:
     return "opaque"
 
 
+def _asked(name: str, kind: str) -> str:
+    """Return what the one scan asks about a column: five numbers."""
+    column = identifier(name)
+    asked = ["0", "0", "0"]
+    if kind == "text":
+        trimmed = f"trim({column}, {_BLANKS})"
+        cases = " ".join(
+            f"WHEN regexp_full_match({trimmed}, {literal(pattern)}) THEN {_BITS[spelling]}"
+            for spelling, pattern in _SPELLINGS.items()
+        )
+        asked[0] = f"bit_or(CASE {cases} ELSE {_BITS['other']} END) FILTER ({column} NOT NULL)"
+        sentence = literal(_SPELLINGS["sentence"])
+        asked[1] = f"count(*) FILTER (regexp_full_match({trimmed}, {sentence}))"
+    elif kind == "whole":
+        wide = f"CAST({column} AS HUGEINT)"
+        asked[1], asked[2] = f"min({wide})", f"max({wide})"
+    return f"count({column}), approx_count_distinct({column}), " + ", ".join(asked)
+
+
 def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     """Count values and spellings in one scan, then the distinct values of what hardly repeats."""
     if not kinds:
@@ -272,23 +291,7 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     engine = table.engine
     assert engine is not None
     source = f"({engine.backend.compile(table.expr)})"
-    parts = []
-    for name, kind in kinds.items():
-        column = identifier(name)
-        asked = ["0", "0", "0"]
-        if kind == "text":
-            trimmed = f"trim({column}, {_BLANKS})"
-            cases = " ".join(
-                f"WHEN regexp_full_match({trimmed}, {literal(pattern)}) THEN {_BITS[spelling]}"
-                for spelling, pattern in _SPELLINGS.items()
-            )
-            asked[0] = f"bit_or(CASE {cases} ELSE {_BITS['other']} END) FILTER ({column} NOT NULL)"
-            sentence = literal(_SPELLINGS["sentence"])
-            asked[1] = f"count(*) FILTER (regexp_full_match({trimmed}, {sentence}))"
-        elif kind == "whole":
-            wide = f"CAST({column} AS HUGEINT)"
-            asked[1], asked[2] = f"min({wide})", f"max({wide})"
-        parts.append(f"count({column}), approx_count_distinct({column}), " + ", ".join(asked))
+    parts = [_asked(name, kind) for name, kind in kinds.items()]
 
     def scan() -> Any:
         return engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()[0]

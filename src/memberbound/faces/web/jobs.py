@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memberbound.errors import MemberboundError
-from memberbound.web.child import Child, prepared
-from memberbound.web.equivalents import Equivalent, equivalent
-from memberbound.web.limits import Limits
-from memberbound.web.options import Options
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import Upload
-from memberbound.web.work import INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.requests import Equivalent, Options, equivalent
+from memberbound.faces.web.child import Child, prepared
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import Upload
+from memberbound.faces.web.verbs import outputs_of
+from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH
 
 __all__ = ["Job", "Jobs", "State"]
 
@@ -103,10 +104,13 @@ class Jobs:
         named: dict[str, Upload] = {
             name: lookup[asked[name]] for name in options.files if isinstance(asked.get(name), str)
         }
+        written = outputs_of(verb, asked)
+        plain = {name: value for name, value in asked.items() if name != "records"}
         shown = equivalent(
-            verb,
+            verb_named(verb),
             None if table is None else table.name,
-            asked | {name: upload.name for name, upload in named.items()},
+            plain | {name: upload.name for name, upload in named.items()},
+            written,
         )
         id = secrets.token_urlsafe(16)
         inputs = prepared(self._folder / id)

@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 
 from memberbound._version import __version__
 from memberbound.errors import MemberboundError
-from memberbound.web.assets import assets
-from memberbound.web.desk import Desk
-from memberbound.web.gate import Gate, Policy
-from memberbound.web.limits import Limits
-from memberbound.web.refusals import RefusedError, first_sentence
-from memberbound.web.routes import REFUSALS, router
+from memberbound.faces.web.assets import assets
+from memberbound.faces.web.desk import Desk
+from memberbound.faces.web.gate import Gate, Policy
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.refusals import RefusedError, first_sentence
+from memberbound.faces.web.routes import REFUSALS, router
 
 __all__ = ["application"]
 

@@ -9,24 +9,27 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.requests import ClientDisconnect
 
 from memberbound._version import __version__
-from memberbound.web.desk import Desk
-from memberbound.web.equivalents import equivalent
-from memberbound.web.gate import view_policy
-from memberbound.web.models import (
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.requests import described, equivalent
+from memberbound.faces.web.desk import Desk
+from memberbound.faces.web.gate import view_policy
+from memberbound.faces.web.models import (
     Accepted,
+    Argument,
     Equivalents,
     Error,
+    ExplainOptions,
     Health,
     JobList,
     JobRequest,
     JobStatus,
+    LawOptions,
     Roc,
     UploadedFile,
     View,
 )
-from memberbound.web.options import ExplainOptions, LawOptions
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import shown_name
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import shown_name
 
 __all__ = ["REFUSALS", "VERBS", "router"]
 
@@ -76,6 +79,12 @@ async def health(desk: AtDesk) -> dict[str, Any]:
     return {"version": __version__, "limits": desk.limits.to_dict(), "verbs": list(VERBS)}
 
 
+@router.get("/verbs", response_model=dict[str, list[Argument]])
+async def verbs() -> dict[str, list[dict[str, Any]]]:
+    """Return what may be asked of each verb: the arguments' names, kinds, help and limits."""
+    return {name: described(verb_named(name)) for name in VERBS}
+
+
 @router.post("/explain", responses=_CONTRACT)
 async def explain(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, Any]:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
@@ -91,7 +100,7 @@ async def explain_roc(desk: AtDesk, request: Request, options: ExplainOptions) -
 @router.post("/explain/equivalents", response_model=Equivalents)
 async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
     """Return the same question on the command line and in Python."""
-    return vars(equivalent("explain", None, options.given()))
+    return vars(equivalent(verb_named("explain"), None, options.given()))
 
 
 @router.post("/plan", responses=_CONTRACT)
@@ -103,7 +112,7 @@ async def plan(desk: AtDesk, request: Request, options: LawOptions) -> dict[str,
 @router.post("/plan/equivalents", response_model=Equivalents)
 async def plan_equivalents(options: LawOptions) -> dict[str, str]:
     """Return the same question on the command line and in Python."""
-    return vars(equivalent("plan", None, options.given()))
+    return vars(equivalent(verb_named("plan"), None, options.given()))
 
 
 @router.post(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["load_all", "performed"]
+__all__ = ["load_all", "outputs_of", "performed"]
 
 Progress = Callable[[int, int | None, str], None]
 Answer = dict[str, Any]
@@ -31,6 +31,21 @@ _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 def performed(verb: str, table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
     """Return ``{"result", "plots"}`` of a verb, or what it raises."""
     return _VERBS[verb](table, options, progress)
+
+
+def outputs_of(verb: str, options: dict[str, Any]) -> dict[str, str]:
+    """Return the files that a job writes, by the argument that names them."""
+    written: dict[str, str] = {}
+    if verb == "harden":
+        written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
+    elif verb == "protect":
+        ending = "skops" if options.get("statistic") is None else "safetensors"
+        written = {"out": f"release.{ending}"}
+    elif verb == "study":
+        written = {"out": "study"}
+    if options.get("records"):
+        written["records"] = f"{RECORDS}.{'parquet' if verb == 'certify' else 'csv'}"
+    return written
 
 
 def load_all() -> None:
@@ -74,7 +89,7 @@ def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
 
 
 def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.web.inspection import inspected
+    from memberbound.faces.web.inspection import inspected
 
     assert table is not None
     progress(0, None, "looking at the file")
@@ -109,14 +124,14 @@ def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Ans
 
 def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
     from memberbound.discrete.records import record_leaks
+    from memberbound.faces.web.spreadsheets import without_formulas
     from memberbound.files import write_table
     from memberbound.hardening import harden
     from memberbound.hardening.evidence import cell_profile
     from memberbound.tables import count_profile
-    from memberbound.web.spreadsheets import without_formulas
 
     progress(0, None, "searching for a recipe")
-    result = harden(table, out=f"{HARDENED}.parquet", recipe_out=RECIPE, **options)
+    result = harden(table, out=f"{HARDENED}.parquet", recipe=RECIPE, **options)
     write_table(without_formulas(result.table), Path(f"{HARDENED}.csv"))
     level = float(result.after["confidence"])
     assert table is not None
@@ -137,7 +152,7 @@ def _population(table: str | None, options: dict[str, Any], progress: Progress) 
     from memberbound.report.success import swept_epsilons
 
     if options.pop("records", False):
-        options["records_out"] = f"{RECORDS}.csv"
+        options["records"] = f"{RECORDS}.csv"
     progress(0, None, "reading records")
     label = "bounding every record"
     result = population(table, progress=lambda done, total: progress(done, total, label), **options)
@@ -180,7 +195,7 @@ def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> An
     from memberbound.auditing import audit
 
     if options.pop("records", False):
-        options["records_out"] = f"{RECORDS}.csv"
+        options["records"] = f"{RECORDS}.csv"
     progress(0, None, "reading the table")
     result = audit(
         table,

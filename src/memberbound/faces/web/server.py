@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from memberbound.errors import InputError
-from memberbound.web.gate import Policy
-from memberbound.web.limits import Limits
+from memberbound.faces.web.gate import Policy
+from memberbound.faces.web.limits import Limits
 
-__all__ = ["Listening", "has_display", "is_loopback", "serve"]
+__all__ = ["Listening", "has_display", "is_loopback", "listen"]
 
 #: A shorter token could be guessed over a network.
 _SHORTEST_TOKEN = 16
@@ -86,7 +86,7 @@ class Listening:
         return f"http://{name}:{port}/" + (f"?token={quote(self.token)}" if self.token else "")
 
 
-def serve(
+def listen(
     where: Listening,
     limits: Limits,
     *,
@@ -96,7 +96,7 @@ def serve(
     """Serve until interrupted; ``tell`` is given the address once requests are answered."""
     import uvicorn
 
-    from memberbound.web.application import application
+    from memberbound.faces.web.application import application
 
     app = application(limits, where.policy(), spare=True)
     listener = where.bound()

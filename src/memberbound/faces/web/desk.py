@@ -6,12 +6,12 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 
-from memberbound.web.calculations import Calculations
-from memberbound.web.folder import PrivateFolder, remove_leftovers
-from memberbound.web.jobs import Jobs
-from memberbound.web.limits import Limits
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import Uploads
+from memberbound.faces.web.calculations import Calculations
+from memberbound.faces.web.folder import PrivateFolder, remove_leftovers
+from memberbound.faces.web.jobs import Jobs
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import Uploads
 
 __all__ = ["Desk", "Views"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError
-from memberbound.web.limits import sized
+from memberbound.faces.web.limits import sized
 
 __all__ = ["ENDINGS", "ending_of", "inspected"]
 

@@ -20,8 +20,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from memberbound.web.limits import Limits, sized
-from memberbound.web.refusals import RefusedError
+from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.refusals import RefusedError
 
 __all__ = ["Gate", "Policy", "page_policy", "view_policy"]
 
@@ -31,7 +31,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_LOG = logging.getLogger("memberbound.web")
+_LOG = logging.getLogger("memberbound.faces.web")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 #: JSON deeper than this is no question of ours.

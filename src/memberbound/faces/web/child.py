@@ -1,6 +1,6 @@
 """A child process seen from the server: started with limits, followed, stopped with all it started.
 
-See :mod:`memberbound.web.work` for the other side.
+See :mod:`memberbound.faces.web.work` for the other side.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.web.limits import Limits, sized
-from memberbound.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH
 
 __all__ = ["Child", "StoppedError", "killed", "prepared", "spawned"]
 
@@ -76,7 +76,7 @@ class Child:
     async def start(cls, limits: Limits, *, warm: bool = False) -> Child:
         """Start a process that waits for its request."""
         process = await spawned(
-            "memberbound.web.work",
+            "memberbound.faces.web.work",
             *(str(limits.job_memory_bytes), str(limits.job_disk_bytes), str(int(warm))),
         )
         return cls(process, limits)

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from memberbound.errors import InputError
-from memberbound.web.child import killed, spawned
-from memberbound.web.limits import Limits
-from memberbound.web.refusals import RefusedError
+from memberbound.faces.web.child import killed, spawned
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.refusals import RefusedError
 
 __all__ = ["Calculations"]
 
@@ -76,7 +76,9 @@ class Calculations:
     async def _started(self) -> asyncio.subprocess.Process:
         """Start a process and wait until it is ready, which does not count as time to answer."""
         memory = str(self._limits.calculation_memory_bytes)
-        process = await spawned("memberbound.web.answering", memory, line=self._limits.answer_bytes)
+        process = await spawned(
+            "memberbound.faces.web.answering", memory, line=self._limits.answer_bytes
+        )
         try:
             assert process.stdout is not None
             async with asyncio.timeout(_STARTING):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError
-from memberbound.web.child import Child, prepared
-from memberbound.web.inspection import ending_of
-from memberbound.web.limits import Limits, sized
-from memberbound.web.refusals import RefusedError
-from memberbound.web.work import INPUTS, OUTPUTS
+from memberbound.faces.web.child import Child, prepared
+from memberbound.faces.web.inspection import ending_of
+from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.work import INPUTS, OUTPUTS
 
 __all__ = ["Upload", "Uploads", "shown_name"]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from memberbound.errors import MemberboundError
 from memberbound.explanation import Explanation, explain
+from memberbound.faces.web.work import limited
 from memberbound.planning import plan
-from memberbound.web.work import limited
 
 __all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
 
@@ -68,7 +68,7 @@ def roc(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report(options: dict[str, Any]) -> dict[str, Any]:
-    from memberbound.web.reports import page_of
+    from memberbound.faces.web.reports import page_of
 
     page, scripts = page_of(options)
     return {"page": page, "scripts": scripts}

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from memberbound.web.options import (
-    AuditOptions,
-    CertifyOptions,
-    FileId,
-    HardenOptions,
-    PlanOptions,
-    PopulationOptions,
-    ProtectOptions,
-    StudyOptions,
-)
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.requests import FileId, Options, options_model
 
 __all__ = [
+    "JOBS",
     "Accepted",
+    "Argument",
     "Equivalents",
     "Error",
+    "ExplainOptions",
     "Health",
     "JobList",
     "JobRequest",
     "JobStatus",
+    "LawOptions",
     "Roc",
     "UploadedFile",
     "View",
@@ -35,61 +31,49 @@ class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     file: FileId | None = Field(default=None, description="The table; none for a known law.")
+    verb: str
+    options: Options
 
 
-class AuditJob(_Asked):
-    """Measure what attacks reach on a learner or in a table of scores."""
-
-    verb: Literal["audit"]
-    options: AuditOptions = AuditOptions()
+#: Verbs that run as jobs, in processes of their own.
+JOBS = ("audit", "certify", "harden", "plan", "population", "protect", "study")
 
 
-class CertifyJob(_Asked):
-    """Certify how much any model can leak about the rows of a table or a law."""
-
-    verb: Literal["certify"]
-    options: CertifyOptions = CertifyOptions()
-
-
-class HardenJob(_Asked):
-    """Coarsen a table until any model trained on it is certified to be safe."""
-
-    verb: Literal["harden"]
-    options: HardenOptions = HardenOptions()
-
-
-class PlanJob(_Asked):
-    """Say how many rows are enough."""
-
-    verb: Literal["plan"]
-    options: PlanOptions = PlanOptions()
+def _job(name: str) -> type[_Asked]:
+    """Return the request that starts a job of a verb, from the verb's declaration."""
+    verb = verb_named(name)
+    options = options_model(verb)
+    return create_model(
+        f"{name.title()}Job",
+        __base__=_Asked,
+        __doc__=verb.summary,
+        verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time
+        options=(options, options()),
+    )
 
 
-class PopulationJob(_Asked):
-    """Say what ε means for the records of a known population."""
-
-    verb: Literal["population"]
-    options: PopulationOptions = PopulationOptions()
-
-
-class ProtectJob(_Asked):
-    """Release a model or a statistic of a secret half with noise that is proved to be enough."""
-
-    verb: Literal["protect"]
-    options: ProtectOptions = ProtectOptions()
+if TYPE_CHECKING:  # a union that is made from the declarations cannot be checked
+    JobRequest: TypeAlias = _Asked
+    ExplainOptions: TypeAlias = Options
+    LawOptions: TypeAlias = Options
+else:
+    JobRequest = Annotated[Union[tuple(map(_job, JOBS))], Field(discriminator="verb")]  # noqa: UP007
+    ExplainOptions = options_model(verb_named("explain"))
+    LawOptions = options_model(
+        verb_named("plan"), "security", "record_leak", "uniform", "probabilities", "nu", "lam"
+    )
 
 
-class StudyJob(_Asked):
-    """Certify, audit and protect a learner on a table, and write the report."""
+class Argument(BaseModel):
+    """An argument of a verb, as a form shows it."""
 
-    verb: Literal["study"]
-    options: StudyOptions = StudyOptions()
-
-
-JobRequest = Annotated[
-    AuditJob | CertifyJob | HardenJob | PlanJob | PopulationJob | ProtectJob | StudyJob,
-    Field(discriminator="verb"),
-]
+    name: str
+    kind: str
+    help: str
+    default: bool | int | float | str | None
+    choices: list[str]
+    least: float | None
+    most: float | None
 
 
 class Error(BaseModel):

@@ -145,7 +145,7 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if warm:
-        from memberbound.web.verbs import load_all
+        from memberbound.faces.web.verbs import load_all
 
         load_all()
     request = _request()
@@ -156,7 +156,7 @@ def main() -> None:
     os.chdir(folder / OUTPUTS)
     teller = Teller(channel)
     try:
-        from memberbound.web.verbs import performed
+        from memberbound.faces.web.verbs import performed
 
         answer = performed(request["verb"], request["table"], request["options"], teller.progress)
         answer["result"] = renamed(answer["result"], request["names"])

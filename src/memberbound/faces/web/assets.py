@@ -31,7 +31,7 @@ class Asset:
 def assets() -> dict[str, Asset]:
     """Return every file of the pages by its name below ``/static/``, plotly's library included."""
     found: dict[str, Asset] = {}
-    _collect(files("memberbound.web").joinpath("static"), "", found)
+    _collect(files("memberbound.faces.web").joinpath("static"), "", found)
     library = files("plotly").joinpath("package_data", "plotly.min.js")
     found["plotly.min.js"] = Asset(library.read_bytes(), _TYPES[".js"])
     return found
