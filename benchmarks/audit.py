@@ -33,10 +33,9 @@ from audit_tables import Row, averaged, same_target, shared_models, shares
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.auditing.attacks import ATTACKS
-from memberbound.auditing.duel import Duel
-from memberbound.auditing.learner_audit import audit_shadows
-from memberbound.auditing.shadows import ShadowRun, draw_half, train_shadows
+from memberbound.attacks.attacks import ATTACKS, Duel
+from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.learners import Examples
 
 Array = NDArray[np.float64]

@@ -23,7 +23,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 
 from memberbound.errors import InputError
-from memberbound.learners.encoding import column_encoder
+from memberbound.learners.examples import column_encoder
 from memberbound.protection.neighbour import fit_private
 from memberbound.protection.randomness import InsecureSource
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from memberbound.subset.enumeration import exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism, l2_losses
-from memberbound.subset.sampled import bounds_from_swaps, default_subsets
-from memberbound.subset.swaps import SwapMeans, swap_means
+from memberbound.subset.sampled import SwapMeans, bounds_from_swaps, default_subsets, swap_means
 
 CONFIDENCE = 0.95
 DELTAS = (0.0, 1e-4, 1e-3)

@@ -1,7 +1,7 @@
 """Make and verify the tabulated concave count functions (X5, proofs/count-functions.md).
 
 ``python scripts/make_count_function.py`` solves one linear program per exponent s, writes
-``src/memberbound/discrete/poisson_table.csv`` and verifies it; ``--verify`` only verifies the file.
+``src/memberbound/iid/poisson_table.csv`` and verifies it; ``--verify`` only verifies the file.
 
 What is verified, for *every* λ > 0 (the three ranges are the three claims of the proof):
 
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy import optimize, sparse, special
 
-TABLE = Path(__file__).resolve().parents[1] / "src/memberbound/discrete/poisson_table.csv"
+TABLE = Path(__file__).resolve().parents[1] / "src/memberbound/iid/poisson_table.csv"
 EXPONENTS = (0.0, 0.8, 0.5, 0.25, 0.12, 0.06, 0.03)
 LAST = 160  # c₀: the tail takes over above it
 SHIFT = 0.5  # a in the tail κ√(c + a) + b

@@ -23,12 +23,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import memberbound
-from memberbound.auditing.answer import Audit
-from memberbound.auditing.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
-from memberbound.certification import Certification
+from memberbound.attacks.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
 from memberbound.games import IidGame, SubsetGame
-from memberbound.planning import Plan
-from memberbound.populations.setting import Comparison
 from memberbound.quantities import (
     AuditBound,
     Certificate,
@@ -46,10 +42,9 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report.appendix import block_of, sides_of, text_of
 from memberbound.report.mlflow_log import metrics_of, parameters_of
 from memberbound.report.model_card import model_card
-from memberbound.report.page import _headline
+from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.report.plots import (
     exposure_drawing,
     roc_drawing,
@@ -57,6 +52,10 @@ from memberbound.report.plots import (
     sweep_drawing,
 )
 from memberbound.studies.answer import Study
+from memberbound.verbs.audit import Audit
+from memberbound.verbs.certify import Certification
+from memberbound.verbs.plan import Plan
+from memberbound.verbs.population import Comparison
 from report.sample import sample
 
 SOURCE = Path(memberbound.__file__).parent

@@ -1,8 +1,8 @@
 """Generate the pages that must not drift from their source.
 
-``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.papers.ledger``), ``proofs/`` from
-the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the how-to is
-drawn anew. The errata's demonstrations run in the tests, not here.
+``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.papers.ledger``), ``proofs/``
+from the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the
+how-to is drawn anew. The errata's demonstrations run in the tests, not here.
 
 Anchors: the id as written, ``theorems.html#A25-T14``; numbered equations that belong to a result
 have theirs in its row (``theorems.html#A25-eq17``). Errata have the same on ``errata.html``.
@@ -320,7 +320,7 @@ def _roc() -> bytes:
     explanation = importlib.import_module("memberbound").explain(
         noise_multiplier=1, sample_rate=0.01, steps=1000
     )
-    draw = importlib.import_module("memberbound.report.roc").save_roc
+    draw = importlib.import_module("memberbound.report.pictures").save_roc
     with tempfile.TemporaryDirectory() as folder:
         return draw(explanation, Path(folder) / "roc.svg").read_bytes()
 

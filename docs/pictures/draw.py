@@ -15,9 +15,7 @@ from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import memberbound
-from memberbound.report.frontier import save_frontier
-from memberbound.report.roc import save_roc
-from memberbound.report.success import save_success
+from memberbound.report.pictures import save_frontier, save_roc, save_success
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"

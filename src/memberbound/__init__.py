@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from memberbound._version import __version__
 
 if TYPE_CHECKING:
-    from memberbound.auditing import Audit, audit
-    from memberbound.certification import Certification, certify
     from memberbound.curve import (
         GaussianCurve,
         LaplaceCurve,
@@ -25,15 +23,11 @@ if TYPE_CHECKING:
         mixture,
         polygon_from_lines,
     )
-    from memberbound.discrete.counts import CountProfile
     from memberbound.errors import InputError, MemberboundError, SearchError
-    from memberbound.explanation import Explanation, explain
     from memberbound.games import IidGame, ModelGame, NeighbourGame, SubsetGame
-    from memberbound.hardening import Hardening, harden
+    from memberbound.iid.profiles import CountProfile
     from memberbound.papers.ledger import Ledger, theorems
     from memberbound.papers.reproduction import Reproduction, reproduce
-    from memberbound.planning import Plan, plan
-    from memberbound.populations import PopulationAnswer, population
     from memberbound.protection import (
         MembershipPrivate,
         Prediction,
@@ -51,21 +45,27 @@ if TYPE_CHECKING:
     from memberbound.subset.joint import joint_release
     from memberbound.subset.profile import NeighbourProfile
     from memberbound.tables.coarsening import Coarsener
+    from memberbound.verbs.audit import Audit, audit
+    from memberbound.verbs.certify import Certification, certify
+    from memberbound.verbs.explain import Explanation, explain
+    from memberbound.verbs.harden import Hardening, harden
+    from memberbound.verbs.plan import Plan, plan
+    from memberbound.verbs.population import PopulationAnswer, population
 
 #: Public name → module that defines it.
 _PUBLIC = {
-    "Audit": "auditing",
+    "Audit": "verbs.audit",
     "AuditBound": "quantities",
     "Certificate": "quantities",
-    "Certification": "certification",
+    "Certification": "verbs.certify",
     "Coarsener": "tables.coarsening",
-    "CountProfile": "discrete.counts",
+    "CountProfile": "iid.profiles",
     "Estimate": "quantities",
     "ExponentialMechanism": "subset.exponential",
-    "Explanation": "explanation",
+    "Explanation": "verbs.explain",
     "Export": "report.exporting",
     "GaussianCurve": "curve",
-    "Hardening": "hardening",
+    "Hardening": "verbs.harden",
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
@@ -75,9 +75,9 @@ _PUBLIC = {
     "ModelGame": "games",
     "NeighbourGame": "games",
     "NeighbourProfile": "subset.profile",
-    "Plan": "planning",
+    "Plan": "verbs.plan",
     "PolygonCurve": "curve",
-    "PopulationAnswer": "populations",
+    "PopulationAnswer": "verbs.population",
     "Prediction": "protection",
     "Protection": "protection",
     "RecordBounds": "subset.bounds",
@@ -86,18 +86,18 @@ _PUBLIC = {
     "Study": "studies",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
-    "audit": "auditing",
-    "certify": "certification",
-    "explain": "explanation",
+    "audit": "verbs.audit",
+    "certify": "verbs.certify",
+    "explain": "verbs.explain",
     "export": "report.exporting",
     "finite_bounds": "subset.finite",
-    "harden": "hardening",
+    "harden": "verbs.harden",
     "joint_release": "subset.joint",
     "load": "protection",
     "mixture": "curve",
-    "plan": "planning",
+    "plan": "verbs.plan",
     "polygon_from_lines": "curve",
-    "population": "populations",
+    "population": "verbs.population",
     "predict": "protection",
     "protect": "protection",
     "reproduce": "papers.reproduction",

@@ -21,8 +21,8 @@ from memberbound.dp import (
     guarantee_from_gdp,
 )
 from memberbound.errors import InputError
-from memberbound.explanation import explain
 from memberbound.quantities import percent
+from memberbound.verbs.explain import explain
 from oracle.readoffs import price
 from oracle.real import digits, gaussian_hockey_stick, gaussian_tpr
 

@@ -12,8 +12,8 @@ from mpmath import mp, mpf
 from scipy.special import ndtr
 
 from memberbound.dp import subsampled_gaussian as module
+from memberbound.dp.dpsgd import loss_spread, one_step
 from memberbound.dp.loss_lattice import LossLattice
-from memberbound.dp.subsampled_gaussian import loss_spread, one_step
 from oracle.sampled_gaussian import DIRECTIONS, hockey_stick
 
 SIGMAS = (0.003, 0.038, 0.04, 0.2, 1.0, 3.0, 100.0)

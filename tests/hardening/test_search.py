@@ -7,12 +7,17 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.hardening import harden
-from memberbound.hardening.bench import Bench
-from memberbound.hardening.evidence import cell_profile, smallest_safe_count
-from memberbound.hardening.information import entropy_estimate, information_estimate
-from memberbound.hardening.ladder import column_ladder, given_ladder
+from memberbound.hardening.evidence import (
+    Bench,
+    cell_profile,
+    column_ladder,
+    entropy_estimate,
+    given_ladder,
+    information_estimate,
+    smallest_safe_count,
+)
 from memberbound.hardening.search import Archive, explore
+from memberbound.verbs.harden import harden
 
 
 def exact_information(joint: np.ndarray) -> float:
@@ -73,8 +78,8 @@ def test_cell_profile_is_a_naive_count_and_tells_spellings_apart() -> None:
 
 @pytest.mark.parametrize(("rows", "leak"), [(1000, 0.2), (25_000, 0.05), (25_000, 0.3)])
 def test_smallest_safe_count_is_the_threshold(rows: int, leak: float) -> None:
-    from memberbound.discrete.counts import CountProfile
-    from memberbound.discrete.records import record_leaks
+    from memberbound.iid.profiles import CountProfile
+    from memberbound.iid.records import record_leaks
 
     count = smallest_safe_count(rows, leak, 0.95)
     assert count is not None
@@ -266,7 +271,7 @@ def test_union_uses_only_what_no_row_influences() -> None:
     assert {type(rule).__name__ for rule in rules.values()} <= {"Keep", "Drop", "Bins"}
     assert rules["age"].edges in {(40.0,), (30.0, 40.0, 50.0)}
     # The price was paid: a certificate at the plain confidence would be smaller.
-    from memberbound.discrete.certificates import certify_counts
+    from memberbound.iid.certificates import certify_counts
 
     plain = certify_counts(cell_profile(result.table), confidence=0.95).delta_upper
     paid = certify_counts(cell_profile(result.table), confidence=1 - 0.05 / 24).delta_upper

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memberbound.discrete.certificates import certify_counts
-from memberbound.discrete.records import record_leak_upper
-from memberbound.discrete.worst_case import leak_of_law
 from memberbound.errors import InputError
-from memberbound.hardening import Hardening, harden
 from memberbound.hardening.evidence import cell_profile
+from memberbound.iid.certificates import certify_counts
+from memberbound.iid.records import record_leak_upper
+from memberbound.iid.worst_case import leak_of_law
+from memberbound.verbs.harden import Hardening, harden
 
 #: Probability of a false alarm of each coverage test below.
 FALSE_ALARM = 1e-4

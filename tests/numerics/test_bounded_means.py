@@ -14,15 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.numerics.bernstein import (
+from memberbound.numerics.means import (
     _price,
+    betting_lower,
+    betting_upper,
     empirical_bernstein_upper,
     hoeffding_upper,
     log_error_shared,
+    mean_lower,
+    mean_upper,
     moment_lower,
     moment_upper,
 )
-from memberbound.numerics.betting import betting_lower, betting_upper, mean_lower, mean_upper
 from memberbound.numerics.rounding import up
 
 DRAWS, COLUMNS, BETA, MISSES = 200, 400, 0.05, 45

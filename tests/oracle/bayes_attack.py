@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memberbound.numerics.betting import betting_lower, betting_upper
+from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.protection.noise import (
     GaussianNoise,
     LaplaceNoise,

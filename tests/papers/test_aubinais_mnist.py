@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from memberbound import certify, reproduce
-from memberbound.discrete.worst_case import leak_of_law
 from memberbound.errors import InputError
+from memberbound.iid.worst_case import leak_of_law
 from memberbound.papers import aubinais_mnist
 from memberbound.papers.aubinais_mnist import (
     ACCURACY,

@@ -6,8 +6,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.discrete.worst_case import leak_of_law
 from memberbound.errors import InputError
+from memberbound.iid.worst_case import leak_of_law
 from memberbound.papers.example_learners import (
     is_function_of_frequencies,
     is_redundancy_invariant,

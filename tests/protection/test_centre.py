@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.numerics.betting import betting_upper
+from memberbound.numerics.means import betting_upper
 from memberbound.protection.calibration import FreshSubsets
 from memberbound.protection.centre import calibrate_izzo, calibrate_moment, spatial_median
 from memberbound.protection.noise import NoNoise, NormExponentialNoise, izzo_constant

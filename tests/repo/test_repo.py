@@ -156,3 +156,16 @@ def test_property_tests_draw_the_same_examples_every_time():
     assert "MEMBERBOUND_EXAMPLES" not in quick
     assert "MEMBERBOUND_EXAMPLES=explore" in long
     assert "hypothesis" in long
+
+
+def test_the_api_page_is_the_public_surface() -> None:
+    import memberbound
+
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^::: memberbound\.(\S+)$", page, flags=re.MULTILINE)
+    assert sorted(name.rpartition(".")[2] for name in listed) == sorted(
+        set(memberbound.__all__) - {"__version__"}
+    )
+    for name in listed:
+        public = getattr(memberbound, name.rpartition(".")[2])
+        assert f"{public.__module__}.{public.__name__}" == f"memberbound.{name}"

@@ -23,9 +23,8 @@ from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import pdf
 from memberbound.report.exporting import FORMATS, Export, export
-from memberbound.report.markdown import clean, escaped, table
 from memberbound.report.mlflow_log import metrics_of, parameters_of, tags_of
-from memberbound.report.model_card import model_card
+from memberbound.report.model_card import clean, escaped, model_card, table
 from report.sample import hostile, partial, regression, sample, stopped
 from report.spiteful import SPITEFUL, spiteful_report
 

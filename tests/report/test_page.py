@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from memberbound.quantities import Kind, marked, numbers_in
 from memberbound.report import marks, plots, prose
-from memberbound.report.appendix import block_of, sides_of, text_of
-from memberbound.report.page import _headline, render
+from memberbound.report.page import _headline, block_of, render, sides_of, text_of
 from report import sample as reports
 
 REPORTS = (

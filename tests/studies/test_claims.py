@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.auditing.exposure import record_exposure
-from memberbound.auditing.learner_audit import audit_shadows
-from memberbound.auditing.sandwich import ContradictionError
-from memberbound.auditing.shadows import FailedFit, train_shadows
+from memberbound.attacks.exposure import record_exposure
+from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.sandwich import ContradictionError
+from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples

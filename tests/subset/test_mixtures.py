@@ -12,10 +12,9 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset import fourier_sums as fourier
 from memberbound.subset import mixtures
-from memberbound.subset.density_pairs import DensityPair, bernstein
 from memberbound.subset.fourier_sums import fourier_sums
+from memberbound.subset.laws import DensityPair, bernstein, enumerated_pair
 from memberbound.subset.mixtures import mixture_bounds
-from memberbound.subset.subset_sums import enumerated_pair
 
 #: What the certified errors may add to a hockey-stick at c ≤ 10.
 TIGHT = 2e-7

@@ -16,8 +16,13 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset import sampled
 from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.sampled import bounds_from_swaps, default_subsets, sampled_bounds
-from memberbound.subset.swaps import swap_means, uniform_subsets
+from memberbound.subset.sampled import (
+    bounds_from_swaps,
+    default_subsets,
+    sampled_bounds,
+    swap_means,
+    uniform_subsets,
+)
 from oracle import finite, subset
 
 RECORDS = 8

@@ -15,8 +15,13 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
-from memberbound.tables.coarsening import Coarsener, frequent_groups, quantile_edges
-from memberbound.tables.hierarchy import read_hierarchy, tidy_hierarchy
+from memberbound.tables.coarsening import (
+    Coarsener,
+    frequent_groups,
+    quantile_edges,
+    read_hierarchy,
+    tidy_hierarchy,
+)
 from memberbound.tables.recipe import (
     MISSING,
     OTHER,

@@ -17,20 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from memberbound.auditing import audit
-from memberbound.certification import certify
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
-from memberbound.hardening import harden
 from memberbound.learners import encoded_rows, read_examples
-from memberbound.planning import plan
-from memberbound.populations import population
 from memberbound.protection import protect
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion
 from memberbound.tables import open_table
 from memberbound.tables.population import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
+from memberbound.verbs.audit import audit
+from memberbound.verbs.certify import certify
+from memberbound.verbs.harden import harden
+from memberbound.verbs.plan import plan
+from memberbound.verbs.population import population
 
 #: A quarter of them, which harden looks at, must be enough to tell a key from a number.
 ROWS = 800

@@ -6,9 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.discrete.atoms import diversity, leak_between, older_leak_lower
-from memberbound.discrete.worst_case import leak_of_law
 from memberbound.errors import InputError
+from memberbound.iid.atoms import diversity, leak_between, older_leak_lower
+from memberbound.iid.worst_case import leak_of_law
 
 
 def laws(seed=542, count=150):

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 import pytest
 
-from memberbound.discrete.worst_case import leak_of_uniform
+from memberbound.iid.worst_case import leak_of_uniform
 from memberbound.papers.errata_aubinais import ERRATA, exact_sum_leak_lower, needed_constant
 
 F = Fraction

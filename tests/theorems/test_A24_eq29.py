@@ -6,7 +6,7 @@ Truth: enumeration of the i.i.d. game with the histogram released.
 from fractions import Fraction
 from math import comb, floor
 
-from memberbound.discrete.worst_case import leak_of_law
+from memberbound.iid.worst_case import leak_of_law
 from oracle import iid
 
 F = Fraction

@@ -6,9 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.discrete import atoms
-from memberbound.discrete.atoms import diversity, leak_between, leak_from_diversity
-from memberbound.discrete.worst_case import leak_of_law
+from memberbound.iid import atoms
+from memberbound.iid.atoms import diversity, leak_between, leak_from_diversity
+from memberbound.iid.worst_case import leak_of_law
 from memberbound.numerics.binomial import half_deviation_upper
 
 

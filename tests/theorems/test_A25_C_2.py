@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.discrete.atoms import diversity
+from memberbound.iid.atoms import diversity
 
 
 def laws():

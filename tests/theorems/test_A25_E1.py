@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.discrete.gaussian_mean import leak_of_gaussian_mean
+from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.papers.errata_aubinais import ERRATA, chance_to_reach
 
 

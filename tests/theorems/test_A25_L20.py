@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from memberbound.discrete.atoms import diversity, slow_law
-from memberbound.discrete.worst_case import leak_of_law
+from memberbound.iid.atoms import diversity, slow_law
+from memberbound.iid.worst_case import leak_of_law
 
 
 def zipf_two(head):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.auditing.overfitting import share_above_from_mean_loss, stopping_loss
+from memberbound.attacks.overfitting import share_above_from_mean_loss, stopping_loss
 
 LOSSES = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from memberbound.discrete.gaussian_mean import (
+from memberbound.errors import InputError
+from memberbound.iid.gaussian_mean import (
     leak_of_gaussian_mean,
     leak_of_gaussian_mean_bound,
     record_leak_of_gaussian_mean,
     total_variation_bound,
 )
-from memberbound.errors import InputError
 
 
 def violations(bound):

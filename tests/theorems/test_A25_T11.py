@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.auditing.overfitting import ceiling_from_overfitting, overfitting_ceiling
+from memberbound.attacks.overfitting import ceiling_from_overfitting, overfitting_ceiling
 
 
 class World:

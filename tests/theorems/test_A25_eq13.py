@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from memberbound.auditing.overfitting import ceiling_from_overfitting
+from memberbound.attacks.overfitting import ceiling_from_overfitting
 from memberbound.papers.errata_aubinais import ERRATA, capped_loss, squared_loss_ceiling
 
 LEVELS = [1e-2, 1e-4, 1e-6]

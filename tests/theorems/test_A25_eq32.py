@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from memberbound.discrete.worst_case import leak_of_law
+from memberbound.iid.worst_case import leak_of_law
 from oracle import iid, mechanisms
 
 F = Fraction

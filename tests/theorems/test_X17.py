@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from memberbound.discrete import planning
-from memberbound.discrete.counts import CountProfile
-from memberbound.discrete.worst_case import leak_of_law, leak_of_uniform
+from memberbound.iid import planning
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.worst_case import leak_of_law, leak_of_uniform
 
 ATOMS, ROWS, ALLOWED, RUNS = 30, 2000, 0.1, 2000
 PROFILE = CountProfile.from_counts([ROWS // ATOMS] * (ATOMS - 1) + [ROWS - ROWS // ATOMS * 29])

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 from memberbound.games import SubsetGame
-from memberbound.numerics.betting import betting_upper
+from memberbound.numerics.means import betting_upper
 from memberbound.protection.calibration import FreshSubsets
 from memberbound.protection.retraining import calibrate_neighbour, matched_neighbours
 from memberbound.protection.searching import ScaleFamily, certified_scale

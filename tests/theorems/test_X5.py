@@ -8,13 +8,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from memberbound.discrete.certificates import certify_counts, delta_plug_in_estimate
-from memberbound.discrete.count_functions import (
+from memberbound.iid.certificates import certify_counts, delta_plug_in_estimate
+from memberbound.iid.count_functions import (
     closed_count_function,
     tabulated_count_functions,
     totals_upper,
 )
-from memberbound.discrete.counts import CountProfile
+from memberbound.iid.profiles import CountProfile
 
 FUNCTIONS = (closed_count_function(), *tabulated_count_functions())
 F = Fraction

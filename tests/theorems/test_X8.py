@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from memberbound.discrete.gaussian_mean import (
+from memberbound.iid.gaussian_mean import (
     leak_of_gaussian_mean,
     leak_of_gaussian_mean_bound,
     optimal_ball,

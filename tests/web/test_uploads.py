@@ -16,9 +16,8 @@ import pytest
 from pyarrow import feather
 
 from memberbound.errors import InputError
-from memberbound.faces.web.inspection import ending_of, inspected
-from memberbound.faces.web.refusals import RefusedError
-from memberbound.faces.web.uploads import Upload, Uploads, shown_name
+from memberbound.faces.web.gate import RefusedError
+from memberbound.faces.web.uploads import Upload, Uploads, ending_of, inspected, shown_name
 from web.conftest import SMALL, in_a_loop, opened, uploaded
 
 TABLE = pa.table(

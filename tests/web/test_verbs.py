@@ -121,7 +121,9 @@ def test_harden_and_its_files(run, path, people, tmp_path):
 
 
 def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("memberbound.report.success.swept_epsilons", lambda answer: [0.5, 2.0, 9.0])
+    monkeypatch.setattr(
+        "memberbound.report.pictures.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
+    )
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(24, 2)).round(3)
     (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
@@ -152,7 +154,7 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
     def fail(self, epsilons):
         raise memberbound.SearchError("no noise meets it.")
 
-    monkeypatch.setattr("memberbound.populations.answer.PopulationAnswer.sweep", fail)
+    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
     job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
     assert job["plots"] == {}
     assert 0.5 <= job["result"]["success_upper"] <= 1
@@ -162,13 +164,13 @@ def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
     (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
     whole = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
     now = [0.0]
-    original = memberbound.populations.answer.PopulationAnswer.sweep
+    original = memberbound.verbs.population.PopulationAnswer.sweep
 
     def slow(self, epsilons):
         now[0] += pace
         return original(self, epsilons)
 
-    monkeypatch.setattr("memberbound.populations.answer.PopulationAnswer.sweep", slow)
+    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", slow)
     monkeypatch.setattr("memberbound.faces.web.verbs.time.monotonic", lambda: now[0])
     pace = 3.0
     some = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]

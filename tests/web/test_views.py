@@ -5,7 +5,7 @@ import re
 import pytest
 
 from memberbound.faces.web.desk import Views
-from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.gate import RefusedError
 from report.sample import hostile, sample
 
 

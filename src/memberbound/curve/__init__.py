@@ -11,8 +11,7 @@ form                   what it is
 """
 
 from memberbound.curve.base import Side, TradeoffCurve
-from memberbound.curve.gaussian import GaussianCurve
-from memberbound.curve.laplace import LaplaceCurve
+from memberbound.curve.families import GaussianCurve, LaplaceCurve
 from memberbound.curve.lines import mixture, polygon_from_lines
 from memberbound.curve.polygon import PolygonCurve
 

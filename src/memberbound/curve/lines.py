@@ -20,8 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from memberbound.curve.base import TradeoffCurve
-from memberbound.curve.gaussian import GaussianCurve
-from memberbound.curve.laplace import LaplaceCurve
+from memberbound.curve.families import GaussianCurve, LaplaceCurve
 from memberbound.curve.polygon import PolygonCurve
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up

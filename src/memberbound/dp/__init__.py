@@ -20,6 +20,8 @@ from memberbound.dp.conversions import (
     eta_from_dp,
     eta_from_pmp,
     eta_from_pmp_printed,
+    guarantee_from_rdp,
+    guarantee_from_zcdp,
     leak_from_dp,
     leak_from_dp_printed,
     leak_from_information,
@@ -40,8 +42,7 @@ from memberbound.dp.guarantees import (
     guarantee_from_gdp,
     guarantee_from_laplace_mechanism,
 )
-from memberbound.dp.pld import guarantee_from_pld
-from memberbound.dp.renyi import guarantee_from_rdp, guarantee_from_zcdp
+from memberbound.dp.loss_lattice import guarantee_from_pld
 
 __all__ = [
     "AdvantageTarget",

@@ -1,34 +1,44 @@
-"""Privacy losses on a lattice, composed many times, never below the truth.
-
-One release has an in-law P and an out-law Q; its privacy loss ln(P/Q) under P is stored on the
-points (start + i)·step, plus a mass at +∞.  T independent releases add their losses, so the masses
-are convolved T times by one fast Fourier transform.  Three errors are accounted for (theory §6.8,
-``proofs/loss-lattice.md``):
-
-* *wrap-around*: mass above the window is bounded by Chernoff's inequality and added; mass that
-  wraps into the window only adds, except that a tilt would scale mass from below too far down, so
-  that is bounded and added as well;
-* *rounding*: every output of a Cooley–Tukey transform of t is within c·u·log₂M·‖t‖₁ of the truth,
-  because it is a sum of the t_n times phases, each rounded log₂M times.  A perturbation e of a
-  coefficient F changes F^T by at most T·(|F|+e)^{T-1}·e.  The mean of these bounds every composed
-  mass, their root mean square bounds the Euclidean norm of all errors together;
-* *tails*: the same absolute error would drown a δ of 1e-12, so the masses are also composed under
-  exponential tilts e^{θℓ}, which make the error relative to the tail.
-
-Each tilt gives valid support lines; the smallest is kept.
-"""
+"""Privacy-loss distributions on a lattice: composed, rounded to the safe side, read as curves."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.curve import TradeoffCurve, polygon_from_lines
+from memberbound.dp.guarantees import DpGuarantee
+from memberbound.errors import InputError, whole_number
+from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
-__all__ = ["ForwardProfile", "LossLattice"]
+__all__ = [
+    "ForwardProfile",
+    "LossLattice",
+    "guarantee_from_pld",
+]
+
+# ── Privacy losses on a lattice, composed many times, never below the truth ───────────────────────
+#
+# One release has an in-law P and an out-law Q; its privacy loss ln(P/Q) under P is stored on the
+# points (start + i)·step, plus a mass at +∞.  T independent releases add their losses, so the
+# masses are convolved T times by one fast Fourier transform.  Three errors are accounted for
+# (theory §6.8, ``proofs/loss-lattice.md``):
+#
+# * *wrap-around*: mass above the window is bounded by Chernoff's inequality and added; mass that
+#   wraps into the window only adds, except that a tilt would scale mass from below too far down, so
+#   that is bounded and added as well;
+# * *rounding*: every output of a Cooley–Tukey transform of t is within c·u·log₂M·‖t‖₁ of the truth,
+#   because it is a sum of the t_n times phases, each rounded log₂M times.  A perturbation e of a
+#   coefficient F changes F^T by at most T·(|F|+e)^{T-1}·e.  The mean of these bounds every composed
+#   mass, their root mean square bounds the Euclidean norm of all errors together;
+# * *tails*: the same absolute error would drown a δ of 1e-12, so the masses are also composed under
+#   exponential tilts e^{θℓ}, which make the error relative to the tail.
+#
+# Each tilt gives valid support lines; the smallest is kept.
 
 #: Mass above the window, as a natural logarithm.
 _LOG_TAIL = -46.0
@@ -142,7 +152,7 @@ class LossLattice:
         """Return support lines of ``times`` independent releases, on lattice points ε ≥ 0.
 
         Guarantee: every line lies on or above the true hockey-stick, provided ``mass`` dominates
-        one release (see :mod:`memberbound.dp.subsampled_gaussian`).
+        one release (see :mod:`memberbound.dp.dpsgd`).
         ``grid`` are ascending lattice indices; by default some thousand over the window.
         """
         if not self.mass.any() or times * self.relative_error > 1:
@@ -353,3 +363,54 @@ def _convolved(mass: FloatArray, times: int, length: int) -> tuple[FloatArray, f
     # The half spectrum stands for both halves.
     mean, norm = 2 * float(weight.sum()) / length, math.sqrt(2 * squares / length)
     return np.maximum(composed, 0.0), each * mean * 1.01, each * norm * 1.01
+
+
+# ── Curves from a privacy-loss distribution that dp-accounting has composed ───────────────────────
+#
+# dp-accounting rounds losses pessimistically, but computes the masses as second differences of
+# hockey-sticks divided by the lattice spacing: each mass carries an absolute error of a few units
+# in the last place divided by the spacing, which grows with the number of compositions and can make
+# the masses add up to more than one (theory §6.8).  The bound on that error is added to every δ.
+
+#: Roundings in one mass of dp-accounting's lattice: two hockey-sticks near 1, their difference.
+_ROUNDINGS = 16.0
+
+
+def guarantee_from_pld(
+    pld: Any, compositions: int = 1, adjacency: Adjacency = "add-remove"
+) -> DpGuarantee:
+    """Return a curve from a ``dp_accounting.pld`` privacy-loss distribution.
+
+    Args:
+        pld: a ``PrivacyLossDistribution`` made with ``pessimistic_estimate=True``.
+        compositions: how many releases were composed into it; its numerical error grows with it.
+        adjacency: the neighbouring relation the distribution was made for.
+
+    Guarantee: at or above the distribution's curve plus its numerical error.
+    Assumes: dp-accounting's own pessimism, that ``compositions`` is right, and a rounding of at
+    most 16 units in the last place of 1 in each hockey-stick it differences (measured, not proved).
+    Numerics: for DP-SGD use :func:`guarantee_from_dp_sgd`, whose error is smaller by far.
+    """
+    repeated = whole_number("compositions", compositions)
+    try:
+        parts = [pld._pmf_remove, pld._pmf_add]
+        dense = [part.to_dense_pmf() for part in parts]
+    except AttributeError:
+        raise InputError(
+            f"pld must be a dp_accounting privacy-loss distribution, got {type(pld).__name__}."
+        ) from None
+    if not all(part._pessimistic_estimate for part in dense):
+        raise InputError("pld must be pessimistic; make it with pessimistic_estimate=True.")
+    lines = []
+    for part in dense:
+        points = part._lower_loss + np.arange(part.size)
+        error = repeated * part.size * _ROUNDINGS * UNIT / min(1.0, part._discretization)
+        top = float(points[-1]) * part._discretization
+        grid = np.linspace(0.0, max(top, part._discretization), 1500)
+        delta = np.asarray(part.get_delta_for_epsilon(grid), dtype=np.float64) + error
+        lines.append((grid, np.clip(delta, 0.0, 1.0)))
+    (ahead_eps, ahead), (behind_eps, behind) = lines
+    curve: TradeoffCurve = polygon_from_lines(ahead_eps, ahead, behind_eps, behind)
+    if adjacency == "replace-one":
+        curve = curve.symmetrised()  # either record may be the one that is replaced
+    return DpGuarantee(curve, adjacency, "privacy-loss distribution")

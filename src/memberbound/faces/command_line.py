@@ -209,7 +209,7 @@ class _Command:
         """Run the verb, say what was written, print the answer."""
         plot = given.get("plot")
         if plot is not None:
-            from memberbound.report.figure import check_target
+            from memberbound.report.pictures import check_target
 
             check_target(plot)
         result = self.answer(given)

@@ -1,21 +1,141 @@
-"""What is certified about a table of cells, as the dictionary that ``certify`` gives."""
+"""What a coarsening keeps and what is certified of it: the bench that a search works on."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.certification.answer import certified_fields
-from memberbound.discrete.certificates import certify_counts
-from memberbound.discrete.counts import CountProfile
-from memberbound.discrete.records import cell_probability_lower, record_leak_upper, record_leaks
 from memberbound.errors import InputError
 from memberbound.games import IidGame
+from memberbound.iid.certificates import certify_counts
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.records import cell_probability_lower, record_leak_upper, record_leaks
+from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import shared_confidence
+from memberbound.tables.coarsening import (
+    Ancestors,
+    Coarsener,
+    Plan,
+    frequent_categories,
+    frequent_groups,
+)
+from memberbound.tables.recipe import Drop, labels_of
+from memberbound.verbs.certify import certified_fields
 
-__all__ = ["cell_profile", "evidence", "paid_confidence", "row_cells", "smallest_safe_count"]
+__all__ = [
+    "MIN_COUNT",
+    "Bench",
+    "Codes",
+    "Ladder",
+    "Score",
+    "State",
+    "Vector",
+    "cell_profile",
+    "column_ladder",
+    "entropy_estimate",
+    "evidence",
+    "given_ladder",
+    "information_estimate",
+    "left_out_prediction",
+    "paid_confidence",
+    "plan_codes",
+    "row_cells",
+    "smallest_safe_count",
+    "target_shares",
+]
+
+# ── How much a coarsened table still says: estimates, never certificates ──────────────────────────
+#
+# With a target the measure is the mutual information between the coarsened row and the target, by
+# leave-one-out prediction: each row's target is predicted from the *other* rows of its cell.  The
+# plain plug-in value is useless here: on all-distinct rows it claims to know the target completely.
+# Left out, a row that is alone in its cell adds nothing.  Cells with few rows lean on what the
+# coarser cell around them predicted, so splitting a cell is worth what the split teaches.
+#
+# Predicting has a price: the shares in a cell are guessed from its rows, and a poor guess costs
+# about (cells - 1)(values - 1)/2N nats.  The search wants to pay it, since a learner would; as an
+# estimate of the information itself it is a bias, which hid 0.03 nats of a column with many values
+# completely. What is reported is therefore the gain over the same prediction for shuffled targets,
+# which say nothing and cost the same.
+#
+# Without a target the measure is the entropy of the coarsened row, with the Miller–Madow
+# correction.
+
+#: Weight of the coarser cell's prediction, in rows per value of the target, when a cell predicts.
+_PRIOR_ROWS = 1.0
+
+Codes = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+
+def target_shares(target: Codes) -> Vector:
+    """Return for every row the share of its target value among all rows."""
+    return np.bincount(target)[target] / target.size
+
+
+def left_out_prediction(cell: Codes, target: Codes, prior: Vector) -> Vector:
+    """Return for every row the probability its own target gets from the other rows of its cell.
+
+    ``prior`` is that probability from a coarser table, made without the row as well.
+    """
+    width = int(target.max()) + 1
+    others = np.bincount(cell)[cell] - 1.0
+    same = _counts_at(cell * width + target) - 1.0
+    weight = _PRIOR_ROWS * width
+    return (same + weight * prior) / (others + weight)
+
+
+def information_estimate(cell: Codes, target: Codes, prior: Vector | None = None) -> float:
+    """Return an estimate of I(cell; target) in nats, negative where cells mislead.
+
+    Both arguments number every row's value from 0.
+
+    Examples:
+        >>> cell = np.repeat([0, 1], 500)
+        >>> round(information_estimate(cell, cell), 2)  # ln 2 = 0.69
+        0.69
+        >>> information_estimate(np.arange(1000), cell)
+        0.0
+    """
+    if cell.size == 0 or cell.shape != target.shape:
+        raise InputError("cell and target must number the same rows, at least one.")
+    shares = target_shares(target)
+    found = left_out_prediction(cell, target, shares if prior is None else prior)
+    return float(np.mean(np.log(found / shares)))
+
+
+def entropy_estimate(cell: Codes) -> float:
+    """Return an estimate of the entropy of the cell in nats.
+
+    Examples:
+        >>> round(entropy_estimate(np.tile(np.arange(4), 250)), 2)  # ln 4 = 1.386
+        1.39
+    """
+    if cell.size == 0:
+        raise InputError("cell must number at least one row.")
+    counts = np.bincount(cell)
+    counts = counts[counts > 0]
+    shares = counts / cell.size
+    return float(-shares @ np.log(shares) + (counts.size - 1) / (2 * cell.size))
+
+
+def _counts_at(keys: Codes) -> Codes:
+    """Return for every row how many rows have its key; keys may be large."""
+    if int(keys.max()) < 8 * keys.size:
+        return np.bincount(keys)[keys]
+    import pandas as pd
+
+    codes: Codes = pd.factorize(keys)[0]
+    return np.bincount(codes)[codes]
+
+
+# ── What is certified about a table of cells, as the dictionary that ``certify`` gives ────────────
 
 
 def row_cells(frame: Any) -> NDArray[np.int64]:
@@ -96,3 +216,283 @@ def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None
         middle = (low + high) // 2
         low, high = (low, middle) if safe(middle) else (middle, high)
     return high
+
+
+# ── The ladder of a column: from dropped, over ever finer plans, to the column as it is ───────────
+#
+# Each plan is a coarsening of the next one on the fitting rows, so refining a column splits cells
+# and never moves rows between them.
+
+#: A category must occur this often among the fitting rows to be named in a recipe.
+MIN_COUNT = 5
+_SIZES = (2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """Plans of one column from coarse to fine, with the fitting rows' codes under each."""
+
+    column: str
+    plans: tuple[Plan, ...]
+    codes: tuple[NDArray[np.int64], ...]
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+
+def column_ladder(
+    frame: Any,
+    column: str,
+    edges: Sequence[float] | None = None,
+    ancestors: Ancestors | None = None,
+    form: str | None = None,
+) -> Ladder:
+    """Return the ladder of a column; given edges or a hierarchy replace quantiles and counts.
+
+    ``form`` is how numbers or dates are written (``text`` for a column that holds neither); None
+    goes by the column's type.
+    """
+    if edges is not None or ancestors is not None:
+        plans = given_ladder(edges, ancestors)
+    elif form != "text" and (form is not None or is_number(frame[column])):
+        plans = ["drop", *({"bins": size} for size in _SIZES), "keep"]
+    else:
+        most = len(frequent_categories(frame[column], MIN_COUNT))
+        sizes = sorted({size for size in (1, *_SIZES, most) if 1 <= size <= min(most, _SIZES[-1])})
+        plans = ["drop", *({"top": size} for size in sizes), "keep"]
+    return _distinct(frame, column, plans, ancestors, form)
+
+
+def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> list[Plan]:
+    """Return the plans that do not depend on any row: what the user gave, its coarsenings, drop."""
+    if edges is not None:
+        thinned = [list(edges)]
+        while len(thinned[-1]) > 1:
+            thinned.append(thinned[-1][1::2])
+        return ["drop", *({"edges": some} for some in reversed(thinned))]
+    if ancestors is not None:
+        depth = len(next(iter(ancestors.values())))
+        return ["drop", *({"level": k} for k in range(depth, 0, -1)), "keep"]
+    return ["drop", "keep"]
+
+
+def plan_codes(
+    frame: Any,
+    column: str,
+    plan: Plan,
+    ancestors: Ancestors | None = None,
+    form: str | None = None,
+) -> NDArray[np.int64]:
+    """Return the number of every row's coarsened value."""
+    maker = Coarsener(
+        {column: plan},
+        hierarchies=None if ancestors is None else {column: ancestors},
+        min_count=MIN_COUNT,
+        forms=None if form is None else {column: form},
+    )
+    ((_, rule),) = maker.fit(frame[[column]]).recipe_.rules
+    if isinstance(rule, Drop):
+        return np.zeros(len(frame), dtype=np.int64)
+    return labels_of(rule.apply(frame[column]))[0]
+
+
+def _distinct(
+    frame: Any,
+    column: str,
+    plans: Sequence[Plan],
+    ancestors: Ancestors | None,
+    form: str | None,
+) -> Ladder:
+    """Leave out plans that split no cell of the plan before them."""
+    kept: list[Plan] = []
+    codes: list[NDArray[np.int64]] = []
+    cells = 0
+    for plan in plans:
+        found = plan_codes(frame, column, plan, ancestors, form)
+        size = np.unique(found).size
+        if size > cells:
+            kept.append(plan)
+            codes.append(found)
+            cells = size
+        elif "top" in plan and "top" in kept[-1]:
+            kept[-1] = plan  # the same cells, but the last category goes by its own name
+    return Ladder(column, tuple(kept), tuple(codes))
+
+
+# ── The fitting rows as numbers: what a coarsening would keep, and what it would certify later ────
+#
+# The prediction here decides which recipe is tried, nothing else.  The certificate is computed
+# afterwards from rows that took no part in the choice.
+
+
+#: Position on every ladder, then on the list of pooling thresholds.
+State = tuple[int, ...]
+
+#: h(c) = (1-κ)·1{c ≥ 1} + κ√c, the closed form of X5(c).
+_KAPPA = 1 / math.sqrt(2 * math.pi)
+#: How many standard deviations a prediction is moved to the safe side.
+_CAUTION = 1.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """Estimates for one coarsening: information in nats, the leak expected to be certified."""
+
+    information: float
+    leak: float
+    smallest: int
+
+    @property
+    def security(self) -> float:
+        """The MIS expected to be certified."""
+        return 1 - self.leak
+
+
+class Bench:
+    """Evaluate coarsenings of the fitting rows.
+
+    Args:
+        ladders: one per column that may be coarsened.
+        fixed: numbers of every row's combination of columns that stay as they are, target included.
+        keep: the same without the target: what a learner sees besides the coarsened columns.
+        target: numbers of the target, or None.
+        pools: pooling thresholds in fitting rows, 0 for none.
+        every: pool by the rarest combination with ``fixed``, see ``Coarsener``.
+        rows: how many rows will be certified.
+        confidence: at which confidence.
+        subsample: part of the fitting rows, from which growth with the number of rows is read off.
+    """
+
+    def __init__(
+        self,
+        ladders: Sequence[Ladder],
+        *,
+        fixed: Codes,
+        keep: Codes,
+        target: Codes | None,
+        pools: Sequence[int],
+        every: bool,
+        rows: int,
+        confidence: float,
+        subsample: NDArray[np.bool_],
+    ) -> None:
+        self.ladders = tuple(ladders)
+        self.fixed, self.keep = fixed, keep
+        self.pools, self.every = tuple(pools), every
+        self.rows, self.confidence = rows, confidence
+        self.subsample = subsample
+        self.size = int(fixed.size)
+        self._aim(target)
+
+    def _aim(self, target: Codes | None) -> None:
+        self.target = target
+        self.shares: Vector = np.ones(self.size) if target is None else target_shares(target)
+        #: What the columns that stay predict by themselves.
+        self.prior = self.shares
+        if target is not None:
+            self.prior = left_out_prediction(self.keep, target, self.shares)
+
+    def shuffled(self, order: Codes) -> Bench:
+        """Return the same bench with the target's values in another order: they say nothing."""
+        twin = copy(self)
+        twin._aim(None if self.target is None else self.target[order])
+        return twin
+
+    @property
+    def start(self) -> State:
+        """Every column dropped, the first pooling threshold."""
+        return (0,) * (len(self.ladders) + 1)
+
+    @property
+    def finest(self) -> State:
+        """Every column as fine as its ladder goes, nothing pooled."""
+        return (*(len(ladder) - 1 for ladder in self.ladders), self.pools.index(0))
+
+    def groups(self, state: State) -> Codes:
+        """Number the combinations of the coarsened columns, before pooling."""
+        key = np.zeros(self.size, dtype=np.int64)
+        for ladder, level in zip(self.ladders, state, strict=False):
+            if level:
+                key = _joined(key, ladder.codes[level])
+        return key
+
+    def refined(self, groups: Codes, index: int, level: int) -> Codes:
+        """Return the groups after one column was refined; a finer plan only splits groups."""
+        return _joined(groups, self.ladders[index].codes[level])
+
+    def score(
+        self, state: State, groups: Codes, prior: Vector | None = None
+    ) -> tuple[Score, Vector | None]:
+        """Return the estimates for one coarsening, and what it predicts row by row.
+
+        ``prior`` is the prediction of a coarser state (``shares`` to begin with).
+        """
+        pooled = self._pooled(state, groups)
+        cell = _joined(pooled, self.fixed)
+        prediction = None
+        if self.target is None:
+            information = entropy_estimate(cell)
+        else:
+            told = self.prior if prior is None else prior
+            if pooled is not groups:
+                # A pooled row is left with the columns that stay.
+                told = np.where(pooled == pooled.max(), self.prior, told)
+            prediction = left_out_prediction(_joined(pooled, self.keep), self.target, told)
+            information = self.information(prediction)
+        counts = np.bincount(cell)
+        leak = self._predicted(counts, np.bincount(cell[self.subsample]))
+        # Without a pool, combinations that the fitting rows lack would form cells of their own.
+        certain = not self.every or self.pools[state[-1]] > 0
+        return Score(information, leak, int(counts.min()) if certain else 0), prediction
+
+    def information(self, prediction: Vector) -> float:
+        """Return by how many nats a prediction is better than the shares of the target."""
+        return float(np.mean(np.log(prediction / self.shares)))
+
+    def profile(self, state: State) -> CountProfile:
+        """Return the counts of counts of the fitting rows under one coarsening."""
+        cell = _joined(self._pooled(state, self.groups(state)), self.fixed)
+        return CountProfile.from_counts(np.bincount(cell))
+
+    def closed_form(self, counts: Codes) -> float:
+        """The closed form of X5(c) on the fitting rows, to compare other methods with."""
+        return _certified(_count_sum(counts), self.size, self.confidence)
+
+    def _pooled(self, state: State, group: Codes) -> Codes:
+        below = self.pools[state[-1]]
+        if not below:
+            return group
+        mask = frequent_groups(group, self.fixed, below, every=self.every)
+        return np.where(mask[group], group, mask.size) if not mask.all() else group
+
+    def _predicted(self, counts: Codes, part: Codes) -> float:
+        """Leak that the closed form is expected to certify on ``rows`` rows.
+
+        The sum Σh(c) grows with the number of rows like a power that falls from 1 (new cells) to
+        ½ (full cells), so extending the power seen between part and whole errs upward.
+        """
+        total, less = _count_sum(counts), _count_sum(part)
+        share = int(part.sum()) / self.size
+        power = math.log(max(total / less, 1.0)) / -math.log(share) if 0 < share < 1 else 1.0
+        grown = total * (self.rows / self.size) ** min(max(power, 0.5), 1.0)
+        grown += _CAUTION * grown * math.sqrt(1 / total + 1 / grown)
+        return _certified(grown, self.rows, self.confidence)
+
+
+def _count_sum(counts: Codes) -> float:
+    seen = counts[counts > 0]
+    return float((1 - _KAPPA) * seen.size + _KAPPA * np.sqrt(seen).sum())
+
+
+def _certified(total: float, rows: int, confidence: float) -> float:
+    half = -math.log(1 - confidence) / 2
+    return min(1.0, (math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows)
+
+
+def _joined(first: Codes, second: Codes) -> Codes:
+    """Number the pairs of two codings from 0, without gaps."""
+    import pandas as pd
+
+    key = first * (int(second.max(initial=0)) + 1) + second
+    codes: Codes = pd.factorize(key)[0]
+    return codes.astype(np.int64)

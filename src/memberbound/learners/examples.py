@@ -1,11 +1,8 @@
-"""A population as examples: features, target, and what the target is.
-
-The encoding is fitted on the whole table.  In the subset game the whole population is known to the
-attacker, so scales and categories taken from it say nothing about who was drawn.
-"""
+"""A table as examples that a learner can be fitted on, and rows that a model has not seen."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +10,111 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.learners.encoding import column_encoder
 from memberbound.learners.naming import Task
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.population import Population, read_population
-from memberbound.tables.recipe import labels_of
-from memberbound.tables.roles import Roles
+from memberbound.tables.population import Population, read_frame, read_population
+from memberbound.tables.recipe import MISSING, labels_of
+from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns
 
-__all__ = ["Examples", "examples_of", "read_examples"]
+__all__ = [
+    "Examples",
+    "as_numbers",
+    "as_texts",
+    "column_encoder",
+    "encoded_rows",
+    "examples_of",
+    "is_number",
+    "known_values",
+    "parsed_numbers",
+    "raw_rows",
+    "read_examples",
+]
+
+# ── Columns as features: scaled numbers and dates, indicators for all others ──────────────────────
+
+#: Categories of one column that get an indicator of their own.
+_CATEGORIES = 50
+
+
+def is_number(series: Any) -> bool:
+    """Tell whether a column is typed as numbers, truth values excepted."""
+    from pandas.api import types
+
+    return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
+
+
+def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False) -> Any:
+    """Return a transformer for the columns of a pandas table, as they are written.
+
+    ``forms`` names the columns that are numbers or dates, and how their values are written (see
+    :mod:`memberbound.tables.roles`).  They are parsed, filled with their mean and standardised; of
+    the others the 50 most frequent values get an indicator each (missing is a value), the rest one
+    together.
+    """
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+    numbers = [c for c in table.columns if c in forms]
+    others = [c for c in table.columns if c not in forms]
+    indicators = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=_CATEGORIES,
+        sparse_output=not dense,
+    )
+    parse = FunctionTransformer(as_numbers, kw_args={"forms": {c: forms[c] for c in numbers}})
+    return ColumnTransformer(
+        [
+            (
+                "numbers",
+                make_pipeline(parse, SimpleImputer(keep_empty_features=True), StandardScaler()),
+                numbers,
+            ),
+            ("others", make_pipeline(FunctionTransformer(as_texts), indicators), others),
+        ],
+        sparse_threshold=0.0 if dense else 0.3,
+    )
+
+
+def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
+    """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
+    names = list(encoder.transformers_[0][2])
+    if not names:
+        return {}
+    found = encoder.named_transformers_["numbers"][0].transform(table[names])
+    return {name: found[name].to_numpy(dtype=np.float64) for name in names}
+
+
+def known_values(encoder: Any) -> dict[str, frozenset[str]]:
+    """Return the values that a fitted encoder saw in every other column, as texts."""
+    names = list(encoder.transformers_[1][2])
+    if not names:
+        return {}
+    seen = encoder.named_transformers_["others"][-1].categories_
+    return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
+
+
+def as_numbers(table: Any, forms: Mapping[str, str]) -> Any:
+    """Return every value as a number, NaN where it is none."""
+    columns = {name: numbers_from(table[name], forms[name]) for name in table.columns}
+    return type(table)(columns, index=table.index)
+
+
+def as_texts(table: Any) -> Any:
+    """Return every value as text, missing ones included: encoders refuse mixed columns."""
+    columns = {}
+    for name in table.columns:
+        codes, names = labels_of(table[name])
+        columns[name] = np.array(names, dtype=object)[codes]
+    return type(table)(columns, index=table.index)
+
+
+# ── A population as examples: features, target, and what the target is ────────────────────────────
+#
+# The encoding is fitted on the whole table.  In the subset game the whole population is known to
+# the attacker, so scales and categories taken from it say nothing about who was drawn.
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -139,3 +232,116 @@ def _class_values(population: Population, target: str, codes: NDArray[Any]) -> N
     found = population.frame[target].iloc[first].to_numpy().tolist()
     plain = len({type(v) for v in found}) == 1 and isinstance(found[0], (bool, int, float, str))
     return np.array(found if plain else [str(v) for v in found])
+
+
+# ── Rows that a model has not seen: the columns of its table, encoded as the population's were ────
+#
+# What is asked for is what was there in training: columns by name in any order.  Whatever could
+# make the answer silently wrong (a column that is missing, text where numbers were) is one
+# sentence; what has an answer all the same (further columns, missing values, new categories) is a
+# notice.
+
+#: Names listed in a notice before "and … more".
+_LISTED = 5
+
+
+def raw_rows(
+    source: Any,
+    columns: tuple[str, ...] | int,
+    *,
+    ignore: str | None = None,
+    database_table: str | None = None,
+) -> tuple[Any, tuple[str, ...], str]:
+    """Return these columns of a table as they are written, notices, and the table's name.
+
+    ``columns`` is their number where they have no names.  ``ignore`` is the target's column, which
+    may be there.
+
+    Edge cases: an array without names is taken in the columns' order when it has as many.
+    """
+    import pandas as pd
+
+    width = columns if isinstance(columns, int) else len(columns)
+    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == width:
+        names = [f"x{i}" for i in range(width)] if isinstance(columns, int) else list(columns)
+        frame, name = pd.DataFrame(source, columns=names), "the array"
+    elif isinstance(source, pd.DataFrame):
+        frame, name = source, "the table"
+    else:
+        frame, name = read_frame(source, database_table)
+    names = [str(c) for c in frame.columns]
+    if isinstance(columns, int):
+        if len(names) != columns:
+            raise InputError(f"{name} must have {columns} columns, got {len(names)}.")
+        columns = tuple(names)
+    missing = [c for c in columns if c not in names]
+    if missing:
+        raise InputError(
+            f"{name} must have every column that the model takes; {_listed(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing. It has {_listed(names)}."
+        )
+    twice = [c for c in columns if names.count(c) > 1]
+    if twice:
+        raise InputError(f"{name} must have each column once, got {twice[0]!r} twice.")
+    if len(frame) == 0:
+        raise InputError(f"{name} must hold at least one row, got none.")
+    extra = [c for c in names if c not in columns and c != ignore]
+    notices = (f"columns that the model does not know are ignored: {_listed(extra)}",)
+    chosen = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
+    return chosen, notices if extra else (), name
+
+
+def encoded_rows(
+    encoder: Any,
+    columns: tuple[str, ...],
+    source: Any,
+    *,
+    ignore: str | None = None,
+    database_table: str | None = None,
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the features of further rows, encoded as the population's were, and notices.
+
+    Missing numbers count as the population's mean, missing categories as a category; a category
+    that the population never had counts as a rare one, or as none where there were no rare ones.
+
+    Edge cases: a missing column, no row, and text or infinity in a column of numbers are refused.
+    """
+    frame, notices, name = raw_rows(source, columns, ignore=ignore, database_table=database_table)
+    said = list(notices)
+    for column, values in parsed_numbers(encoder, frame).items():
+        absent = frame[column].isna().to_numpy(dtype=bool)
+        wrong = ~np.isfinite(values) & ~absent
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            found = frame[column].iloc[[place]].tolist()[0]
+            raise InputError(
+                f"{column!r} of {name} must hold numbers or dates, as in training, got {found!r} "
+                f"in row {place + 1}. Leave a missing value empty."
+            )
+        if absent.any():
+            said.append(
+                f"{column!r} is missing in {_rows(absent)}: the mean of the table that the model "
+                "was trained on stands in"
+            )
+    for column, known in known_values(encoder).items():
+        codes, labels = labels_of(frame[column])
+        new = np.array([label not in known for label in labels])[codes]
+        if new.any():
+            names = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
+            shown = _listed(["a missing value" if n == MISSING else repr(n) for n in names])
+            said.append(
+                f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
+                f"never had ({shown}): it counts as a rare category"
+            )
+    rows = np.asarray(encoder.transform(frame), dtype=np.float64)
+    return np.ascontiguousarray(rows), tuple(said)
+
+
+def _rows(which: Any) -> str:
+    count = int(which.sum())
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

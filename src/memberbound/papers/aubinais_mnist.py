@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from memberbound.discrete.atoms import leak_from_diversity
-from memberbound.discrete.certificates import certify_counts
-from memberbound.discrete.counts import CountProfile
 from memberbound.errors import InputError
 from memberbound.games import IidGame
+from memberbound.iid.atoms import leak_from_diversity
+from memberbound.iid.certificates import certify_counts
+from memberbound.iid.profiles import CountProfile
 from memberbound.papers.experiments import (
     DATA_VARIABLE,
     Average,
@@ -44,7 +44,7 @@ from memberbound.papers.experiments import (
     near,
     trend,
 )
-from memberbound.report.figure import BLUE, GREY, ORANGE
+from memberbound.report.pictures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

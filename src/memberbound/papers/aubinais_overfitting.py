@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from memberbound.auditing.overfitting import ceiling_from_overfitting, stopping_loss
+from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_loss
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.papers.experiments import (
@@ -36,7 +36,7 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
-from memberbound.report.figure import BLUE, GREY, ORANGE
+from memberbound.report.pictures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.games import IidGame, gamma_from_priors
+from memberbound.iid.worst_case import checked_law
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, up
 from memberbound.quantities import Certificate
 
@@ -62,7 +62,7 @@ def leak_of_learner(
     Guarantee: the largest advantage of any attack on this learner in the i.i.d. game.
     Theorem: A24-L5.5 for any γ: Δ = Σ_j Σ_l (E[N_j/n; D_l] - γp_j·P(D_l))₊ for γ ≥ 1 and
     Σ_j Σ_l (p_j·P(D_l) - E[N_j/n; D_l]/γ)₊ for γ ≤ 1, D_l the histograms N with label l; never
-    above :func:`~memberbound.discrete.worst_case.leak_of_law`.
+    above :func:`~memberbound.iid.worst_case.leak_of_law`.
     Assumes: the learner is deterministic and sees nothing but the histogram.
     Numerics: exact, as a Fraction, when every probability is a Fraction (ν and λ are then read as
     the rationals they are); else a double from above, absolute excess about n ln(n)·1e-14.

@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.games import Game
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
-from memberbound.report.figure import BLUE, GREY, ORANGE
+from memberbound.report.pictures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -39,7 +39,7 @@ from memberbound.papers.experiments import (
     swept,
 )
 from memberbound.protection.noise import izzo_constant, norm_exponential_constant
-from memberbound.report.figure import BLUE, GREY, ORANGE
+from memberbound.report.pictures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,7 +31,7 @@ from memberbound.papers.experiments import (
     swept,
     trend,
 )
-from memberbound.report.figure import BLUE
+from memberbound.report.pictures import BLUE
 from memberbound.subset.gaussian import (
     clipped,
     dp_from_noise,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, finite_number
-from memberbound.learners.encoding import is_number
+from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = [

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.numerics.bernstein import log_error_shared
-from memberbound.numerics.betting import betting_upper, mean_upper
+from memberbound.numerics.means import betting_upper, log_error_shared, mean_upper
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.protection.displacement import (

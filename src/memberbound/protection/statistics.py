@@ -19,7 +19,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Rows
 from memberbound.protection.sums import SumStatistic
 from memberbound.quantities import significant
-from memberbound.subset.clipping import clipped
+from memberbound.subset.distances import clipped
 
 __all__ = [
     "CallableStatistic",

@@ -10,19 +10,19 @@ __all__ = ["DRAWINGS"]
 
 
 def _roc(answer: Any, target: Path) -> Path:
-    from memberbound.report.roc import save_roc
+    from memberbound.report.pictures import save_roc
 
     return save_roc(answer, target)
 
 
 def _success(answer: Any, target: Path) -> Path:
-    from memberbound.report.success import save_success
+    from memberbound.report.pictures import save_success
 
     return save_success(answer, target)
 
 
 def _frontier(answer: Any, target: Path) -> Path:
-    from memberbound.report.frontier import save_frontier
+    from memberbound.report.pictures import save_frontier
 
     return save_frontier(answer, target)
 

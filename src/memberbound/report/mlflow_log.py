@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.report.markdown import clean
-from memberbound.report.quantities import quantities, scores
+from memberbound.report.marks import quantities, scores
+from memberbound.report.model_card import clean
 
 __all__ = ["ARTIFACTS", "Logged", "log_report", "metrics_of", "parameters_of", "tags_of"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memberbound.certification.answer import accuracy_from_leak
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
+from memberbound.verbs.certify import accuracy_from_leak
 
 __all__ = ["exposure", "roc", "sandwich", "translation"]
 

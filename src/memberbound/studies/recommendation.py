@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memberbound.certification.answer import accuracy_from_leak
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
@@ -27,6 +26,7 @@ from memberbound.quantities import (
 from memberbound.studies.composition import Answers
 from memberbound.studies.question import StudyQuestion
 from memberbound.studies.wording import command_of, names_of
+from memberbound.verbs.certify import accuracy_from_leak
 
 __all__ = ["remedies", "verdict"]
 

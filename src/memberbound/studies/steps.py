@@ -12,20 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from memberbound.auditing.auditor import audit_run
-from memberbound.auditing.exposure import Exposure
-from memberbound.auditing.learner_audit import LearnerAudit
-from memberbound.auditing.sandwich import ContradictionError, read_ceiling
-from memberbound.auditing.shadows import ShadowRun, train_shadows
-from memberbound.certification import certify
+from memberbound.attacks.exposure import Exposure
+from memberbound.attacks.learner_audit import LearnerAudit
+from memberbound.attacks.sandwich import ContradictionError, read_ceiling
+from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError
-from memberbound.explanation import explain
 from memberbound.games import SubsetGame
-from memberbound.hardening import Hardening, harden
 from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
-from memberbound.planning import plan
-from memberbound.populations import population
 from memberbound.protection import TableModel, protect
 from memberbound.protection.learning import chosen_method
 from memberbound.protection.parameters import Population
@@ -34,6 +28,12 @@ from memberbound.quantities import Certificate, at_confidence, percent
 from memberbound.studies.data import StudyData
 from memberbound.studies.question import StudyQuestion
 from memberbound.tables.recipe import Keep
+from memberbound.verbs.audit import audit_run
+from memberbound.verbs.certify import certify
+from memberbound.verbs.explain import explain
+from memberbound.verbs.harden import Hardening, harden
+from memberbound.verbs.plan import plan
+from memberbound.verbs.population import population
 
 __all__ = ["STEPS", "Bench", "Step"]
 

@@ -31,7 +31,13 @@ from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack,
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.exponential import ExponentialMechanism
 
-__all__ = ["MOST_SUBSETS", "SubsetLaws", "exact_bounds", "exact_laws", "subset_laws"]
+__all__ = [
+    "MOST_SUBSETS",
+    "SubsetLaws",
+    "exact_bounds",
+    "exact_laws",
+    "subset_laws",
+]
 
 #: Most subsets that are enumerated; C(28, 14) is 40 116 600.
 MOST_SUBSETS = 45_000_000

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.subset.clipping import clipped
+from memberbound.subset.distances import clipped
 
 __all__ = ["ExponentialMechanism", "clip_sensitivity", "l2_losses"]
 

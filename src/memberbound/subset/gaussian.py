@@ -35,7 +35,7 @@ from memberbound.numerics.roots import last_true, safe_crossing
 from memberbound.numerics.rounding import FloatArray, up, up_array
 from memberbound.quantities import significant
 from memberbound.subset.bounds import RecordBounds
-from memberbound.subset.clipping import (
+from memberbound.subset.distances import (
     ClippedRecords,
     Query,
     clipped,

@@ -12,12 +12,13 @@ from scipy import special
 from memberbound.errors import InputError, fraction, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, up_array
-from memberbound.subset import subset_sums
 from memberbound.subset.bounds import RecordBounds
-from memberbound.subset.density_pairs import DensityPair
 from memberbound.subset.fourier_sums import fourier_sums
+from memberbound.subset.laws import DensityPair, affordable, enumerated_pair
 
-__all__ = ["mixture_bounds"]
+__all__ = [
+    "mixture_bounds",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -60,8 +61,8 @@ _Route = Callable[[NDArray[np.intp]], Iterator[tuple[NDArray[np.intp], DensityPa
 
 def _route(values: FloatArray, game: SubsetGame, sigma: float, records: int) -> _Route | None:
     """The cheaper way to the densities; nothing where neither is affordable."""
-    if subset_sums.affordable(game.population, game.size):
-        pair = subset_sums.enumerated_pair(values, game.size, sigma)
+    if affordable(game.population, game.size):
+        pair = enumerated_pair(values, game.size, sigma)
         if pair is not None:
             return lambda wanted: iter([(np.arange(game.population), pair)])  # noqa: ARG005
     with np.errstate(over="ignore"):

@@ -4,8 +4,13 @@ The values are compared as :mod:`memberbound.tables.source` says; what is counte
 engine but for the counts of counts.
 """
 
-from memberbound.tables.cells import cell_counts, write_records
-from memberbound.tables.counting import PairProfile, count_pair_profile, count_profile
+from memberbound.tables.counting import (
+    PairProfile,
+    cell_counts,
+    count_pair_profile,
+    count_profile,
+    write_records,
+)
 from memberbound.tables.source import Table, open_table
 
 __all__ = [

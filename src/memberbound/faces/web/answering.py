@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from memberbound.errors import MemberboundError
-from memberbound.explanation import Explanation, explain
 from memberbound.faces.web.work import limited
-from memberbound.planning import plan
+from memberbound.verbs.explain import Explanation, explain
+from memberbound.verbs.plan import plan
 
 __all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.child import killed, spawned
+from memberbound.faces.web.gate import RefusedError
 from memberbound.faces.web.limits import Limits
-from memberbound.faces.web.refusals import RefusedError
 
 __all__ = ["Calculations"]
 

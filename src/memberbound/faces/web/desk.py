@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from memberbound.faces.web.calculations import Calculations
 from memberbound.faces.web.folder import PrivateFolder, remove_leftovers
+from memberbound.faces.web.gate import RefusedError
 from memberbound.faces.web.jobs import Jobs
 from memberbound.faces.web.limits import Limits
-from memberbound.faces.web.refusals import RefusedError
 from memberbound.faces.web.uploads import Uploads
 
 __all__ = ["Desk", "Views"]

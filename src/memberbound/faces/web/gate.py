@@ -1,9 +1,4 @@
-"""Who may ask: the checks before every request, and the headers of every answer.
-
-A page on the internet can make a browser send requests to this machine.  So the Host header must
-name this server (against DNS rebinding), a request that a foreign page started is refused, and
-nothing is ever shared across origins.  With a token, every request must carry it.
-"""
+"""Who may ask, and how a request is refused."""
 
 from __future__ import annotations
 
@@ -20,10 +15,42 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from memberbound.errors import MemberboundError
 from memberbound.faces.web.limits import Limits, sized
-from memberbound.faces.web.refusals import RefusedError
 
-__all__ = ["Gate", "Policy", "page_policy", "view_policy"]
+__all__ = [
+    "Gate",
+    "Policy",
+    "RefusedError",
+    "first_sentence",
+    "page_policy",
+    "view_policy",
+]
+
+# ── Answers that say no: a status and one sentence, as ``{"error": sentence}`` ────────────────────
+
+
+class RefusedError(MemberboundError):
+    """A request that is answered with a status of its own."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def first_sentence(problems: list[Any]) -> str:
+    """Return the first of pydantic's complaints as a sentence, without quoting the input."""
+    first = problems[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+    return f"{place[:200] or 'the request'}: {message}."
+
+
+# ── Who may ask: the checks before every request, and the headers of every answer ─────────────────
+#
+# A page on the internet can make a browser send requests to this machine.  So the Host header must
+# name this server (against DNS rebinding), a request that a foreign page started is refused, and
+# nothing is ever shared across origins.  With a token, every request must carry it.
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -12,7 +12,7 @@ from memberbound._version import __version__
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.requests import described, equivalent
 from memberbound.faces.web.desk import Desk
-from memberbound.faces.web.gate import view_policy
+from memberbound.faces.web.gate import RefusedError, view_policy
 from memberbound.faces.web.models import (
     Accepted,
     Argument,
@@ -28,7 +28,6 @@ from memberbound.faces.web.models import (
     UploadedFile,
     View,
 )
-from memberbound.faces.web.refusals import RefusedError
 from memberbound.faces.web.uploads import shown_name
 
 __all__ = ["REFUSALS", "VERBS", "router"]

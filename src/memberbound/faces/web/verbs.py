@@ -89,7 +89,7 @@ def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
 
 
 def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.faces.web.inspection import inspected
+    from memberbound.faces.web.uploads import inspected
 
     assert table is not None
     progress(0, None, "looking at the file")
@@ -97,7 +97,7 @@ def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> 
 
 
 def _certify(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.certification import certify
+    from memberbound.verbs.certify import certify
 
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.parquet"
@@ -113,7 +113,7 @@ def _certify(table: str | None, options: dict[str, Any], progress: Progress) -> 
 
 
 def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.planning import plan
+    from memberbound.verbs.plan import plan
 
     if table is None:
         progress(0, None, "searching")
@@ -123,12 +123,12 @@ def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Ans
 
 
 def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.discrete.records import record_leaks
-    from memberbound.faces.web.spreadsheets import without_formulas
+    from memberbound.faces.web.uploads import without_formulas
     from memberbound.files import write_table
-    from memberbound.hardening import harden
     from memberbound.hardening.evidence import cell_profile
+    from memberbound.iid.records import record_leaks
     from memberbound.tables import count_profile
+    from memberbound.verbs.harden import harden
 
     progress(0, None, "searching for a recipe")
     result = harden(table, out=f"{HARDENED}.parquet", recipe=RECIPE, **options)
@@ -148,8 +148,8 @@ def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> A
 
 
 def _population(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.populations import population
-    from memberbound.report.success import swept_epsilons
+    from memberbound.report.pictures import swept_epsilons
+    from memberbound.verbs.population import population
 
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.csv"
@@ -192,7 +192,7 @@ def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, 
 
 
 def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.auditing import audit
+    from memberbound.verbs.audit import audit
 
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.csv"

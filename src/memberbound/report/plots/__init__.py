@@ -1,11 +1,9 @@
 """The figures of the report as Plotly drawings, each with its alt text and its table."""
 
+from memberbound.report.plots.bars import remedies_drawing, sandwich_drawing
+from memberbound.report.plots.curves import roc_drawing, sweep_drawing
 from memberbound.report.plots.drawing import Drawing, Legend
 from memberbound.report.plots.exposure import exposure_drawing
-from memberbound.report.plots.remedies import remedies_drawing
-from memberbound.report.plots.roc import roc_drawing
-from memberbound.report.plots.sandwich import sandwich_drawing
-from memberbound.report.plots.sweep import sweep_drawing
 
 __all__ = [
     "Drawing",

@@ -1,0 +1,511 @@
+"""Lower bounds on ε from what attacks reached: over many runs, and in one run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.attacks.scores import Scores
+from memberbound.errors import InputError, fraction, nonnegative, whole_number
+from memberbound.games import Adjacency, NeighbourGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import AuditBound, Estimate, significant
+
+__all__ = [
+    "CredibleEpsilon",
+    "Guesses",
+    "bayesian_epsilon",
+    "epsilon_from_scores",
+    "epsilon_lower",
+    "guesses_from_scores",
+    "one_run_epsilon",
+    "one_run_mu",
+    "one_run_p_value",
+]
+
+# ── Lower bounds on the ε of differential privacy from an attack's hits and false alarms ──────────
+#
+# An (ε, δ)-DP mechanism allows no attack with TPR > e^ε·FPR + δ, nor 1 - FPR > e^ε·(1 - TPR) + δ
+# (the hockey-stick, both ways).  So rates that an attack reaches bound ε from below.
+
+#: Thresholds tried when one is chosen: the best is hardly better among more.
+_CANDIDATES = 1024
+#: Points of the posterior at which the false-positive rate is held while the other is integrated.
+_POINTS = 1024
+
+
+def epsilon_lower(
+    tp: int,
+    fp: int,
+    n1: int,
+    n0: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    adjacency: Adjacency = "add-remove",
+    attack: str = "scores",
+) -> AuditBound:
+    """Bound ε from below: ``tp`` of ``n1`` members and ``fp`` of ``n0`` non-members were accused.
+
+    Guarantee: P(lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided,
+    so ``upper`` is infinite.
+    Theorem: Clopper-Pearson for the TPR from below and the FPR from above, each with half the
+    error; both ways of the hockey-stick rest on these two events (proofs/audit-intervals.md
+    claim 5).
+    Assumes: the rule was fixed before these trials, and the trials are independent: separate runs
+    of the mechanism, not many records of one run (for that see :mod:`one_run`).
+    Numerics: rounded down.
+    Edge cases: an attack no better than chance gives 0; a perfect one is finite below and has an
+    infinite estimate (``null`` in JSON).
+
+    Examples:
+        >>> bound = epsilon_lower(1000, 0, 1000, 1000)
+        >>> round(bound.lower, 3), bound.estimate
+        (5.601, inf)
+    """
+    sizes = _counts(tp, fp, n1, n0)
+    slack = fraction("delta", delta)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    hits, alarms, inside, outside = sizes
+    low = float(_epsilon(hits, alarms, inside, outside, delta=slack, error=(1 - sure) / 2))
+    estimate = float(_ratio(np.array(hits / inside), np.array(alarms / outside), slack))
+    return AuditBound(
+        quantity=f"epsilon at delta {significant(slack, 'given')}",
+        estimate=max(estimate, low),
+        lower=low,
+        upper=math.inf,
+        confidence=sure,
+        game=NeighbourGame(adjacency),
+        attack=attack,
+    )
+
+
+def epsilon_from_scores(
+    scores: ArrayLike,
+    member: ArrayLike,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    adjacency: Adjacency = "add-remove",
+    attack: str = "scores",
+    seed: int = 0,
+) -> AuditBound:
+    """Bound ε from below from scores of independent runs, with the threshold chosen on a third.
+
+    Guarantee: as :func:`epsilon_lower`; the threshold is a function of scores that the bound does
+    not use.  The estimate is that of the evaluated part.
+    Theorem: proofs/audit-intervals.md claim 5.
+    Assumes: every score comes from its own run of the mechanism; higher speaks for "in".  Many
+    records of one model, as ``audit`` reads them (the model game), do not qualify: they say how
+    this model turned out, and ε is about the mechanism.
+    Numerics: rounded down.
+    Edge cases: constant scores give 0.
+
+    Examples:
+        >>> epsilon_from_scores([0.5] * 40, [0, 1] * 20).lower
+        0.0
+    """
+    slack = fraction("delta", delta)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    choose, evaluate = Scores.of(scores, member).split(whole_number("seed", seed, at_least=0))
+    if min(sample.size for sample in (*choose, *evaluate)) == 0:
+        raise InputError(
+            "scores must include at least 2 of members and 2 of non-members, so that a threshold "
+            f"can be chosen apart from its evaluation, got {len(choose.members)} and "
+            f"{len(choose.non_members)} for choosing."
+        )
+    threshold = _chosen_threshold(choose, slack, (1 - sure) / 2)
+    hits, alarms = evaluate.hits(threshold)
+    return epsilon_lower(
+        hits,
+        alarms,
+        evaluate.members.size,
+        evaluate.non_members.size,
+        delta=slack,
+        confidence=sure,
+        adjacency=adjacency,
+        attack=attack,
+    )
+
+
+@dataclass(frozen=True)
+class CredibleEpsilon:
+    """Posterior quantiles of ε.  A credible interval: it has no coverage guarantee."""
+
+    lower: Estimate
+    median: Estimate
+    upper: Estimate
+
+
+def bayesian_epsilon(
+    tp: int, fp: int, n1: int, n0: int, *, delta: float = 0.0, credibility: float = 0.95
+) -> CredibleEpsilon:
+    """Return posterior quantiles of ε under Jeffreys priors for the two error rates.
+
+    The method of Zanella-Béguelin and others (ICML 2023): P(ε ≤ e) is the posterior mass of the
+    error rates that (e, δ)-DP allows.  Estimates, not bounds: over repeated audits the lower end
+    lies above the truth more or less often than the credibility says, as the prior has it.  The
+    posterior speaks of *this attack's* ε, the least that its two rates allow.
+
+    Numerics: midpoint rule over 1024 posterior quantiles of the FPR; quantiles to 1e-9.
+    Edge cases: where enough of the mass is at ε = 0 a quantile is 0.
+
+    Examples:
+        >>> interval = bayesian_epsilon(90, 10, 100, 100)
+        >>> [round(e.value, 2) for e in (interval.lower, interval.median, interval.upper)]
+        [1.84, 2.33, 2.94]
+    """
+    hits, alarms, inside, outside = _counts(tp, fp, n1, n0)
+    slack = fraction("delta", delta)
+    mass = fraction("credibility", credibility, open_left=True, open_right=True)
+    places = (np.arange(_POINTS) + 0.5) / _POINTS
+    fpr = special.betaincinv(alarms + 0.5, outside - alarms + 0.5, places)
+
+    def below(epsilon: float) -> float:
+        """Posterior probability that (epsilon, delta) allows the rates."""
+        least = np.maximum(
+            (1 - slack - fpr) * math.exp(-epsilon), 1 - slack - math.exp(min(epsilon, 700.0)) * fpr
+        )
+        least = np.clip(least, 0.0, 1.0)
+        tail = special.betaincc(inside - hits + 0.5, hits + 0.5, least)
+        return float(tail.mean())
+
+    def quantile(share: float) -> float:
+        low, high = 0.0, 1.0
+        if below(low) >= share:
+            return 0.0
+        while below(high) < share and high < 700:
+            high *= 2
+        while high - low > 1e-9 * max(1.0, high):
+            middle = (low + high) / 2
+            low, high = (middle, high) if below(middle) < share else (low, middle)
+        return high
+
+    method = f"Jeffreys posterior, {significant(mass, 'given')} credible, no frequentist guarantee"
+    ends = {"lower": (1 - mass) / 2, "median": 0.5, "upper": (1 + mass) / 2}
+    found = {
+        name: Estimate(
+            f"epsilon at delta {significant(slack, 'given')}, {name}", quantile(share), method
+        )
+        for name, share in ends.items()
+    }
+    return CredibleEpsilon(**found)
+
+
+def _epsilon(
+    hits: ArrayLike, alarms: ArrayLike, inside: int, outside: int, *, delta: float, error: float
+) -> FloatArray:
+    """Return the bound of claim 5 with ``error`` for each of the two rates."""
+    reached = clopper_pearson_lower(hits, inside, error)
+    falsely = clopper_pearson_upper(alarms, outside, error)
+    missed = clopper_pearson_upper(np.subtract(inside, hits), inside, error)
+    cleared = clopper_pearson_lower(np.subtract(outside, alarms), outside, error)
+    value = np.maximum(_log_ratio(reached - delta, falsely), _log_ratio(cleared - delta, missed))
+    return np.maximum(value - 1e-13 * np.abs(value) - 1e-13, 0.0)
+
+
+def _ratio(tpr: FloatArray, fpr: FloatArray, delta: float) -> FloatArray:
+    """Return the least ε ≥ 0 that allows the two rates."""
+    value = np.maximum(_log_ratio(tpr - delta, fpr), _log_ratio(1 - fpr - delta, 1 - tpr))
+    return np.maximum(value, 0.0)
+
+
+def _log_ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log(top) - np.log(bottom)
+    return np.asarray(np.where(top > 0, value, -np.inf))
+
+
+def _chosen_threshold(choose: Scores, delta: float, error: float) -> float:
+    """Return the threshold whose bound is largest when all candidates share the error.
+
+    Without sharing, an empty tail of a small part would win, which need not be empty in the rest.
+    """
+    x, y = choose
+    pooled = np.sort(np.concatenate((x, y)))
+    # Ranks from both ends, geometrically spaced: the best threshold often lies far in a tail.
+    ends = np.unique(np.geomspace(1, pooled.size, _CANDIDATES // 2).astype(np.int64)) - 1
+    thresholds = np.unique(np.concatenate((pooled[ends], pooled[::-1][ends])))
+    hits = x.size - np.searchsorted(x, thresholds, "left")
+    alarms = y.size - np.searchsorted(y, thresholds, "left")
+    level = error / thresholds.size
+    value = _epsilon(hits, alarms, x.size, y.size, delta=delta, error=level)
+    if value.max() > 0:
+        return float(thresholds[int(np.argmax(value))])
+    return choose.best_threshold((1.0, 1.0))[0]
+
+
+def _counts(tp: int, fp: int, n1: int, n0: int) -> tuple[int, int, int, int]:
+    inside, outside = whole_number("n1", n1), whole_number("n0", n0)
+    hits = whole_number("tp", tp, at_least=0)
+    alarms = whole_number("fp", fp, at_least=0)
+    if hits > inside or alarms > outside:
+        raise InputError(
+            f"tp and fp must be at most n1 = {inside} and n0 = {outside}, got {tp!r} and {fp!r}."
+        )
+    return hits, alarms, inside, outside
+
+
+# ── Lower bounds on ε, or on μ of Gaussian DP, from one training run with m canaries ──────────────
+#
+# Each canary is put into the training set by its own fair coin, independently.  After the run the
+# auditor guesses r of the m coins, abstains from the others, and v guesses are right.  Changing one
+# coin changes the training set by one record, so privacy limits how often guesses can be right.
+#
+# Two limits are used (proofs/audit-intervals.md, claims 6 and 7).  The first, after Steinke, Nasr
+# and Jagielski (NeurIPS 2023), reveals the coins one by one: the right guesses are at most Bin(r,
+# q) with q = e^ε/(1+e^ε), plus a number of exceptions with mean at most mδ/(1+e^ε).  The second,
+# after Mahloujifar, Melis and Chaudhuri (ICML 2025), flips one coin of a run and applies to any
+# trade-off curve.  Either bounds the same probability, so the better one may be taken.
+
+#: Relative error granted to binomial tails and to one step of the recursion.
+_SLACK = 1e-11
+#: Hypotheses tested at once, and how often the interval between two of them is divided again.
+_WIDTH, _ROUNDS = 129, 4
+#: No ε or μ beyond this is looked for.
+_LARGEST = 64.0
+
+#: From TPR to the least FPR that a hypothesis allows, for an array of hypotheses.
+_Inverse = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+class Guesses(NamedTuple):
+    """The outcome of one run: ``correct`` of ``guessed`` right, among ``canaries``."""
+
+    canaries: int
+    guessed: int
+    correct: int
+
+
+def guesses_from_scores(
+    scores: ArrayLike, member: ArrayLike, *, guess_in: int, guess_out: int
+) -> Guesses:
+    """Guess "in" for the ``guess_in`` highest scores and "out" for the ``guess_out`` lowest.
+
+    The two numbers must be fixed before looking at the labels.  Ties at the border are counted
+    against the auditor, so that no order of the rows can help.
+
+    Examples:
+        >>> guesses_from_scores(range(40), [0] * 20 + [1] * 20, guess_in=5, guess_out=5)
+        Guesses(canaries=40, guessed=10, correct=10)
+    """
+    members, non_members = Scores.of(scores, member)
+    total = members.size + non_members.size
+    high = whole_number("guess_in", guess_in, at_least=0)
+    low = whole_number("guess_out", guess_out, at_least=0)
+    if not 1 <= high + low <= total:
+        raise InputError(
+            f"guess_in + guess_out must be from 1 to the {total} canaries, got {high + low!r}."
+        )
+    values = np.concatenate((members, non_members))
+    inside = np.arange(total) < members.size
+    # At the top a tie puts non-members first, at the bottom members.
+    top = np.lexsort((inside, -values))[:high]
+    left = np.ones(total, dtype=bool)
+    left[top] = False
+    rest = np.flatnonzero(left)
+    bottom = rest[np.lexsort((~inside[rest], values[rest]))[:low]]
+    correct = int(inside[top].sum()) + int((~inside[bottom]).sum())
+    return Guesses(total, high + low, correct)
+
+
+def one_run_p_value(
+    canaries: int, guessed: int, correct: int, *, epsilon: float, delta: float = 0.0
+) -> float:
+    """Bound the probability of so many right guesses if the mechanism is (ε, δ)-DP.
+
+    Guarantee: at least P(right guesses ≥ ``correct``), for every (``epsilon``, ``delta``)-DP
+    mechanism and every way of guessing.
+    Theorem: proofs/audit-intervals.md claim 6.
+    Assumes: independent fair coins; the number of guesses fixed beforehand (with δ = 0 it may
+    depend on the run).
+    Numerics: tails raised by 1e-10 of their size.
+    Edge cases: no right guess gives 1.
+
+    Examples:
+        >>> one_run_p_value(10, 10, 10, epsilon=0.0)
+        0.000976562500...
+    """
+    m, r, v = _run(canaries, guessed, correct)
+    eps = nonnegative("epsilon", epsilon)
+    budget = m * fraction("delta", delta) * float(special.expit(-eps)) * (1 + _SLACK)
+    truth = float(special.expit(eps))
+    tail = float(special.bdtrc(v - 1, r, truth)) if v > 0 else 1.0
+    if budget > 0 and v > 0:
+        # The binomial count v-k needs k exceptions: spend the budget where it is cheapest first.
+        k = np.arange(1, v + 1)
+        masses = np.exp(_log_masses(r, v - k, eps))
+        spent = np.cumsum(k * masses)
+        paid = int(np.searchsorted(spent, budget, "right"))
+        tail += float(masses[:paid].sum())
+        if paid < v:
+            tail += (budget - (float(spent[paid - 1]) if paid else 0.0)) / (paid + 1)
+    return min(1.0, tail * (1 + 10 * _SLACK))
+
+
+def one_run_epsilon(
+    canaries: int,
+    guessed: int,
+    correct: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    adjacency: Adjacency = "add-remove",
+    attack: str = "guesses",
+) -> AuditBound:
+    """Bound ε from below from one run.
+
+    Guarantee: P(lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
+    Theorem: proofs/audit-intervals.md claims 6 and 7, whichever rejects more.
+    Assumes: as :func:`one_run_p_value`.  A canary that is in or out is add-remove; one that stands
+    in the place of another record is replace-one.  A training set with a fixed number of canaries
+    does not qualify: its coins are not independent.
+    Numerics: the result was itself seen to be rejected; it is within 1e-6 of the last one that is.
+    Edge cases: 0 if even ε = 0 is not rejected.
+
+    Examples:
+        >>> round(one_run_epsilon(1000, 1000, 700).lower, 3)
+        0.732
+    """
+    m, r, v = _run(canaries, guessed, correct)
+    slack = fraction("delta", delta)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    error = 1 - sure
+
+    def improbable(hypotheses: FloatArray) -> FloatArray:
+        values = [one_run_p_value(m, r, v, epsilon=e, delta=slack) <= error for e in hypotheses]
+        return np.array(values)
+
+    def least_fpr(tpr: FloatArray, epsilon: FloatArray) -> FloatArray:
+        flat = np.exp(-epsilon) * (tpr - slack)
+        steep = 1 - slack - np.exp(epsilon) * (1 - tpr)
+        return np.maximum(np.maximum(flat, steep - 1e-14 * np.exp(epsilon)), 0.0)
+
+    low = max(
+        _last_rejected(improbable),
+        _last_rejected(lambda h: _impossible((m, r, v), error, least_fpr, h)) if slack else 0.0,
+    )
+    estimate = math.log(v / (r - v)) if 0 < v < r else (math.inf if v else 0.0)
+    name = f"epsilon at delta {significant(slack, 'given')}"
+    return _bound(name, low, estimate, sure, adjacency=adjacency, attack=attack)
+
+
+def one_run_mu(
+    canaries: int,
+    guessed: int,
+    correct: int,
+    *,
+    confidence: float = 0.95,
+    adjacency: Adjacency = "add-remove",
+    attack: str = "guesses",
+) -> AuditBound:
+    """Bound μ of Gaussian differential privacy from below from one run.
+
+    Guarantee: P(lower > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
+    Theorem: proofs/audit-intervals.md claim 7 with the Gaussian trade-off curve.
+    Assumes: as :func:`one_run_epsilon`; the number of guesses is fixed beforehand.  The result is
+    about μ: an ε read from it belongs to a mechanism known to be Gaussian.
+    Numerics: each step of the recursion lowered by 1e-11; the result was seen to be rejected.
+    Edge cases: 0 if even μ = 0 is not rejected.
+
+    Examples:
+        >>> round(one_run_mu(1000, 1000, 691).lower, 3)  # what a Gaussian with μ = 1 shows
+        0.339
+    """
+    m, r, v = _run(canaries, guessed, correct)
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+
+    def least_fpr(tpr: FloatArray, mu: FloatArray) -> FloatArray:
+        return np.asarray(special.ndtr(special.ndtri(tpr) - mu))
+
+    low = _last_rejected(lambda h: _impossible((m, r, v), 1 - sure, least_fpr, h))
+    estimate = 2 * float(special.ndtri(v / r))
+    return _bound(
+        "mu of Gaussian differential privacy",
+        low,
+        estimate,
+        sure,
+        adjacency=adjacency,
+        attack=attack,
+    )
+
+
+def _impossible(
+    run: tuple[int, int, int], error: float, least_fpr: _Inverse, hypotheses: FloatArray
+) -> FloatArray:
+    """Say which hypotheses make P(right guesses ≥ v) ≥ ``error`` impossible (claim 7).
+
+    If that probability were ``error``, the recursion would bound P(right guesses ≥ k) from below
+    for k = v-1, …, 0; a bound above 1 is the contradiction.
+    """
+    m, r, v = run
+    tail = np.full(hypotheses.shape, error)
+    sums = tail.copy()
+    for k in range(v, 0, -1):
+        reached = np.minimum(((k - 1) * tail + sums) / m, 1.0) * (1 - _SLACK)
+        step = (sums + m * least_fpr(reached, hypotheses) * (1 - _SLACK)) / (r - k + 1)
+        tail = np.maximum(tail, step * (1 - _SLACK))
+        sums = sums + tail
+        # Once above 1 it stays there; capped so that later steps cannot overflow.
+        tail, sums = np.minimum(tail, 2.0), np.minimum(sums, 2.0 * r)
+        if not (tail <= 1.0).any():
+            break
+    return np.asarray(tail > 1.0)
+
+
+def _last_rejected(rejected: Callable[[FloatArray], FloatArray]) -> float:
+    """Return the largest hypothesis found that is rejected together with all tried below it."""
+    low, high = 0.0, _LARGEST
+    for turn in range(_ROUNDS):
+        grid = np.linspace(low, high, _WIDTH)
+        passed = np.asarray(rejected(grid))
+        if turn == 0 and not passed[0]:
+            return 0.0
+        passed[0] = True
+        last = _WIDTH - 1 if passed.all() else int(np.argmin(passed)) - 1
+        low, high = float(grid[last]), float(grid[min(last + 1, _WIDTH - 1)])
+    return low
+
+
+def _bound(
+    quantity: str, low: float, estimate: float, sure: float, *, adjacency: Adjacency, attack: str
+) -> AuditBound:
+    return AuditBound(
+        quantity=quantity,
+        estimate=max(estimate, low),
+        lower=low,
+        upper=math.inf,
+        confidence=sure,
+        game=NeighbourGame(adjacency),
+        attack=attack,
+    )
+
+
+def _log_masses(r: int, k: ArrayLike, epsilon: float) -> FloatArray:
+    """Return ln P(Bin(r, e^ε/(1+e^ε)) = k), from above."""
+    size, count = float(r), np.asarray(k, dtype=np.float64)
+    choices = special.gammaln(size + 1) - special.gammaln(count + 1)
+    choices = choices - special.gammaln(size - count + 1)
+    exact = (
+        choices + count * special.log_expit(epsilon) + (size - count) * special.log_expit(-epsilon)
+    )
+    # Each term is off by a few units of its size, the largest of which is ln r!.
+    return np.asarray(exact + 4e-15 * (float(special.gammaln(size + 1)) + size))
+
+
+def _run(canaries: int, guessed: int, correct: int) -> tuple[int, int, int]:
+    m = whole_number("canaries", canaries)
+    r = whole_number("guessed", guessed)
+    v = whole_number("correct", correct, at_least=0)
+    if not v <= r <= m:
+        raise InputError(
+            f"correct must be at most guessed, and guessed at most canaries, got {v}, {r} and {m}."
+        )
+    return m, r, v

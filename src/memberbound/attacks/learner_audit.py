@@ -1,0 +1,492 @@
+"""The audit of a learner in the subset game, with intervals over its releases."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Duel, chosen_attacks
+from memberbound.attacks.shadows import ShadowRun
+from memberbound.attacks.signals import BoolArray
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.means import mean_lower, mean_upper
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import AuditBound, json_number, significant
+
+__all__ = [
+    "AttackAudit",
+    "Block",
+    "LearnerAudit",
+    "ReleaseStatistics",
+    "audit_shadows",
+    "best_threshold",
+    "blocks_of",
+    "mean_interval",
+    "mean_roc",
+    "no_leak_p_value",
+    "release_statistics",
+]
+
+# ── What an attack reaches against each release, and bounds for its mean over releases ────────────
+#
+# One number in [0, 1] per target model: records of one release depend on each other, releases do
+# not.
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseStatistics:
+    """One value per target model."""
+
+    auc: FloatArray
+    accuracy: FloatArray
+    advantage: FloatArray
+    tpr: dict[float, FloatArray | None]
+
+    @classmethod
+    def joined(cls, parts: list[ReleaseStatistics]) -> ReleaseStatistics:
+        """Return the values of several groups of targets."""
+
+        def tpr(rate: float) -> FloatArray | None:
+            values = [t for p in parts if (t := p.tpr[rate]) is not None]
+            return np.concatenate(values) if len(values) == len(parts) else None
+
+        return cls(
+            np.concatenate([p.auc for p in parts]),
+            np.concatenate([p.accuracy for p in parts]),
+            np.concatenate([p.advantage for p in parts]),
+            {rate: tpr(rate) for rate in parts[0].tpr},
+        )
+
+
+def best_threshold(scores: FloatArray, member: BoolArray) -> float:
+    """Return the threshold with the most right answers of "member if the score reaches it".
+
+    Examples:
+        >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
+        0.5
+    """
+    value = scores.reshape(-1)
+    truth = member.reshape(-1)
+    order = np.argsort(value)
+    value, truth = value[order], truth[order]
+    # Calling all from place i upwards members is right on the members there and the others below.
+    right = np.concatenate([[0], np.cumsum(~truth)]) + np.concatenate(
+        [np.cumsum(truth[::-1])[::-1], [0]]
+    )
+    # Only places between different scores are thresholds.
+    edges = np.concatenate([[True], value[1:] > value[:-1], [True]])
+    place = int(np.argmax(np.where(edges, right, -1)))
+    if place == 0:
+        return float(-np.inf)
+    if place == len(value):
+        return float(np.inf)
+    middle = value[place - 1] / 2 + value[place] / 2
+    return float(middle) if middle > value[place - 1] else float(value[place])
+
+
+def release_statistics(
+    scores: FloatArray, member: BoolArray, threshold: FloatArray | float, rates: tuple[float, ...]
+) -> ReleaseStatistics:
+    """Return AUC, accuracy, advantage and TPR of each target; scores and member are (T, N).
+
+    ``threshold`` must not depend on the target's half.  The TPR at FPR α of a release counts the
+    members above all but k of its n₀ non-members, k + 1 = ⌊α(n₀ + 1)⌋, so that scores without
+    information reach α or less on average; ``None`` where n₀ is too small for that.
+    """
+    guess = scores >= np.asarray(threshold).reshape(-1, 1)
+    n1, n0 = member.sum(axis=1), (~member).sum(axis=1)
+    accuracy = (guess == member).mean(axis=1)
+    advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
+    auc = np.empty(len(scores))
+    tpr: dict[float, FloatArray | None] = {}
+    # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
+    allowed = {r: int(np.floor(r * (n0.min() + 1) * (1 + 1e-12))) - 1 for r in rates}
+    for rate, few in allowed.items():
+        tpr[rate] = np.empty(len(scores)) if few >= 0 else None
+    for row, (value, inside) in enumerate(zip(scores, member, strict=True)):
+        out, ins = np.sort(value[~inside]), np.sort(value[inside])
+        below = np.searchsorted(out, ins, "left") + np.searchsorted(out, ins, "right")
+        auc[row] = below.sum() / (2.0 * len(out) * len(ins))
+        for rate, few in allowed.items():
+            share = tpr[rate]
+            if share is not None:
+                above = len(ins) - np.searchsorted(ins, out[-(few + 1)], "right")
+                share[row] = above / len(ins)
+    return ReleaseStatistics(auc, accuracy, advantage, tpr)
+
+
+def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ROC curve of an attack, averaged over releases at equal FPR; an estimate.
+
+    At FPR α a release counts its members above all but ⌊αn₀⌋ of its n₀ non-members.
+
+    Examples:
+        >>> scores = np.array([[0.9, 0.4, 0.6, 0.1]])
+        >>> fpr, tpr = mean_roc(scores, np.array([[True, True, False, False]]))
+        >>> tpr[fpr == 0.0].tolist(), tpr[fpr == 0.5].tolist(), tpr[-1]
+        ([0.5], [1.0], np.float64(1.0))
+    """
+    others = (~member).sum(axis=1)
+    # Close together where α is small, for a logarithmic axis, and even on a linear one.
+    fpr = np.unique(np.concatenate([np.geomspace(1 / others.max(), 1, 41), np.linspace(0, 1, 51)]))
+    tpr = np.zeros(len(fpr))
+    for value, inside in zip(scores, member, strict=True):
+        out, ins = np.sort(value[~inside])[::-1], np.sort(value[inside])
+        # A relative step upwards, so that α = 1/n₀ allows one false alarm.
+        allowed = np.floor(fpr * len(out) * (1 + 1e-12)).astype(np.int64)
+        fence = np.append(out, -np.inf)[np.minimum(allowed, len(out))]
+        tpr += 1 - np.searchsorted(ins, fence, "right") / len(ins)
+    # The last fence is below every score: there all are called members.
+    tpr[-1] = len(scores)
+    return fpr, tpr / len(scores)
+
+
+def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tuple[float, float]:
+    """Bound the mean over releases from both sides; each fails with half the error.
+
+    Guarantee: values in [``low``, 1], one per release, are taken in order, each with a mean given
+    the earlier ones.  With probability at least ``confidence`` the lower end is at most the largest
+    and the upper end at least the smallest of these means.
+    Theorem: proofs/audit-subset-game.md claim 2.
+    Assumes: a release's mean is determined before it is seen; all means equal give the usual case.
+    Numerics: rounded outwards.
+    Edge cases: constant values v give about [v·(error/2)^{1/T}, …], never a point.
+
+    Examples:
+        >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
+        [0.81, 0.91]
+    """
+    side = 1 - (1 - confidence) / 2
+    lower = mean_lower(values, confidence=side, low=low, high=1.0)
+    upper = mean_upper(values, confidence=side, low=low, high=1.0)
+    return float(lower[0]), float(upper[0])
+
+
+def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
+    """Return a p-value of "the model does not depend on its half", from verdicts (T, N).
+
+    Guarantee: if every model is independent of its half, P(result ≤ β) ≤ β for every β.
+    Theorem: proofs/audit-subset-game.md claim 5, Hoeffding's inequality for draws without
+    replacement.  It uses all records of a release, so it sees leaks far weaker than an interval for
+    the mean over releases can.
+    Assumes: uniform halves of one size; the verdicts on a release use nothing of its half.
+    Numerics: raised by more than the rounding errors of a count and an exponential.
+    Edge cases: no more hits than expected give 1.
+
+    Examples:
+        >>> member = np.arange(1000)[None, :] % 2 == 0
+        >>> no_leak_p_value(member, member) < 1e-100
+        True
+        >>> no_leak_p_value(~member, member)
+        1.0
+    """
+    releases, rows = member.shape
+    size = int(member[0].sum())
+    # Whole numbers until the last step: hits·N - guesses·k.
+    surplus = int((guesses & member).sum()) * rows - int(guesses.sum()) * size
+    if surplus <= 0:
+        return 1.0
+    variance = releases * min(size, rows - size)
+    exponent = 2 * (surplus / rows) ** 2 / variance
+    return min(1.0, math.exp(-exponent * (1 - 1e-12)) * (1 + 1e-12))
+
+
+# ── Audit of a learner in the subset game: attacks on models trained on random halves ─────────────
+#
+# Estimates attack every model with all others.  Intervals come from a stricter game that has a
+# valid confidence: models are taken in order, and a target is attacked only with models *before*
+# its block, at a threshold chosen on these (proofs/audit-subset-game.md).
+
+#: The fewest models that leave shadows and targets apart.
+FEWEST_MODELS = 8
+_ASSUMPTIONS = (
+    "Every model was trained on its own uniform half of the population, independently of others.",
+    "The attacker knows the population, the learner and its own shadow models' halves.",
+    "Each interval holds with the stated confidence on its own, not all of them at once.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Targets ``first`` to ``last`` - 1, attacked with the models before ``first``.
+
+    ``guesses`` has, per attack, the (targets, records) verdicts at the threshold chosen on the
+    shadows; ``trust`` the accuracy each attack had on the shadows.
+    """
+
+    first: int
+    last: int
+    guesses: dict[str, BoolArray]
+    trust: dict[str, float]
+
+
+@dataclass(frozen=True)
+class AttackAudit:
+    """What one attack reached, per quantity."""
+
+    name: str
+    settings: Mapping[str, float | str]
+    auc: AuditBound
+    advantage: AuditBound
+    accuracy: AuditBound
+    tpr_at_fpr: dict[str, AuditBound | None]
+    #: Of "the model does not depend on its half"; sees weaker leaks than the intervals do.
+    no_leak_p_value: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
+        return {
+            "auc": _fields(self.auc),
+            "advantage": _fields(self.advantage),
+            "accuracy": _fields(self.accuracy),
+            "tpr_at_fpr": {rate: _fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "no_leak_p_value": json_number(self.no_leak_p_value),
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerAudit:
+    """Result of :func:`audit_shadows`.
+
+    ``best`` is the attack with the largest estimated advantage; ``best_advantage`` is its interval
+    at an error shared among all attacks, so that choosing it is paid for.
+    """
+
+    attacks: dict[str, AttackAudit]
+    best: str
+    best_advantage: AuditBound
+    blocks: tuple[Block, ...]
+    run: ShadowRun
+    confidence: float
+    seconds: float
+    warnings: tuple[str, ...]
+    #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
+    curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
+
+    @property
+    def game(self) -> SubsetGame:
+        """The game that was audited."""
+        return self.run.game
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
+            "best": self.best,
+            "best_advantage": _fields(self.best_advantage),
+            "confidence": self.confidence,
+            "models": self.run.signals.models,
+            "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
+            "failed_fits": [
+                {"model": f.model, "seed": f.seed, "message": f.message} for f in self.run.failures
+            ],
+            "training_seconds": json_number(float(self.run.timings.sum())),
+            "attack_seconds": json_number(self.seconds),
+            "warnings": list(self.warnings),
+        }
+
+
+def blocks_of(models: int, blocks: int = 3) -> list[tuple[int, int]]:
+    """Return (first, last) of the targets of each block; as many models as in a block warm up.
+
+    Examples:
+        >>> blocks_of(64)
+        [(16, 32), (32, 48), (48, 64)]
+    """
+    start = max(4, models // (blocks + 1))
+    edges = np.unique(np.linspace(start, models, blocks + 1).astype(int)).tolist()
+    return list(pairwise(edges))
+
+
+def audit_shadows(
+    run: ShadowRun,
+    *,
+    attacks: Iterable[str] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    blocks: int = 3,
+    progress: Callable[[int, int], None] | None = None,
+) -> LearnerAudit:
+    """Measure attacks on a learner in the subset game, for a uniform record of the population.
+
+    Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
+    was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
+
+    Guarantee: an attack is carried out once per block, with the models before the block.  With
+    probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
+    weakest at most ``upper``; with ``blocks=1`` there is only one.  An estimate from all shadows
+    that falls outside widens the interval.
+    Theorem: proofs/audit-subset-game.md claims 1 and 2.
+    Assumes: independent uniform halves; the models are attacked in the order of their numbers.
+    Numerics: means are bounded with outward rounding; scores are plain floating point, which is
+    part of the attack.
+    Edge cases: fewer than 8 models are refused; where the non-members are too few for an FPR its
+    entry is ``None``; attacks that cannot run on the learner are left out with a warning.
+
+    Examples:
+        >>> from memberbound.attacks.shadows import train_shadows
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+        >>> noise = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(noise, learner_from_name("tree"), models=12, backend="sequential")
+        >>> audit = audit_shadows(run, attacks=["rmia"])
+        >>> bool(audit.attacks["rmia"].auc.estimate > 0.7)
+        True
+    """
+    start = time.perf_counter()
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    rates = tuple(fraction("fpr", r, open_left=True, open_right=True) for r in fpr)
+    total = run.signals.models
+    if total < FEWEST_MODELS:
+        raise InputError(f"models must be at least {FEWEST_MODELS}, got {total!r}. Train more.")
+    chosen, skipped = chosen_attacks(attacks, run.signals)
+    estimates: dict[str, ReleaseStatistics] = {}
+    curves = {}
+    parts: dict[str, list[ReleaseStatistics]] = {a.name: [] for a in chosen}
+    plan = blocks_of(total, whole_number("blocks", blocks))
+    fought = []
+    steps = len(plan) + 1
+    for done, targets in enumerate(plan):
+        fought.append(_block(run, chosen, targets, rates, parts))
+        if progress is not None:
+            progress(done + 1, steps)
+    everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    for attack in chosen:
+        scores = _checked(attack, everything)
+        estimates[attack.name] = release_statistics(
+            scores, run.membership, _cross_thresholds(scores, run.membership), rates
+        )
+        curves[attack.name] = mean_roc(scores, run.membership)
+    if progress is not None:
+        progress(steps, steps)
+    held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
+    truth = run.membership[plan[0][0] :]
+    audits = {}
+    for attack in chosen:
+        name = attack.name
+        chance = no_leak_p_value(np.vstack([b.guesses[name] for b in fought]), truth)
+        scene = _Scene(name, run.game, sure, chance)
+        audits[name] = _audit_of(attack, estimates[name], held[name], scene)
+    best = max(audits, key=lambda name: audits[name].advantage.estimate)
+    shared = _Scene(best, run.game, 1 - (1 - sure) / len(chosen))
+    paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
+    warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
+    spent = time.perf_counter() - start
+    return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings, curves)
+
+
+def _block(
+    run: ShadowRun,
+    chosen: list[Attack],
+    targets: tuple[int, int],
+    rates: tuple[float, ...],
+    parts: dict[str, list[ReleaseStatistics]],
+) -> Block:
+    """Attack the models of one block with those before it; the statistics go into ``parts``."""
+    first, last = targets
+    past, now = slice(0, first), slice(first, last)
+    shadow, known = run.signals[past], run.membership[past]
+    inner = Duel.leave_one_out(shadow, known, run.examples)
+    outer = Duel(run.signals[now], shadow, known, run.examples, False, practice=inner)
+    guesses, trust = {}, {}
+    for attack in chosen:
+        # The threshold is that of the same attack among the shadows, where all halves are known.
+        practice = _checked(attack, inner)
+        threshold = best_threshold(practice, known)
+        trust[attack.name] = float(((practice >= threshold) == known).mean())
+        scores = _checked(attack, outer)
+        guesses[attack.name] = scores >= threshold
+        parts[attack.name].append(release_statistics(scores, run.membership[now], threshold, rates))
+    return Block(first, last, guesses, trust)
+
+
+def _checked(attack: Attack, duel: Duel) -> FloatArray:
+    scores = attack.score(duel)
+    if scores.shape != duel.target.logit.shape or np.isnan(scores).any():
+        raise InputError(f"scores of {attack.name} must be numbers for every record, got NaN.")
+    return scores
+
+
+def _cross_thresholds(scores: FloatArray, member: BoolArray) -> FloatArray:
+    """Return a threshold per target, chosen on the other half of the targets."""
+    fold = np.arange(len(scores)) % 2 == 1
+    thresholds = np.empty(len(scores))
+    for mine in (fold, ~fold):
+        thresholds[mine] = best_threshold(scores[~mine], member[~mine])
+    return thresholds
+
+
+class _Scene(NamedTuple):
+    """What all bounds of one attack have in common."""
+
+    attack: str
+    game: SubsetGame
+    confidence: float
+    p_value: float = 1.0
+
+
+def _audit_of(
+    attack: Attack, estimate: ReleaseStatistics, strict: ReleaseStatistics, scene: _Scene
+) -> AttackAudit:
+    rates: dict[str, AuditBound | None] = {}
+    for rate, seen in estimate.tpr.items():
+        held = strict.tpr[rate]
+        quantity = f"TPR at FPR {significant(rate, 'given')} of a release"
+        rates[repr(float(rate))] = (
+            None if seen is None or held is None else _bound(quantity, seen, held, scene)
+        )
+    return AttackAudit(
+        attack.name,
+        attack.settings,
+        _bound("AUC", estimate.auc, strict.auc, scene),
+        _bound("advantage", estimate.advantage, strict.advantage, scene, -1.0),
+        _bound("accuracy", estimate.accuracy, strict.accuracy, scene),
+        rates,
+        scene.p_value,
+    )
+
+
+def _bound(
+    quantity: str, seen: FloatArray, held: FloatArray, scene: _Scene, low: float = 0.0
+) -> AuditBound:
+    lower, upper = mean_interval(held, scene.confidence, low)
+    value = float(seen.mean())
+    return AuditBound(
+        quantity,
+        value,
+        min(lower, value),
+        max(upper, value),
+        scene.confidence,
+        scene.game,
+        scene.attack,
+    )
+
+
+def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[str]:
+    out = int((~run.membership).sum(axis=1).min())
+    for rate, values in statistics.tpr.items():
+        if values is None:
+            yield (
+                f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
+                f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."
+            )
+
+
+def _fields(bound: AuditBound | None) -> dict[str, float | None] | None:
+    if bound is None:
+        return None
+    return {
+        "estimate": json_number(bound.estimate),
+        "lower": json_number(bound.lower),
+        "upper": json_number(bound.upper),
+    }

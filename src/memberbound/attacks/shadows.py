@@ -1,0 +1,459 @@
+"""Models trained on random halves, kept in a cache so that a stopped run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import inspect
+import os
+import pickle
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound._version import __version__
+from memberbound.attacks.signals import BoolArray, Signals, signals_of
+from memberbound.errors import InputError, one_of, whole_number
+from memberbound.games import SubsetGame
+from memberbound.learners import Examples
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = [
+    "FailedFit",
+    "FitCache",
+    "ShadowRun",
+    "default_cache",
+    "draw_half",
+    "fingerprint",
+    "train_shadows",
+]
+
+# ── Finished fits on disk, so that a killed audit goes on where it stopped ────────────────────────
+#
+# The folder of a run is named by a SHA-256 over what a fit depends on: the bytes of features and
+# target, the learner with its parameters, the source files of its classes and of those they inherit
+# from, the versions of the packages they belong to, the seed, and the code that turns a model into
+# signals.  A change in any of these is a new folder, never a stale answer.  Modules that a learner
+# imports are not followed: after a change there, use another folder.
+
+#: Environment variable that names the cache folder.
+VARIABLE = "MEMBERBOUND_CACHE"
+
+
+def default_cache() -> Path:
+    """Return the folder for caches: ``$MEMBERBOUND_CACHE``, or the platform's own place."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    return base / "memberbound"
+
+
+def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0) -> str:
+    """Return the SHA-256 that names a run.
+
+    Edge cases: a learner that cannot be pickled, or that was defined in an interactive session, has
+    no description that would notice a change, so caching it is refused.
+    """
+    digest = hashlib.sha256()
+
+    def add(label: str, content: bytes) -> None:
+        # Lengths keep two different splits of the same bytes apart.
+        digest.update(f"{label}:{len(content)}:".encode())
+        digest.update(content)
+
+    for label, table in (("features", examples.features), ("target", examples.target)):
+        array = np.ascontiguousarray(table)
+        add(label, f"{array.dtype.str}{array.shape}".encode())
+        add(label, array.tobytes())
+    add("task", examples.task.encode())
+    try:
+        add("learner", pickle.dumps(learner, protocol=4))
+    except Exception as problem:
+        raise InputError(
+            f"learner must be picklable to be cached, got {type(learner).__name__} ({problem}). "
+            "Run without a cache."
+        ) from None
+    for source in _sources(learner):
+        add("source", source)
+    add("seed", f"{seed},{copies}".encode())
+    add("code", _code_version())
+    return digest.hexdigest()
+
+
+def _sources(learner: Any) -> list[bytes]:
+    """Return sources and versions of the learner and its parts: pickles hold only their names."""
+    get = getattr(learner, "get_params", None)
+    parts = [learner, *(get(deep=True).values() if callable(get) else ())]
+    sources: set[bytes] = set()
+    for part in parts:
+        owner = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
+        # What a class inherits is as much a part of a fit as what it says itself.
+        for code in inspect.getmro(owner) if inspect.isclass(owner) else (owner,):
+            sources |= _source(code)
+    return sorted(sources)
+
+
+def _source(code: Any) -> set[bytes]:
+    """Return the file and the package version of a class or function, where it has them."""
+    module = str(getattr(code, "__module__", None) or "")
+    package = module.partition(".")[0]
+    version = getattr(sys.modules.get(package), "__version__", "")
+    found = {f"{package} {version}".encode()}
+    with contextlib.suppress(TypeError, OSError):
+        found.add(Path(inspect.getsourcefile(code) or "").read_bytes())
+    if len(found) == 1 and module == "__main__":
+        raise InputError(
+            f"learner must be defined in a file to be cached, got {code.__name__} from a session, "
+            "whose changes a cache cannot notice. Move it to a module or run without a cache."
+        )
+    return found
+
+
+def _code_version() -> bytes:
+    import sklearn
+
+    here = Path(__file__).parent
+    code = b"".join((here / f"{name}.py").read_bytes() for name in ("shadows", "signals"))
+    versions = f"{__version__},{np.__version__},{sklearn.__version__}"
+    return versions.encode() + hashlib.sha256(code).digest()
+
+
+@dataclass(frozen=True)
+class FitCache:
+    """The fits of one run, one small file each."""
+
+    folder: Path
+
+    @classmethod
+    def at(cls, root: str | os.PathLike[str], key: str) -> FitCache:
+        """Return the cache of the run ``key`` below ``root``, making the folder."""
+        folder = Path(root) / "shadows" / key[:32]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise InputError(
+                f"cache must be a folder that can be written, got {problem}."
+            ) from None
+        return cls(folder)
+
+    def path(self, model: int) -> Path:
+        """Return the file of a model."""
+        return self.folder / f"fit-{model:06d}.npz"
+
+    def load(self, model: int, member: BoolArray) -> tuple[Signals, float] | None:
+        """Return a stored fit and its seconds, or ``None`` if it is missing or not readable."""
+        try:
+            with np.load(self.path(model), allow_pickle=False) as stored:
+                if not np.array_equal(stored["member"], member):
+                    return None
+                parts = {k: stored[k] for k in ("gradient", "agreement") if k in stored}
+                signals = Signals(stored["logit"], stored["correct"], str(stored["kind"]), **parts)  # type: ignore[arg-type]
+                if signals.logit.shape != (1, len(member)):
+                    return None
+                return signals, float(stored["seconds"])
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def store(self, model: int, member: BoolArray, signals: Signals, seconds: float) -> None:
+        """Write a fit so that a reader sees all of it or nothing."""
+        fields: dict[str, Any] = {
+            "member": member,
+            "logit": signals.logit,
+            "correct": signals.correct,
+            "kind": np.array(signals.kind),
+            "seconds": np.array(seconds),
+        }
+        if signals.gradient is not None:
+            fields["gradient"] = signals.gradient
+        if signals.agreement is not None:
+            fields["agreement"] = signals.agreement
+        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **fields)
+            Path(name).replace(self.path(model))
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+# ── Models on random halves of the population: the raw material of an audit in the subset game ────
+#
+# Model i is trained on its own uniform half, drawn independently of all others from (seed, i)
+# alone. So any model can play the target and the others the attacker's shadows, adding models keeps
+# the first ones, and a run that was killed goes on with the fits that are missing.
+
+Progress = Callable[[int, int], None]
+#: Smaller populations cannot be halved into something that a learner and an audit can use.
+SMALLEST_POPULATION = 20
+#: Parameters by which a learner is given its coins; models must not share them.
+_SEEDS = ("random_state", "seed", "random_seed")
+
+
+@dataclass(frozen=True)
+class FailedFit:
+    """A fit that gave no model: which one, the learner's seed, and what it said."""
+
+    model: int
+    seed: int
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowRun:
+    """Trained models by what they say about every record; row i belongs to one model.
+
+    Attributes:
+        membership: (S, N) truth values: was record x in model i's half?
+        signals: what the models say, row by row.
+        models: the number of each row's model; failed ones are missing.
+        failures: fits that failed, with the reason.
+        timings: seconds of each fit, predictions included.
+        reused: how many rows came from the cache.
+        warnings: what a reader of the audit has to know.
+    """
+
+    membership: BoolArray
+    signals: Signals
+    models: tuple[int, ...]
+    failures: tuple[FailedFit, ...]
+    timings: FloatArray
+    examples: Examples
+    reused: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game these models play, about a uniform record."""
+        rows = self.examples.rows
+        return SubsetGame(population=rows, size=rows // 2, record="average")
+
+
+def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+    """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    Examples:
+        >>> half, _ = draw_half(10, seed=0, model=3)
+        >>> int(half.sum())
+        5
+    """
+    rng = np.random.default_rng([seed, model])
+    member = np.zeros(rows, dtype=np.bool_)
+    member[rng.permutation(rows)[: rows // 2]] = True
+    return member, int(rng.integers(2**31 - 1))
+
+
+def train_shadows(
+    examples: Examples,
+    learner: Any,
+    *,
+    models: int = 64,
+    seed: int = 0,
+    n_jobs: int = -1,
+    backend: str = "processes",
+    client: Any = None,
+    cache: str | os.PathLike[str] | None = None,
+    copies: int = 0,
+    progress: Progress | None = None,
+) -> ShadowRun:
+    """Train ``models`` copies of a learner on independent uniform halves of the population.
+
+    Args:
+        examples: the population.
+        learner: an unfitted estimator; it is cloned, and every parameter called ``random_state``,
+            ``seed`` or ``random_seed`` is set anew.  A generator kept inside it is copied as it is:
+            then all models share their coins, which no interval of an audit allows.
+        models: number of models.
+        seed: of halves and learners.
+        n_jobs: processes, as in joblib.
+        backend: ``"processes"`` (joblib), ``"sequential"``, or ``"dask"``.
+        client: a ``distributed.Client`` for dask; made when left out.
+        cache: folder in which each finished fit is written at once; none by default.  A dask worker
+            on another machine needs it on a shared file system.
+        copies: noisy copies of each record for the label-only attack; 0 leaves it out.
+        progress: called with (done, total).
+
+    Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
+    than half fail the run is refused.  A population of fewer than 20 records is refused.
+
+    Examples:
+        >>> import numpy as np
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(40, 2))
+        >>> y = (x[:, 0] > 0).astype(int)
+        >>> examples = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(examples, learner_from_name("tree"), models=4, backend="sequential")
+        >>> run.membership.sum(axis=1).tolist()
+        [20, 20, 20, 20]
+    """
+    total = whole_number("models", models, at_least=2)
+    whole_number("seed", seed, at_least=0)
+    whole_number("copies", copies, at_least=0)
+    one_of("backend", backend, ("processes", "sequential", "dask"))
+    if examples.rows < SMALLEST_POPULATION:
+        raise InputError(
+            f"the population must hold at least {SMALLEST_POPULATION} records to be halved, got "
+            f"{examples.rows!r}."
+        )
+    store = None
+    if cache is not None:
+        store = FitCache.at(cache, fingerprint(examples, learner, seed=seed, copies=copies))
+    fits: dict[int, tuple[Signals, float]] = {}
+    failures: list[FailedFit] = []
+    if store is not None:
+        for model in range(total):
+            known = store.load(model, draw_half(examples.rows, seed, model)[0])
+            if known is not None:
+                fits[model] = known
+    reused = len(fits)
+    missing = [m for m in range(total) if m not in fits]
+    if progress is not None:
+        progress(reused, total)
+    folder = None if store is None else str(store.folder)
+    work = _Work(examples, learner, seed, copies, folder)
+    for outcome in _outcomes(work, missing, n_jobs, backend, client):
+        if isinstance(outcome, FailedFit):
+            failures.append(outcome)
+        else:
+            fits[outcome[0]] = outcome[1:]
+        if progress is not None:
+            progress(len(fits) + len(failures), total)
+    return _collected(examples, seed, fits, failures, reused=reused)
+
+
+def _collected(
+    examples: Examples,
+    seed: int,
+    fits: dict[int, tuple[Signals, float]],
+    failures: list[FailedFit],
+    *,
+    reused: int,
+) -> ShadowRun:
+    total = len(fits) + len(failures)
+    failures.sort(key=lambda f: f.model)
+    if 2 * len(failures) > total or len(fits) < 2:
+        raise InputError(
+            f"learner must be able to train on random halves, got {len(failures)} failures in "
+            f"{total} fits; the first one said: {failures[0].message}"
+        )
+    kept = tuple(sorted(fits))
+    signals = Signals.stacked([fits[m][0] for m in kept])
+    warnings = []
+    if failures:
+        warnings.append(
+            f"{len(failures)} of {total} fits failed and were left out; the audit speaks of the "
+            "halves on which the learner succeeds."
+        )
+    if signals.kind == "decision values":
+        warnings.append(
+            "The learner has no predict_proba; its decision values were squashed to probabilities."
+        )
+    if signals.kind == "labels":
+        warnings.append("The learner gives labels only; the attacks see right or wrong.")
+    return ShadowRun(
+        np.vstack([draw_half(examples.rows, seed, m)[0] for m in kept]),
+        signals,
+        kept,
+        tuple(failures),
+        np.array([fits[m][1] for m in kept]),
+        examples,
+        reused,
+        tuple(warnings),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One fit per call; sent to the workers."""
+
+    examples: Examples
+    learner: Any
+    seed: int
+    copies: int
+    folder: str | None
+
+    def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        start = time.perf_counter()
+        try:
+            fitted = _unfitted(self.learner, learner_seed)
+            fitted.fit(self.examples.features[member], self.examples.target[member])
+            signals = signals_of(fitted, self.examples, copies=self.copies, seed=learner_seed)
+        except Exception as problem:  # A learner may raise anything; the audit goes on without it.
+            message = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            return FailedFit(model, learner_seed, message)
+        seconds = time.perf_counter() - start
+        if self.folder is not None:
+            FitCache(Path(self.folder)).store(model, member, signals, seconds)
+        return model, signals, seconds
+
+
+def _unfitted(learner: Any, seed: int) -> Any:
+    """Return a fresh copy with every seed set anew, those of its parts included."""
+    if not callable(getattr(learner, "get_params", None)):
+        return copy.deepcopy(learner)
+    from sklearn.base import clone
+
+    fresh = clone(learner)
+    names = [n for n in fresh.get_params(deep=True) if n.split("__")[-1] in _SEEDS]
+    return fresh.set_params(**dict.fromkeys(names, seed)) if names else fresh
+
+
+def _outcomes(
+    work: _Work, models: list[int], n_jobs: int, backend: str, client: Any
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    """Yield fits as they finish."""
+    if not models:
+        return
+    if backend == "dask":
+        yield from _on_dask(work, models, client)
+        return
+    if backend == "sequential" or n_jobs == 1:
+        yield from map(work, models)
+        return
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    yield from parallel(delayed(work)(m) for m in models)
+
+
+def _on_dask(
+    work: _Work, models: list[int], client: Any
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    try:
+        distributed = import_module("distributed")
+    except ImportError:
+        raise InputError(
+            "backend must be 'processes' or 'sequential' here, got 'dask'. "
+            "Install memberbound[dask] for clusters."
+        ) from None
+    own = client is None
+    # A default client is a cluster on this machine.
+    cluster = distributed.Client() if own else client
+    try:
+        # The population travels to each worker once, not with every fit.
+        sent = cluster.scatter(work, broadcast=True)
+        futures = [cluster.submit(_called, sent, m, pure=False) for m in models]
+        for future in distributed.as_completed(futures):
+            yield future.result()
+    finally:
+        if own:
+            cluster.close()
+
+
+def _called(work: _Work, model: int) -> tuple[int, Signals, float] | FailedFit:
+    return work(model)

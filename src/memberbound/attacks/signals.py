@@ -1,0 +1,244 @@
+"""What one fitted model says about every record of the population.
+
+A signal is a number per record that an attacker can compute from the released model and the record:
+the logit of the true class (regression: the residual), whether the predicted label is right, the
+length of the loss gradient where there is a closed form, and the share of perturbed copies that
+are still labelled rightly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.learners import Examples
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = [
+    "BoolArray",
+    "Signals",
+    "gradient_norms",
+    "logits_of",
+    "signals_of",
+]
+
+BoolArray = NDArray[np.bool_]
+#: Where the logits come from.
+Kind = Literal["probabilities", "decision values", "labels", "residuals"]
+#: Probabilities are kept away from 0 and 1 by this much before the logit is taken.
+_SMALLEST = 1e-12
+#: Logits this large stand for a probability of exactly 0 or 1.
+EXACT = 0.999 * float(-np.log(_SMALLEST))
+#: Perturbed copies move by this many standard deviations of each column.
+_NOISE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """Signals of S models on N records, each an (S, N) array; ``None`` where not available.
+
+    ``logit`` is ln(p/(1-p)) of the true class's probability p, or the residual (prediction less
+    target) if ``kind`` is ``"residuals"``.
+    """
+
+    logit: FloatArray
+    correct: BoolArray
+    kind: Kind
+    gradient: FloatArray | None = None
+    agreement: FloatArray | None = None
+
+    @property
+    def models(self) -> int:
+        """Number of models S."""
+        return int(self.logit.shape[0])
+
+    @property
+    def regression(self) -> bool:
+        """Whether the target is a number."""
+        return self.kind == "residuals"
+
+    @property
+    def loss(self) -> FloatArray:
+        """Cross-entropy of the true class, or squared error."""
+        if self.regression:
+            return np.asarray(np.square(self.logit))
+        return np.asarray(np.logaddexp(0.0, -self.logit))
+
+    @property
+    def confidence(self) -> FloatArray:
+        """Probability of the true class; for regression exp(-r²/2s²), s² the model's mean r²."""
+        if not self.regression:
+            return np.asarray(1.0 / (1.0 + np.exp(-self.logit)))
+        loss = self.loss
+        # The scale comes from the model and the known population alone, not from membership.
+        scale = np.maximum(loss.mean(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return np.asarray(np.exp(-loss / (2 * scale)))
+
+    def __getitem__(self, models: Any) -> Signals:
+        """Return the signals of some of the models."""
+        return Signals(
+            self.logit[models],
+            self.correct[models],
+            self.kind,
+            None if self.gradient is None else self.gradient[models],
+            None if self.agreement is None else self.agreement[models],
+        )
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Signals]) -> Signals:
+        """Return one table of the signals of several models."""
+        kinds = {p.kind for p in parts}
+        if len(kinds) != 1:
+            raise InputError(
+                f"signals must be of one kind for all models, got {', '.join(sorted(kinds))}. "
+                "Use a learner whose fits all offer the same methods."
+            )
+        gradients = [p.gradient for p in parts if p.gradient is not None]
+        agreements = [p.agreement for p in parts if p.agreement is not None]
+        whole = len(parts)
+        return cls(
+            np.vstack([p.logit for p in parts]),
+            np.vstack([p.correct for p in parts]),
+            parts[0].kind,
+            np.vstack(gradients) if len(gradients) == whole else None,
+            np.vstack(agreements) if len(agreements) == whole else None,
+        )
+
+
+def signals_of(model: Any, examples: Examples, *, copies: int = 0, seed: int = 0) -> Signals:
+    """Return the signals of one fitted model on every record, as (1, N) arrays.
+
+    Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (a logistic
+    squashing of its values), and without that to the label alone; ``kind`` says which.  A class the
+    model has never seen has probability 0.  Non-finite answers are refused.
+    """
+    logit, correct, kind = logits_of(model, examples.features, examples.target, examples.task)
+    if not np.isfinite(logit).all():
+        raise InputError("predictions must be finite numbers, got NaN or infinity.")
+    agreement = None
+    if copies and examples.task == "classification":
+        agreement = _agreement(model, examples, copies, seed)[None, :]
+    gradient = gradient_norms(model, examples)
+    return Signals(
+        logit[None, :],
+        correct[None, :],
+        kind,
+        None if gradient is None else gradient[None, :],
+        agreement,
+    )
+
+
+def logits_of(
+    model: Any, features: FloatArray, target: NDArray[Any], task: str
+) -> tuple[FloatArray, BoolArray, Kind]:
+    """Return the logit of the true class (or the residual), correctness, and where it is from."""
+    if task == "regression":
+        residual = np.asarray(model.predict(features), dtype=np.float64).reshape(-1) - target
+        return residual, np.abs(residual) <= np.abs(residual).mean(), "residuals"
+    rows = np.arange(len(target))
+    classes = getattr(model, "classes_", None)
+    known = None if classes is None else np.asarray(classes)
+    scores: FloatArray | None = None
+    kind: Kind = "labels"
+    if known is not None and callable(getattr(model, "predict_proba", None)):
+        scores, kind = np.asarray(model.predict_proba(features), dtype=np.float64), "probabilities"
+    elif known is not None and callable(getattr(model, "decision_function", None)):
+        scores = np.asarray(model.decision_function(features), dtype=np.float64)
+        scores, kind = (scores[:, None] if scores.ndim == 1 else scores), "decision values"
+        if scores.shape[1] == 1:
+            scores = np.hstack([-scores / 2, scores / 2])
+    if scores is None or known is None or scores.shape[1] != len(known):
+        right = np.asarray(model.predict(features)) == target
+        return np.where(right, 1.0, -1.0), right, "labels"
+    place = np.searchsorted(known, target)
+    seen = (place < len(known)) & (known[np.minimum(place, len(known) - 1)] == target)
+    place = np.where(seen, place, 0)
+    own = scores[rows, place]
+    others = scores.copy()
+    others[rows[seen], place[seen]] = 0.0 if kind == "probabilities" else -np.inf
+    if kind == "probabilities":
+        own = np.where(seen, own, 0.0)
+        logit = np.log(np.clip(own, _SMALLEST, 1)) - np.log(np.clip(others.sum(1), _SMALLEST, 1))
+        correct = seen & (own > others.max(axis=1))
+    else:
+        top = others.max(axis=1)
+        rest = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
+        floor = np.log(_SMALLEST)
+        logit = np.where(seen, np.clip(own - rest, floor, -floor), floor)
+        correct = seen & (own > top)
+    return np.asarray(logit), np.asarray(correct), kind
+
+
+def _agreement(model: Any, examples: Examples, copies: int, seed: int) -> FloatArray:
+    """Return the share of noisy copies of each record that keep the true label."""
+    rng = np.random.default_rng(seed)
+    spread = _NOISE * examples.features.std(axis=0)
+    right = np.zeros(examples.rows)
+    for _ in range(copies):
+        moved = examples.features + rng.normal(size=examples.features.shape) * spread
+        right += np.asarray(model.predict(moved)) == examples.target
+    return right / copies
+
+
+def gradient_norms(model: Any, examples: Examples) -> FloatArray | None:
+    """Return ‖∇ℓ(θ; x)‖ per record for scikit-learn's linear models and perceptrons, else ``None``.
+
+    The gradient of one record with respect to a layer is (error) ⊗ (input, 1), so its squared
+    length is ‖error‖²(‖input‖² + 1) and no gradient is ever stored.
+    """
+    layers = getattr(model, "coefs_", None)
+    if layers is not None and hasattr(model, "intercepts_"):
+        return _perceptron_gradient(model, examples)
+    coefficients = getattr(model, "coef_", None)
+    if coefficients is None or not isinstance(coefficients, np.ndarray):
+        return None
+    if coefficients.shape[-1] != examples.features.shape[1]:
+        return None
+    reach = 1.0 + np.square(examples.features).sum(axis=1)
+    error = _output_error(model, examples)
+    return None if error is None else np.sqrt(np.square(error).sum(axis=1) * reach)
+
+
+def _output_error(model: Any, examples: Examples) -> FloatArray | None:
+    """Return predicted probabilities less the indicator of the truth, or twice the residual."""
+    if examples.task == "regression":
+        residual = np.asarray(model.predict(examples.features)).reshape(-1) - examples.target
+        return np.asarray(2 * residual[:, None], dtype=np.float64)
+    if not callable(getattr(model, "predict_proba", None)):
+        return None
+    error = np.array(model.predict_proba(examples.features), dtype=np.float64)
+    hit = examples.target[:, None] == np.asarray(model.classes_)[None, :]
+    error -= hit
+    # Two classes share one output; its error is that of the second class.
+    return error[:, 1:] if error.shape[1] == 2 else error
+
+
+def _perceptron_gradient(model: Any, examples: Examples) -> FloatArray | None:
+    activate, derive = _ACTIVATIONS.get(getattr(model, "activation", ""), (None, None))
+    error = _output_error(model, examples)
+    if activate is None or derive is None or error is None:
+        return None
+    inputs = [examples.features]
+    for weights, shift in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
+        inputs.append(activate(inputs[-1] @ weights + shift))
+    total = np.zeros(examples.rows)
+    for layer in range(len(model.coefs_) - 1, -1, -1):
+        reach = 1.0 + np.square(inputs[layer]).sum(axis=1)
+        total += np.square(error).sum(axis=1) * reach
+        if layer:
+            error = (error @ model.coefs_[layer].T) * derive(inputs[layer])
+    return np.asarray(np.sqrt(total))
+
+
+#: Activation, and its derivative as a function of the activation's value.
+_ACTIVATIONS: dict[str, tuple[Any, Any]] = {
+    "identity": (lambda a: a, np.ones_like),
+    "logistic": (lambda a: 1.0 / (1.0 + np.exp(-a)), lambda v: v * (1.0 - v)),
+    "relu": (lambda a: np.maximum(a, 0.0), lambda v: (v > 0).astype(np.float64)),
+    "tanh": (np.tanh, lambda v: 1.0 - v * v),
+}

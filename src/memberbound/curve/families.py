@@ -1,0 +1,134 @@
+"""Trade-off curves with a closed form: two Gaussian laws, two Laplace laws."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from memberbound.curve.base import Side, TradeoffCurve, analytic_knots
+from memberbound.errors import nonnegative
+from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
+from memberbound.numerics.rounding import UNIT, FloatArray
+
+__all__ = [
+    "GaussianCurve",
+    "LaplaceCurve",
+]
+
+# ── The curve of N(μ, 1) against N(0, 1): Gaussian differential privacy, in closed form ───────────
+
+#: Support lines beyond this ε would only describe attackers who are always right.
+_FARTHEST = 1e9
+
+
+@dataclass(frozen=True)
+class GaussianCurve(TradeoffCurve):
+    """TPR(α) = Φ(Φ⁻¹(α) + μ), exact up to rounding.
+
+    Examples:
+        >>> round(GaussianCurve(1.0).tpr(0.05), 6)
+        0.259511
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", nonnegative("mu", self.mu))
+
+    def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
+        del forward  # the pair is symmetric
+        return gaussian_hockey_stick_upper(self.mu, epsilon)
+
+    def _tpr(self, fpr: FloatArray) -> FloatArray:
+        return gaussian_tpr_upper(self.mu, fpr)
+
+    def _search_top(self, target: float, side: object) -> float:
+        del side
+        if target == 0.0:
+            return math.inf
+        # δ(ε) ≤ Φ(μ/2 - ε/μ), and Φ(-39) is below every positive double.
+        top = self.mu * (self.mu / 2 + 40.0)
+        return top if math.isfinite(top) and self.delta(top) <= target else math.inf
+
+    def reversed(self) -> GaussianCurve:
+        """Return itself: the pair is symmetric."""
+        return self
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Always true."""
+        return True
+
+    def knots(self) -> FloatArray:
+        """ε grid of support lines, as far as the profile stays above 1e-300 or so."""
+        if self.mu == 0.0:
+            return np.zeros(1)
+        ahead = analytic_knots(min(self.mu * (self.mu / 2 + 37.0), _FARTHEST))
+        return np.concatenate([-ahead[:0:-1], ahead])
+
+
+# ── The curve of the Laplace mechanism: two Laplace laws one sensitivity apart, in closed form ────
+
+
+@dataclass(frozen=True)
+class LaplaceCurve(TradeoffCurve):
+    """Laplace noise of scale b on a statistic of sensitivity s, with ``reach`` = s/b.
+
+    Its hockey-stick is 1 - e^{-(reach-ε)/2} for ε ≤ reach and 0 beyond: strictly below the
+    (reach, 0)-DP curve everywhere inside.
+    """
+
+    reach: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reach", nonnegative("reach", self.reach))
+
+    def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
+        del forward  # the pair is symmetric
+        gap = np.maximum(self.reach - np.asarray(epsilon, dtype=np.float64), 0.0)
+        with np.errstate(under="ignore"):
+            value = np.nextafter(-np.expm1(-gap / 2) * (1 + 8 * UNIT), np.inf)
+        return np.where(gap > 0, np.minimum(value, 1.0), 0.0)
+
+    def _tpr(self, fpr: FloatArray) -> FloatArray:
+        alpha = np.asarray(fpr, dtype=np.float64)
+        if self.reach == 0.0:
+            return alpha
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            # In two halves where e^reach overflows: α may be as small as it is large.
+            half = np.exp(self.reach / 2)
+            steep = alpha * np.exp(self.reach) if self.reach < 700 else alpha * half * half
+            middle = 1 - 1 / (4 * steep)
+            flat = 1 - np.exp(-self.reach) * (1 - alpha)
+            value = np.where(steep < 0.5, steep, np.where(alpha <= 0.5, middle, flat))
+            # steep has an error of about 10 roundings, which middle feels half.
+            value = np.nextafter(value * (1 + 32 * UNIT), np.inf)
+        return np.asarray(np.clip(np.maximum(value, alpha), 0.0, 1.0), dtype=np.float64)
+
+    def epsilon(self, delta: float, side: Side = "both") -> float:
+        """Return the ε of :meth:`TradeoffCurve.epsilon`; at δ = 0 it is ``reach``."""
+        if delta == 0.0:
+            return self.reach
+        return super().epsilon(delta, side)
+
+    def _search_top(self, target: float, side: object) -> float:
+        del target, side
+        return self.reach
+
+    def reversed(self) -> LaplaceCurve:
+        """Return itself: the pair is symmetric."""
+        return self
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Always true."""
+        return True
+
+    def knots(self) -> FloatArray:
+        """A uniform grid of log-slopes in [-reach, reach]."""
+        if self.reach == 0.0:
+            return np.zeros(1)
+        ahead = np.linspace(0.0, self.reach, 1001)
+        return np.concatenate([-ahead[:0:-1], ahead])

@@ -1,0 +1,176 @@
+"""The exact worst case on discrete data: what the most talkative learner gives away (A25-T14).
+
+For a law with atoms p_k the largest leak over all learners is a sum over atoms of one binomial
+hockey-stick each.  With γ = ν/(λ(1-ν)) and B_k ~ Bin(n, p_k) it is Σ_k E(B_k/n - γp_k)₊ for γ ≥ 1
+and Σ_k E(p_k - B_k/(γn))₊ for γ ≤ 1: A25-T14's formula after its constant is cancelled against
+Σ_k (E B_k/n - γp_k) = 1 - γ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, whole_number
+from memberbound.games import gamma_from_priors
+from memberbound.numerics.binomial import Atoms, hockey_stick_upper
+from memberbound.numerics.rounding import FloatArray, down, up
+
+__all__ = [
+    "MAX_ATOMS",
+    "checked_law",
+    "leak_of_law",
+    "leak_of_uniform",
+    "security_of_law",
+]
+
+#: Largest number of atoms of a uniform law.
+MAX_ATOMS = 10**18
+#: How far probabilities may be from summing to 1 before they are refused.
+SUM_TOLERANCE = 1e-9
+#: Atoms worked on at a time: small enough for the cache, so memory does not grow with K.
+_CHUNK = 1 << 14
+
+
+def leak_of_law(
+    probabilities: ArrayLike,
+    n: int,
+    nu: float = 0.5,
+    lam: float = 1.0,
+    multiplicity: ArrayLike | None = None,
+) -> float:
+    """Return the largest leak Δ of any learner on n records from this law, from above.
+
+    ``multiplicity[k]`` says how many atoms have probability ``probabilities[k]`` (1 by default).
+
+    Guarantee: no learner and no attack exceed it; an injective function of the histogram reaches
+    it (i.i.d. game, the *average* record).
+    Theorem: A25-T14, A24-T5.4; A25-L29 and L31 for the closed form.
+    Assumes: the records are independent draws from the law.
+    Numerics: never below the true value; relative excess below 1e-10.  If the probabilities miss
+    1 by r (at most 1e-9), r is added: every share is 1-Lipschitz in its p_k and 0 at p_k = 0, so
+    the result covers every law P with Σ_k|P_k - p_k| ≤ r, unlisted atoms included.
+    Edge cases: zero probabilities are dropped; a single certain atom leaks 0.
+
+    Examples:
+        >>> round(leak_of_law([0.5, 0.5], n=100), 6)
+        0.039795
+        >>> round(leak_of_law([0.01], n=1, multiplicity=[100]), 6)
+        0.99
+    """
+    law, weights, miss = checked_law(probabilities, multiplicity)
+    size = whole_number("n", n)
+    gamma, rest = _gamma(nu, lam)
+    parts = []
+    for p, weight in _chunks(law, weights):
+        share = hockey_stick_upper(size, p, gamma, rest)
+        parts.append(math.fsum((share if weight is None else share * weight).tolist()))
+    return min(up(math.fsum(parts) + miss, 8), 1.0)
+
+
+def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> float:
+    """Return the largest leak Δ on n records from the uniform law on ``atoms`` atoms, from above.
+
+    Guarantee, Theorem, Assumes: as :func:`leak_of_law`; K times the share of one atom.
+    Numerics: never below the true value; 1/K is carried to 32 digits, so any K up to 10¹⁸.
+    Edge cases: one atom leaks 0.
+
+    Examples:
+        >>> round(leak_of_uniform(10**12, n=10**6), 6)  # hardly any two records agree
+        0.999999
+    """
+    size = whole_number("n", n)
+    cells = whole_number("atoms", atoms)
+    if cells > MAX_ATOMS:
+        raise InputError(f"atoms must be at most {MAX_ATOMS:,}, got {atoms!r}.")
+    gamma, rest = _gamma(nu, lam)
+    if cells == 1:
+        return 0.0
+    share = float(hockey_stick_upper(size, Atoms.uniform(cells), gamma, rest)[0])
+    return min(up(cells * share, 8), 1.0)
+
+
+def security_of_law(
+    probabilities: ArrayLike,
+    n: int,
+    nu: float = 0.5,
+    lam: float = 1.0,
+    multiplicity: ArrayLike | None = None,
+) -> float:
+    """Return the least MIS = 1 - Δ of any learner on this law, from below (A25-T6, T14).
+
+    Guarantee, Theorem, Assumes, Edge cases: as :func:`leak_of_law`.
+    Numerics: never above the true value.
+
+    Examples:
+        >>> round(security_of_law([0.5, 0.5], n=100), 6)
+        0.960205
+    """
+    return max(down(1.0 - leak_of_law(probabilities, n, nu, lam, multiplicity), 2), 0.0)
+
+
+def _gamma(nu: float, lam: float) -> tuple[float, float]:
+    """γ as the sum of two doubles: at n = 10¹² its last bits decide the last digits of Δ."""
+    gamma_from_priors(nu, lam)  # refuses what cannot be used
+    fresh = Fraction(nu)
+    exact = fresh / (Fraction(lam) * (1 - fresh))
+    high = float(exact)
+    return high, float(exact - Fraction(high))
+
+
+def checked_law(
+    probabilities: ArrayLike, multiplicity: ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray | None, float]:
+    """Return probabilities, multiplicities and how far the sum is from 1; refuse what is no law.
+
+    Raises InputError when an entry is outside [0, 1], a multiplicity is not a whole number, or the
+    sum misses 1 by more than 1e-9.
+    """
+    law = np.asarray(probabilities, dtype=np.float64)
+    if law.ndim != 1 or law.size == 0:
+        raise InputError("probabilities must be a list of at least one number.")
+    weights: NDArray[np.float64] | None = None
+    if multiplicity is not None:
+        weights = np.asarray(multiplicity, dtype=np.float64)
+        if weights.shape != law.shape:
+            raise InputError(
+                f"multiplicity must have one entry per probability ({law.size}), "
+                f"got {weights.size}."
+            )
+        if not np.all((weights >= 0) & (weights == np.floor(weights))):
+            raise InputError("multiplicity must be whole numbers of at least 0.")
+    sums = []
+    for p, weight in _chunks(law, weights):
+        bad = ~((p >= 0) & (p <= 1))
+        if bad.any():
+            value = float(p[np.argmax(bad)])
+            raise InputError(f"probabilities must be in [0, 1], got {value!r}.")
+        sums.append(_exact_sum(p, weight))
+    miss = float(abs(sum(sums, Fraction(0)) - 1))
+    if miss > SUM_TOLERANCE:
+        raise InputError(
+            f"probabilities must sum to 1, got {math.fsum(map(float, sums))!r}. "
+            "Divide by their sum, or add the missing atoms."
+        )
+    return law, weights, up(miss, 2)
+
+
+def _exact_sum(p: FloatArray, weight: FloatArray | None) -> Fraction:
+    """Σ p_k·w_k to within 2⁻¹⁰⁰ or so: the high parts and the remainders are added apart."""
+    if weight is None:
+        terms = p.tolist()
+        high = math.fsum(terms)
+        return Fraction(high) + Fraction(math.fsum([*terms, -high]))
+    return sum((Fraction(a) * Fraction(b) for a, b in zip(p, weight, strict=True)), Fraction(0))
+
+
+def _chunks(
+    law: FloatArray, weights: FloatArray | None
+) -> Iterator[tuple[FloatArray, FloatArray | None]]:
+    for start in range(0, law.size, _CHUNK):
+        piece = slice(start, start + _CHUNK)
+        yield law[piece], None if weights is None else weights[piece]

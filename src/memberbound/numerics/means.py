@@ -1,0 +1,367 @@
+"""Confidence bounds for the mean of bounded values: empirical Bernstein, and betting.
+
+Both hold for every sample size and every law on [0, 1]; betting is the sharper one, Bernstein the
+cheaper one.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.errors import InputError, finite_number, fraction, one_of, positive, whole_number
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
+
+__all__ = [
+    "betting_lower",
+    "betting_upper",
+    "empirical_bernstein_upper",
+    "hoeffding_upper",
+    "log_error_shared",
+    "mean_lower",
+    "mean_upper",
+    "moment_lower",
+    "moment_upper",
+]
+
+# ── Confidence bounds for the mean of bounded independent variables, from sums alone ──────────────
+#
+# Every function takes what n i.i.d. draws add up to and ``log_error`` = ln(1/β), and works on
+# arrays, one variable per entry.  Each bound fails with probability at most β *per entry*; whoever
+# reads many entries at once pays with :func:`log_error_shared`.  Proofs: ``proofs/bounded-
+# means.md``.
+
+#: The last bet of the grid in moment_upper: what serves when nothing was seen at all.
+_LARGEST_BET = 0.9375
+
+
+def log_error_shared(
+    confidence: float, statements: int, share: Fraction | float = Fraction(1)
+) -> float:
+    """Return ln(1/β) from above, where ``statements`` errors of β make ``share``·(1 - confidence).
+
+    Numerics: 1 - confidence is taken exactly, so a confidence next to 1 costs no digits.
+
+    Examples:
+        >>> round(log_error_shared(0.95, 1000), 4)
+        9.9035
+    """
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
+    count = whole_number("statements", statements)
+    allowed = (1 - Fraction(level)) * Fraction(share)
+    if allowed <= 0:
+        raise InputError(f"share must be greater than 0, got {share!r}.")
+    # The quotient is rounded once and the logarithm's error is below one unit of its size.
+    return up(math.log(float(count / allowed)) + 2 * UNIT, 8)
+
+
+def hoeffding_upper(
+    mean: ArrayLike, count: int, log_error: float, width: float = 1.0
+) -> FloatArray:
+    """Return mean + width·√(ln(1/β)/(2n)) for variables in an interval of that width.
+
+    Theorem: Hoeffding (1963).  Numerics: rounded up.
+
+    Examples:
+        >>> hoeffding_upper([0.5], 200, 2.0).round(6).tolist()
+        [0.570711]
+    """
+    draws = whole_number("count", count)
+    span = positive("width", width)
+    radius = up(span * math.sqrt(positive("log_error", log_error) / (2 * draws)), 8)
+    return up_array(np.asarray(mean, dtype=np.float64) + radius)
+
+
+def empirical_bernstein_upper(samples: ArrayLike, log_error: float) -> FloatArray:
+    """Return the bound of Maurer and Pontil (2009) for the columns of samples in [0, 1].
+
+    With probability at least 1 - β the mean is at most X̄ + √(2V·l/n) + 7l/(3(n-1)), l = ln(2/β), V
+    the sample variance.
+    Numerics: rounded up; V is raised by the rounding of its sums.
+    Edge cases: never above 1.
+
+    Examples:
+        >>> empirical_bernstein_upper([[0.0]] * 1000, 3.0).round(6).tolist()
+        [0.008626]
+    """
+    table = unit_samples(samples)
+    draws = len(table)
+    level = up(positive("log_error", log_error) + math.log(2.0), 4)
+    mean = table.mean(axis=0) * (1 + sum_slack(draws))
+    if draws == 1:
+        return np.ones_like(mean)
+    spread = np.square(table - mean).sum(axis=0) / (draws - 1)
+    # A centre off by c adds c² to the mean square and never lowers it; the rest is rounding.
+    spread = spread * (1 + 4 * sum_slack(draws))
+    tail = 7 * level / (3 * (draws - 1))
+    return np.minimum(1.0, up_array(mean + np.sqrt(2 * spread * level / draws) + tail, 16))
+
+
+def moment_upper(
+    mean: ArrayLike, square: ArrayLike, count: int, largest: ArrayLike, log_error: float
+) -> FloatArray:
+    """Bound E X from above for X ≤ ``largest``, from the means of n draws of X and of X².
+
+    Guarantee: with probability at least 1 - β over the draws, per entry.
+    Theorem: proofs/bounded-means.md claim 2: for Y = -X/largest ≥ -1 and a bet 0 < λ < 1,
+    e^{λY - ψ(λ)Y²} ≤ 1 + λY with ψ(λ) = -ln(1-λ) - λ (Fan, Grama and Liu 2015), so Markov's
+    inequality bounds E Y from below.  A fixed grid of bets shares β.
+    Assumes: ``mean`` and ``square`` are not below the means of what was drawn: both only raise the
+    result.  X needs no lower bound.
+    Numerics: rounded up.
+    Edge cases: never above ``largest``; 0 there gives at most 0.
+
+    Examples:
+        >>> moment_upper([0.0], [0.0], 1000, [1.0], 3.0).round(6).tolist()
+        [0.004905]
+    """
+    draws = whole_number("count", count)
+    level = positive("log_error", log_error)
+    bets = _bets(draws, level)
+    spent = up((level + math.log(len(bets))) / draws, 8)
+    centre, second, top = np.broadcast_arrays(
+        np.asarray(mean, dtype=np.float64),
+        np.asarray(square, dtype=np.float64),
+        np.asarray(largest, dtype=np.float64),
+    )
+    if (top < 0).any():
+        raise InputError("largest must be at least 0.")
+    scale = np.where(top > 0, top, 1.0)
+    with np.errstate(over="ignore"):
+        first, second = centre / scale, second / scale / scale
+    best = np.full(top.shape, np.inf)
+    for bet in bets:
+        price = _price(bet)
+        worst = bet * first + price * second + spent
+        # The sum's terms may differ in sign: its error is relative to their sizes.
+        worst = worst + 16 * UNIT * (np.abs(bet * first) + price * second + spent)
+        value = -np.expm1(-worst) / bet
+        best = np.minimum(best, value + 16 * UNIT * np.abs(value))
+    return np.asarray(np.minimum(np.where(top > 0, up_array(best * scale, 8), 0.0), top))
+
+
+def _price(bet: float) -> float:
+    """ψ(λ) = -ln(1-λ) - λ from above.
+
+    It is about λ²/2, so a rounding of the logarithm, whose size is λ, counts 2/λ-fold.
+    """
+    return up(-math.log1p(-bet) - bet, 16 + math.ceil(4 / bet))
+
+
+def _bets(draws: int, level: float) -> list[float]:
+    """Bets for every second moment between 0 and 1, each twice the one before.
+
+    The best one is near √(2·ln(1/β)/(n·E Y²)); being off by √2 costs 6 % of the width.
+    """
+    bets = []
+    bet = min(math.sqrt(2 * level / draws), 0.5)
+    while bet < 0.8:
+        bets.append(bet)
+        bet *= 2
+    return [*bets, _LARGEST_BET]
+
+
+def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: float) -> FloatArray:
+    """Bound E X from below for X ≥ 0, from the means of n draws of X and of X².
+
+    Guarantee: with probability at least 1 - β over the draws, per entry.
+    Theorem: proofs/bounded-means.md claim 3: e^{θX - θ²X²/2} ≤ 1 + θX for X ≥ 0, θ > 0.  A fixed
+    grid of θ, made for X of the order of 1 down to ln(1/β)/n, shares β.
+    Assumes: ``mean`` is not above and ``square`` not below the mean of what was drawn.
+    Numerics: rounded down.
+    Edge cases: never below 0.  X may be unbounded above.
+
+    Examples:
+        >>> moment_lower([0.25], [0.0625], 10_000, 3.0).round(3).tolist()
+        [0.248]
+    """
+    draws = whole_number("count", count)
+    level = positive("log_error", log_error)
+    first, second = np.broadcast_arrays(
+        np.asarray(mean, dtype=np.float64), np.asarray(square, dtype=np.float64)
+    )
+    slope = math.sqrt(2 * level / draws)
+    steps = max(1, math.ceil(math.log2(draws / level)) + 2) if draws > level else 1
+    spent = up((level + math.log(steps)) / draws, 8)
+    best = np.zeros(first.shape)
+    for _ in range(steps):
+        gain, price = slope * first, slope * slope / 2 * second
+        least = gain - price - spent - 16 * UNIT * (gain + price + spent)
+        value = np.expm1(np.minimum(least, 600.0)) / slope
+        best = np.maximum(best, value - 16 * UNIT * np.abs(value))
+        slope *= 2
+    return np.asarray(np.maximum(-up_array(-best, 8), 0.0))
+
+
+def unit_samples(samples: ArrayLike) -> FloatArray:
+    """Return samples as an (n, M) array of numbers in [0, 1], or refuse them."""
+    table = np.asarray(samples, dtype=np.float64)
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or len(table) == 0:
+        raise InputError(f"samples must be a table of draws × variables, got {table.shape}.")
+    if not ((table >= 0) & (table <= 1)).all():
+        raise InputError("samples must be in [0, 1]. Rescale them by their known range.")
+    return table
+
+
+# ── Confidence bounds for the mean of variables in [0, 1] by betting against a candidate mean ─────
+#
+# A gambler who starts with 1 and stakes a fixed part of the capital on "the next draw is above m"
+# has, if the mean is m or less, an expected final capital of at most 1; so a capital of 1/β refutes
+# m with error β (Waudby-Smith and Ramdas, *Estimating means of bounded random variables by
+# betting*, 2024).  The capital is shared among a fixed grid of stakes.  It adapts to the whole law,
+# not only to its variance, and is the tightest bound of this package for a few variables.  Proofs:
+# ``proofs/bounded-means.md``.
+
+#: Halvings of the interval of candidate means; the last step is 2⁻⁴⁰ of the sample mean.
+_HALVINGS = 40
+#: Below 1, so that one losing draw never takes all and 1 + c·gain keeps its digits.
+_LARGEST_STAKE = 1 - 2.0**-16
+#: Stakes are added up in blocks of draws, so that memory stays small.
+_BLOCK = 4096
+
+
+def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
+    """Bound the means of the columns of samples in [0, 1] from below.
+
+    Guarantee: each column's bound fails with probability at most β = e^{-log_error}.
+    Theorem: proofs/bounded-means.md claim 4.  With stakes c_j in (0, 1) and weights 1/J the capital
+    K(m) = (1/J)Σ_j Π_i(1 + c_j(X_i/m - 1)) has E K(m) ≤ 1 if the mean is at most m, and falls in m.
+    Numerics: only means m at which K(m) ≥ 1/β was seen, with room for rounding, are returned.
+    Edge cases: a column of zeros gives 0, a constant column nearly its constant times (β/J)^{1/n}.
+
+    Examples:
+        >>> betting_lower([[0.25]] * 1000, 3.0).round(3).tolist()
+        [0.249]
+    """
+    table = unit_samples(samples)
+    level = positive("log_error", log_error)
+    stakes = _stakes(len(table), level)
+    low = np.zeros(table.shape[1])
+    high = table.mean(axis=0)
+    live = high > 0
+    for _ in range(_HALVINGS):
+        middle = np.where(live, low / 2 + high / 2, 1.0)
+        refuted = live & (middle > 0) & (_log_capital(table, middle, stakes) >= level)
+        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+    return low
+
+
+def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
+    """Bound the means of the columns from above: 1 minus :func:`betting_lower` of 1 - samples.
+
+    Examples:
+        >>> betting_upper([[0.0]] * 1000, 3.0).round(4).tolist()
+        [0.0045]
+    """
+    table = unit_samples(samples)
+    # Rounded down, so that the capital is never overstated; exact at 0 and 1.
+    mirror = np.where(table == 0.0, 1.0, np.maximum(np.nextafter(1.0 - table, 0.0), 0.0))
+    return np.minimum(1.0, up_array(1.0 - betting_lower(mirror, log_error)))
+
+
+def _stakes(draws: int, level: float) -> FloatArray:
+    """Stakes for every relative spread: doubling from √(ln(1/β)/n)/4 to nearly 1."""
+    least = min(0.5, math.sqrt(level / draws) / 4)
+    doublings = math.ceil(-math.log2(least))
+    return np.asarray(np.minimum(_LARGEST_STAKE, least * 2.0 ** np.arange(doublings + 1)))
+
+
+def _log_capital(table: FloatArray, mean: FloatArray, stakes: FloatArray) -> FloatArray:
+    """Return ln K(m) per column, from below."""
+    logs = np.zeros((len(stakes), len(mean)))
+    sizes = np.zeros_like(logs)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        for start in range(0, len(table), _BLOCK):
+            gain = table[start : start + _BLOCK] / mean - 1.0
+            for place, stake in enumerate(stakes):
+                log = np.log1p(stake * gain)
+                logs[place] += log.sum(axis=0)
+                sizes[place] += np.abs(log).sum(axis=0)
+        # c·gain is off by 3 units of at most its size; next to 1 + c·gain ≥ 1 - c that is at most
+        # 3·(1 + 1/(1-c)) units, an absolute error of the logarithm.
+        lost = 8 * UNIT * len(table) * (1 + 1 / (1 - stakes))
+        room = sum_slack(len(table)) * sizes + lost[:, None]
+        safe = np.where(np.isfinite(logs), logs - room, -np.inf)
+        top = safe.max(axis=0)
+        shift = np.where(np.isfinite(top), top, 0.0)
+        mixed = shift + np.log(np.exp(safe - shift).mean(axis=0))
+    return np.where(np.isfinite(top), mixed - 16 * UNIT * (1 + np.abs(mixed)), -np.inf)
+
+
+def mean_upper(
+    samples: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    low: float = 0.0,
+    high: float = 1.0,
+    method: str = "betting",
+) -> FloatArray:
+    """Bound the means of all columns at once from above, at the stated confidence.
+
+    Guarantee: with probability at least ``confidence`` over n i.i.d. rows, no column's mean exceeds
+    its bound (columns may depend on each other).
+    Theorem: proofs/bounded-means.md (``betting``), Maurer–Pontil (``bernstein``), ``hoeffding``;
+    union over the columns.
+    Assumes: rows are independent draws of variables in [``low``, ``high``]; the method is chosen
+    before looking at them.
+    Numerics: rounded up.
+    Edge cases: never above ``high``.
+
+    Examples:
+        >>> draws = [0.0] * 990 + [1.0] * 10
+        >>> [mean_upper(draws, method=m).round(3).tolist() for m in ("betting", "hoeffding")]
+        [[0.024], [0.049]]
+    """
+    kind = one_of("method", method, ("betting", "bernstein", "hoeffding"))
+    values, bottom, top = _ranged(samples, low, high)
+    width = top - bottom
+    plain = (bottom, top) == (0.0, 1.0)
+    # A larger sample can only raise the bound, and 0 and 1 stay where they are.
+    scaled = values if plain else np.clip(up_array((values - bottom) / width, 8), 0.0, 1.0)
+    table = unit_samples(scaled)
+    level = log_error_shared(confidence, table.shape[1])
+    if kind == "betting":
+        bound = betting_upper(table, level)
+    elif kind == "bernstein":
+        bound = empirical_bernstein_upper(table, level)
+    else:
+        bound = hoeffding_upper(table.mean(axis=0) * (1 + sum_slack(len(table))), len(table), level)
+    if plain:
+        return np.minimum(bound, 1.0)
+    raised = bottom + up_array(bound * width, 8)
+    return np.minimum(top, raised + 8 * UNIT * (abs(bottom) + np.abs(raised)))
+
+
+def mean_lower(
+    samples: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    low: float = 0.0,
+    high: float = 1.0,
+    method: str = "betting",
+) -> FloatArray:
+    """Mirror of :func:`mean_upper`.
+
+    Examples:
+        >>> mean_lower([0.0] * 990 + [1.0] * 10).round(4).tolist()
+        [0.0025]
+    """
+    values, bottom, top = _ranged(samples, low, high)
+    return -mean_upper(-values, confidence=confidence, low=-top, high=-bottom, method=method)
+
+
+def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, float, float]:
+    """Return the samples and the ends of their range, or refuse them."""
+    bottom, top = finite_number("low", low), finite_number("high", high)
+    if not bottom < top:
+        raise InputError(f"high must be greater than low = {bottom!r}, got {high!r}.")
+    finite_number("high - low", top - bottom)
+    values = np.asarray(samples, dtype=np.float64)
+    if not ((values >= bottom) & (values <= top)).all():
+        raise InputError(f"samples must be in [{bottom!r}, {top!r}].")
+    return values, bottom, top

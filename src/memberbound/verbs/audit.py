@@ -1,0 +1,447 @@
+"""The verb ``audit``: what attacks reach, with intervals that hold; never a guarantee."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from memberbound.attacks.attacks import DEFAULT_ATTACKS
+from memberbound.attacks.exposure import Exposure, record_exposure
+from memberbound.attacks.learned import LearnedAttack, Targets, learned_attack
+from memberbound.attacks.learner_audit import LearnerAudit, audit_shadows
+from memberbound.attacks.sandwich import Ceiling, Sandwich, read_ceiling, sandwiched
+from memberbound.attacks.scores import ScoreAudit, audit_scores
+from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Rates,
+    RecordsFile,
+    Seed,
+    Table,
+    Workers,
+)
+from memberbound.errors import InputError, whole_number
+from memberbound.files import check_output, written_whole
+from memberbound.games import Game
+from memberbound.learners import learner_from_name, read_examples
+from memberbound.quantities import (
+    INTERVAL,
+    ONLY_BLIND,
+    Sides,
+    common_fields,
+    confident,
+    decimals,
+    interval,
+    marked,
+    significant,
+)
+from memberbound.tables.population import column_names, read_population
+
+__all__ = [
+    "Audit",
+    "audit",
+    "audit_run",
+]
+
+# ── The answer of ``audit``: what attacks reached, never a guarantee ──────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What attacks reached on a learner or in a list of scores, with intervals.
+
+    ``attacks`` has the contract's fields per attack; ``detail`` the full result.
+    """
+
+    SIDES: ClassVar[Sides] = {
+        **Sandwich.SIDES,
+        "attack_seconds": "estimate",
+        "attacks": {
+            "*": {
+                "*": INTERVAL,
+                "auc_standard_error_estimate": "estimate",
+                "confidence": "lower",
+                "no_leak_p_value": "upper",
+                "prior": "given",
+                "settings": "given",
+                "tpr_at_fpr": {"*": INTERVAL},
+            }
+        },
+        "best_advantage": INTERVAL,
+        "confidence": "lower",
+        "learned": {
+            "advantage": {**INTERVAL, "confidence": "lower"},
+            "cross_fitted": "estimate",
+            "security_upper": "upper",
+        },
+        "records": {
+            "accuracy_estimate": "estimate",
+            "blind_accuracy": "upper",
+            "confidence": "lower",
+            "exposed_above": "lower",
+            "exposed_share": "lower",
+            "most_exposed": {**INTERVAL, "family_lower": "lower"},
+            "worst_record_estimate": "estimate",
+        },
+        "training_seconds": "estimate",
+    }
+
+    game: Game
+    attacks: dict[str, dict[str, Any]]
+    best: str
+    confidence: float
+    assumptions: tuple[str, ...]
+    detail: LearnerAudit | ScoreAudit
+    exposure: Exposure | None = None
+    sandwich: Sandwich | None = None
+    learned: LearnedAttack | None = None
+    warnings: tuple[str, ...] = ()
+    records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = common_fields("audit", self.game, (), self.assumptions)
+        result |= {"protects": "average record"}
+        result |= self.detail.to_dict() if isinstance(self.detail, LearnerAudit) else {}
+        result |= {
+            "attacks": self.attacks,
+            "best": self.best,
+            "confidence": self.confidence,
+            "records": None if self.exposure is None else self.exposure.to_dict(),
+            "learned": None if self.learned is None else self.learned.to_dict(),
+            "records_out": self.records_out,
+            "warnings": list(self.warnings),
+            "roles": dict(self.roles),
+        }
+        return result | ({} if self.sandwich is None else self.sandwich.to_dict())
+
+    @property
+    def sentence(self) -> str:
+        """What was reached, and what that does not mean."""
+        found = self.attacks[self.best]["advantage"]
+        lower = found["lower"]
+        who = "attack on this model"
+        more = (
+            "Other attacks may reach more, and nothing is said about other models of its "
+            "learner: this is no guarantee."
+        )
+        if isinstance(self.detail, LearnerAudit):
+            # The attack was picked after looking; its own interval does not pay for that.
+            lower = self.detail.best_advantage.lower
+            who = f"best attack tried ({self.best})"
+            more = "Other attacks may reach more: this is no guarantee."
+        reached = decimals(found["estimate"], "estimate", 3)
+        sure = f"confidence {confident(self.confidence)}"
+        least = f"; at {sure} {ONLY_BLIND}"
+        if lower > 0:
+            least = f", at least {decimals(lower, 'lower', 3)} with {sure}"
+        return f"The {who} reached an advantage (TPR - FPR) of {reached}{least}. {more}"
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+        rates = sorted({r for a in self.attacks.values() for r in a["tpr_at_fpr"]}, reverse=True)
+        head = ["attack", "AUC", "advantage", "accuracy", *(f"TPR at FPR {r}" for r in rates)]
+        body = [
+            [
+                name,
+                *(_cell(a[q]) for q in ("auc", "advantage", "accuracy")),
+                *(_cell(a["tpr_at_fpr"].get(r)) for r in rates),
+            ]
+            for name, a in self.attacks.items()
+        ]
+        widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+        lines = [
+            "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in [head, *body]
+        ]
+        text = f"{self.sentence}\n\n" + "\n".join(lines)
+        if self.exposure is not None:
+            e = self.exposure.to_dict(5)
+            text += (
+                f"\n\nrecords provably guessed better than blindly: {e['exposed_records']} "
+                f"({self.exposure.targets} target models)"
+            )
+            for item in e["most_exposed"]:  # type: ignore[attr-defined]
+                text += f"\n  {_record(item, self.exposure.blind)}"
+            text += (
+                f"\n  (floors hold for all {self.exposure.estimate.size} records at once, "
+                f"confidence {confident(self.exposure.confidence)})"
+            )
+        if self.learned is not None:
+            text += f"\n\n{self.learned.summary()}"
+        if self.sandwich is not None:
+            gap = self.sandwich.gap
+            shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
+            text += (
+                "\n\ncertified advantage "
+                f"{marked(self.sandwich.ceiling.advantage, 'certificate', 'advantage', 4)}, "
+                + (
+                    ONLY_BLIND
+                    if gap is None
+                    else f"{shown}, ratio ≈ {significant(gap, 'estimate', 2)}"
+                )
+            )
+        return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
+
+
+def _cell(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "–"
+    estimate = decimals(found["estimate"], "estimate", 3)
+    return f"{estimate} {interval(found['lower'], found['upper'], 3)}"
+
+
+def _record(item: dict[str, Any], blind: float) -> str:
+    """Return what is known about one record; the floor holds for all records at once."""
+    floor = marked(item["lower"], "audit", blind=blind)
+    said = f"record {item['record']}: right {marked(item['estimate'], 'estimate')} of the time"
+    return f"{said}, proved {floor}" if floor.kind == "audit" else f"{said}; {floor}"
+
+
+# ── The verb ``audit``: what do real attacks reach? ───────────────────────────────────────────────
+
+#: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
+LEARNED = "learned"
+
+
+def audit(
+    source: Table,
+    *,
+    target: Column | None = None,
+    learner: LearnerName = "logistic",
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
+    attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
+    confidence: float = 0.95,
+    fpr: Rates = (0.1, 0.01, 0.001),
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    cache: Annotated[
+        str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
+    ]
+    | None = None,
+    backend: Annotated[
+        Literal["processes", "sequential", "dask"], Option("choice", web=False)
+    ] = "processes",
+    workers: Workers = -1,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
+    | None = None,
+) -> Audit:
+    """Measure what membership attacks reach, with intervals that hold.
+
+    Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
+    rather a member) and ``member`` (1 or 0) about one model: the model game, its members against
+    fresh records.  With ``target`` it is a population: ``shadows`` models are trained on random
+    halves of it and attacked with one another, the subset game.
+
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
+    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
+    Theorem: proofs/audit-intervals.md (scores), proofs/audit-subset-game.md (learners).
+    Assumes: the answer's ``assumptions``.
+    Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
+
+    Args:
+        source: a file or a table.
+        target: the column that the learner predicts.
+        learner: a short name, ``package.module:factory`` or an estimator.
+        shadows: models to train.
+        attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
+            of A25 §7, trained on some models and scored on others.
+        confidence: of each interval.
+        fpr: false-positive rates for the TPR.
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
+        database_table: the table inside a DuckDB or SQLite file.
+        certificate: a certificate of η in the subset game to hold the audit against: an audit above
+            it raises :class:`memberbound.attacks.sandwich.ContradictionError`.  If fits failed the
+            two are not compared, and a warning says so.
+        records: CSV file with the exposure of every record; its ends hold for all at once.
+        force: overwrite it.
+        cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
+            cache folder, which the command line takes unless told otherwise.
+        backend: ``processes``, ``sequential`` or ``dask``.
+        workers: processes.
+        seed: of the halves and the learners.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound audit scores.csv
+        memberbound audit people.csv --target income --learner random-forest --cache fits
+        memberbound audit people.csv --target income --attacks loss,lira,rmia --shadows 128
+
+    Examples:
+        >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
+        >>> import pandas
+        >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
+        True
+    """
+    models = whole_number("shadows", shadows, at_least=2)
+    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    start = whole_number("seed", seed, at_least=0)
+    out = None
+    if records is not None:
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        out = check_output(
+            Path(records), name="records", formats=(".csv",), source=own, force=force
+        )
+    if target is None:
+        options = {
+            "attacks": attacks,
+            "columns": columns,
+            "roles": roles,
+            "certificate": certificate,
+            "records": records,
+            "cache": None if isinstance(cache, bool) else cache,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if given == ["certificate"]:
+            raise InputError(
+                "certificate must be left out for a table of scores: the scores are about one "
+                "model, a certificate about what a learner does on average over training sets and "
+                "coins, so neither bounds the other. To hold a learner against its certificate, "
+                "name its target."
+            )
+        if given:
+            raise InputError(
+                f"{' and '.join(given)} belong to the audit of a learner; name its target."
+            )
+        return _of_scores(source, database_table, confidence, rates, start)
+    ceiling = None if certificate is None else read_ceiling(certificate)
+    examples = read_examples(
+        source, target, columns=columns, roles=roles, database_table=database_table
+    )
+    estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
+    run = train_shadows(
+        examples,
+        estimator,
+        models=models,
+        seed=start,
+        n_jobs=workers,
+        backend=backend,
+        cache=(default_cache() if cache else None) if isinstance(cache, bool) else cache,
+        progress=progress,
+    )
+    names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
+    answer = audit_run(run, attacks=names, confidence=confidence, fpr=rates, ceiling=ceiling)
+    exposure = answer.exposure
+    if LEARNED in names:
+        shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
+        targets = Targets(run.membership, signals=shown, features=examples.features)
+        answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
+    assert exposure is not None
+    notes = (*answer.warnings, *examples.notes)
+    answer = replace(answer, warnings=notes, roles=examples.roles)
+    if out is None:
+        return answer
+    _write_records(exposure, out, force=force)
+    return replace(answer, records_out=str(out))
+
+
+def audit_run(
+    run: ShadowRun,
+    *,
+    attacks: Iterable[str] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    ceiling: Ceiling | None = None,
+) -> Audit:
+    """Audit models that are trained already; see :func:`audit`.
+
+    With a ``ceiling`` an audit above it raises a ContradictionError.
+    """
+    plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
+    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
+    sandwich, warnings, exposure = None, found.warnings, record_exposure(found)
+    if run.failures:
+        # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
+        # without which the learner fails is in most of them, and saying "in" is right about it.
+        exposure = exposure.unproved()
+        warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
+        if ceiling is not None:
+            warnings += ("The certificate was not compared, for the same reason.",)
+    elif ceiling is not None:
+        sandwich = sandwiched(ceiling, found.best_advantage)
+    return Audit(
+        found.game,
+        {name: a.to_dict() for name, a in found.attacks.items()},
+        found.best,
+        found.confidence,
+        found.assumptions,
+        found,
+        exposure,
+        sandwich,
+        warnings=warnings,
+    )
+
+
+def _of_scores(
+    source: Any,
+    database_table: str | None,
+    confidence: float,
+    fpr: tuple[float, ...],
+    seed: int,
+) -> Audit:
+    names, name = column_names(source, database_table)
+    for column in ("score", "member"):
+        if column not in names:
+            raise InputError(
+                f"{name} must have the columns score and member, {column!r} is missing. To audit a "
+                "learner on this table, name its target."
+            )
+    table = read_population(
+        source, ("score", "member"), numeric=True, database_table=database_table
+    )
+    found = audit_scores(
+        table.numbers("score"),
+        table.numbers("member"),
+        confidence=confidence,
+        fpr=fpr,
+        seed=seed,
+    )
+    fields = found.to_dict()
+    return Audit(
+        found.game,
+        {"scores": fields},
+        "scores",
+        confidence,
+        found.assumptions,
+        found,
+        warnings=found.notes,
+    )
+
+
+def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
+    """Write the exposure of every record, in the order of the rows; all ends hold at once."""
+    columns = {
+        "record": np.arange(exposure.estimate.size),
+        "accuracy_estimate": exposure.estimate,
+        "accuracy_lower": exposure.lower,
+        "accuracy_upper": exposure.upper,
+        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(columns)
+            lines.writerows(zip(*(c.tolist() for c in columns.values()), strict=True))
+
+    written_whole(path, write, force)

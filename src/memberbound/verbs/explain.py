@@ -1,0 +1,554 @@
+"""The verb ``explain``: what a DP parameter means for somebody guessing membership."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, ClassVar
+
+from memberbound.declarations import Option, Rates
+from memberbound.dp import (
+    AdvantageTarget,
+    DpGuarantee,
+    DpSgd,
+    EtaTarget,
+    SecurityTarget,
+    Target,
+    TprTarget,
+    calibrated_epsilon,
+    calibrated_noise_multiplier,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gdp,
+    leak_from_pure_dp,
+)
+from memberbound.errors import InputError, fraction, nonnegative, one_of
+from memberbound.games import ADJACENCIES, Adjacency, IidGame, NeighbourGame, gamma_from_priors
+from memberbound.numerics.rounding import down
+from memberbound.quantities import (
+    Certificate,
+    Sides,
+    common_fields,
+    json_number,
+    marked,
+    percent,
+    significant,
+    vacuous,
+)
+
+__all__ = [
+    "DEFAULT_FPR",
+    "Explanation",
+    "Question",
+    "explain",
+    "rates",
+    "target",
+]
+
+# ── The question of ``explain``: one description of a guarantee, or a target to be met ────────────
+
+#: The δ at which ε is quoted for notions that have no single one.
+_DEFAULT_DELTA = 1e-5
+
+
+def rates(fpr: Sequence[float] | float | None) -> tuple[float, ...]:
+    """Return the false-positive rates asked for."""
+    if fpr is None:
+        return DEFAULT_FPR
+    values = [fpr] if isinstance(fpr, (int, float)) else list(fpr)
+    return tuple(fraction("fpr", value) for value in values)
+
+
+def target(
+    *,
+    advantage: float | None,
+    tpr: float | None,
+    eta: float | None,
+    security: float | None,
+    fpr: tuple[float, ...],
+    nu: float,
+    lam: float,
+) -> Target | None:
+    """Return the one target given, or none."""
+    given = [t for t in (advantage, tpr, eta, security) if t is not None]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise InputError(
+            "the target must be one of advantage, TPR, η and security, got several of them."
+        )
+    if advantage is not None:
+        return AdvantageTarget(advantage)
+    if eta is not None:
+        return EtaTarget(eta)
+    if security is not None:
+        return SecurityTarget(security, nu, lam)
+    assert tpr is not None
+    if len(fpr) != 1:
+        raise InputError(
+            f"a target TPR must come with exactly one FPR, got {len(fpr)}. "
+            "Add --fpr 0.01, for example."
+        )
+    return TprTarget(tpr, fpr[0])
+
+
+@dataclass(frozen=True)
+class Question:
+    """The parameters as given: exactly one notion, or the frame of an inverse question."""
+
+    epsilon: float | None
+    delta: float | None
+    gdp: float | None
+    noise_multiplier: float | None
+    sample_rate: float | None
+    steps: int | None
+
+    def _notion(self) -> str:
+        sgd = [self.noise_multiplier, self.sample_rate, self.steps]
+        given = {
+            "epsilon": self.epsilon is not None,
+            "gdp": self.gdp is not None,
+            "DP-SGD parameters": any(v is not None for v in sgd),
+        }
+        chosen = [name for name, present in given.items() if present]
+        if len(chosen) > 1:
+            raise InputError(
+                f"the guarantee must be given in one way, got {' and '.join(chosen)} together."
+            )
+        if not chosen:
+            raise InputError(
+                "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
+                "sample_rate and steps; got none of them."
+            )
+        return chosen[0]
+
+    def guarantee(self, adjacency: Adjacency | None) -> DpGuarantee:
+        """Return the guarantee the parameters describe."""
+        notion = self._notion()
+        if notion == "epsilon":
+            points = [(nonnegative("epsilon", self.epsilon), self.delta or 0.0)]
+            if self.delta is not None:
+                fraction("delta", self.delta)
+            return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
+        if notion == "gdp":
+            return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
+        return guarantee_from_dp_sgd(self._dp_sgd(), adjacency or "add-remove")
+
+    def _dp_sgd(self) -> DpSgd:
+        pairs = {
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+        }
+        missing = [name for name, value in pairs.items() if value is None]
+        if missing:
+            raise InputError(
+                "DP-SGD needs noise_multiplier, sample_rate and steps, got no "
+                + " and no ".join(missing)
+                + "."
+            )
+        assert self.noise_multiplier is not None
+        assert self.sample_rate is not None
+        assert self.steps is not None
+        return DpSgd(self.noise_multiplier, self.sample_rate, self.steps)
+
+    def solved(self, target: Target, adjacency: Adjacency | None) -> Question:
+        """Return the options with the free parameter filled in."""
+        for name, value in (
+            ("epsilon", self.epsilon),
+            ("gdp", self.gdp),
+            ("noise_multiplier", self.noise_multiplier),
+        ):
+            if value is not None:
+                raise InputError(
+                    f"a target finds the parameter, so {name} must be left out, got {value!r}."
+                )
+        if self.sample_rate is None and self.steps is None:
+            found = calibrated_epsilon(target, self.delta or 0.0, adjacency or "replace-one")
+            return Question(found, self.delta, None, None, None, None)
+        if self.sample_rate is None or self.steps is None:
+            raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
+        DpSgd(1.0, self.sample_rate, self.steps)
+        sigma = calibrated_noise_multiplier(
+            target, self.sample_rate, self.steps, adjacency or "add-remove"
+        )
+        return Question(None, self.delta, None, sigma, self.sample_rate, self.steps)
+
+    def quoted(self, guarantee: DpGuarantee) -> tuple[float | None, float, tuple[str, ...]]:
+        """Return ε, δ and what was assumed about δ."""
+        if self.epsilon is not None:
+            return float(self.epsilon), float(self.delta or 0.0), ()
+        notes: tuple[str, ...] = ()
+        delta = self.delta
+        if delta is None:
+            delta = _DEFAULT_DELTA
+            notes = (f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}.",)
+        eps = guarantee.curve.epsilon(fraction("delta", delta))
+        return (eps if math.isfinite(eps) else None), float(delta), notes
+
+    def parameters(self) -> dict[str, float]:
+        """Return what was given (or found) besides ε and δ."""
+        values = {
+            "gdp": self.gdp,
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+# ── The answer of ``explain``: a guarantee, read for somebody guessing membership ─────────────────
+
+DEFAULT_FPR = (0.1, 0.01, 0.001)
+
+#: What the curve itself rests on, by notion.
+_CURVE_THEOREMS = {
+    "(ε, δ)-DP": ("I24-T4", "X2"),
+    "μ-GDP": ("L24-L10",),
+    "DP-SGD": ("L24-L10", "X12"),
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a guarantee says about membership; keeps its inputs and its curve.
+
+    ``guarantee.curve`` is the neighbour game at the stated adjacency, and
+    ``guarantee.replaced().curve`` the one that η and MIS are read from.
+    """
+
+    SIDES: ClassVar[Sides] = {
+        "accuracy_upper": "upper",
+        "advantage_upper": "upper",
+        "delta": "given",
+        "epsilon": "given",
+        "eta_upper": "upper",
+        "gdp": "given",
+        "lam": "given",
+        "noise_multiplier": "given",
+        "nu": "given",
+        "precision_upper": "upper",
+        "prior": "given",
+        "sample_rate": "given",
+        "security_lower": "lower",
+        "security_lower_iid": "lower",
+        "tpr_upper": "upper",
+    }
+
+    guarantee: DpGuarantee
+    epsilon: float | None
+    delta: float | None
+    nu: float = 0.5
+    lam: float = 1.0
+    prior: float = 0.5
+    fpr: tuple[float, ...] = DEFAULT_FPR
+    parameters: dict[str, float] = field(default_factory=dict)
+    target: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """How the two neighbouring data sets differ."""
+        return self.guarantee.adjacency
+
+    @cached_property
+    def advantage_upper(self) -> float:
+        """Largest TPR - FPR."""
+        return self.guarantee.curve.advantage
+
+    @cached_property
+    def accuracy_upper(self) -> float:
+        """Best probability of being right at the prior."""
+        return self.guarantee.curve.accuracy(self.prior)
+
+    @cached_property
+    def precision_upper(self) -> float:
+        """Best probability that a record named "in" was in, naming as few as one likes."""
+        return self.guarantee.curve.precision(self.prior)
+
+    @cached_property
+    def tpr_upper(self) -> dict[str, float]:
+        """Best TPR at each FPR, keyed by the FPR as text."""
+        return {repr(alpha): self.guarantee.curve.tpr(alpha) for alpha in self.fpr}
+
+    @cached_property
+    def eta_upper(self) -> float:
+        """Least η for which MIP is certain, replace-one."""
+        return self.guarantee.replaced().curve.eta
+
+    @cached_property
+    def security_lower(self) -> float:
+        """MIS at (ν, λ) from the curve alone, replace-one."""
+        return self.guarantee.replaced().curve.security(self.nu, self.lam)
+
+    @cached_property
+    def security_lower_iid(self) -> float | None:
+        """MIS by the sharper bound for pure replace-one ε-DP (X11); ``None`` where δ > 0."""
+        largest = self.guarantee.replaced().curve.epsilon(0.0)
+        if not math.isfinite(largest):
+            return None
+        leak = leak_from_pure_dp(largest, self.nu, self.lam)
+        return max(self.security_lower, 1.0 if leak == 0.0 else down(1.0 - leak))
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """Results the numbers rest on."""
+        used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.guarantee.notion]]
+        if self.security_lower_iid is not None:
+            used.append("X11")
+        return tuple(used)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true of the system for the numbers to hold."""
+        first = {
+            "(ε, δ)-DP": f"The release is (ε, δ)-DP under {self.adjacency} adjacency.",
+            "μ-GDP": f"The release is μ-GDP under {self.adjacency} adjacency.",
+            "DP-SGD": (
+                "Every step samples each record independently with the stated rate, clips its "
+                "gradient, and adds Gaussian noise of the stated multiple of the clipping norm; "
+                "nothing else about the data is released."
+            ),
+        }[self.guarantee.notion]
+        convert = (
+            "advantage, accuracy and TPR speak of the neighbour game at "
+            f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
+        )
+        one = "One record is one person's whole contribution; groups are less protected."
+        return (first, convert, one, *self.notes)
+
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Return the main numbers as certificates, each in its own game."""
+        here, iid = NeighbourGame(self.adjacency), IidGame(self.nu, self.lam)
+        swap = NeighbourGame("replace-one")
+        rest, base = self.assumptions, _CURVE_THEOREMS[self.guarantee.notion]
+        read = ("I24-P2", *base)
+        mis = ("A25-P5", "A25-T6", *base)
+        return (
+            Certificate("advantage", self.advantage_upper, "upper", here, read, rest),
+            Certificate("accuracy", self.accuracy_upper, "upper", here, read, rest),
+            Certificate("eta", self.eta_upper, "upper", swap, read, rest),
+            Certificate("security", self.security_lower, "lower", iid, mis, rest),
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = common_fields(
+            "explain", NeighbourGame(self.adjacency), self.theorems, self.assumptions
+        )
+        result |= {
+            "adjacency": self.adjacency,
+            "advantage_upper": self.advantage_upper,
+            "accuracy_upper": self.accuracy_upper,
+            "eta_upper": self.eta_upper,
+            "security_lower": self.security_lower,
+            "security_lower_iid": json_number(self.security_lower_iid),
+            "tpr_upper": self.tpr_upper,
+            "precision_upper": self.precision_upper,
+            "epsilon": json_number(self.epsilon),
+            "delta": json_number(self.delta),
+            "prior": self.prior,
+            "nu": self.nu,
+            "lam": self.lam,
+            "notion": self.guarantee.notion,
+            "target": self.target,
+            "sentence": self.sentence,
+        }
+        return result | dict(self.parameters)
+
+    @property
+    def setting(self) -> str:
+        """The parameters, in words; one that was looked for is rounded to the safe side."""
+        p = self.parameters
+        if self.guarantee.notion == "DP-SGD":
+            noise = float(p["noise_multiplier"])
+            shown = significant(noise, "given" if self.target is None else "upper")
+            return (
+                f"noise multiplier {shown}, sampling rate "
+                f"{significant(p['sample_rate'], 'given')} and {int(p['steps'])} steps"
+            )
+        if self.guarantee.notion == "μ-GDP":
+            return f"μ = {significant(p['gdp'], 'given')} (Gaussian DP)"
+        delta = "" if not self.delta else f" and δ = {significant(self.delta, 'given')}"
+        return f"ε = {self._epsilon_in_words()}{delta}"
+
+    def _epsilon_in_words(self) -> str:
+        """ε: as given, the largest that may be used (down), or one that follows (up)."""
+        if self.epsilon is None or math.isinf(self.epsilon):
+            return "no finite ε"
+        if self.guarantee.notion != "(ε, δ)-DP":
+            return significant(self.epsilon, "upper")
+        return significant(self.epsilon, "given" if self.target is None else "lower")
+
+    @property
+    def sentence(self) -> str:
+        """A sentence a lawyer understands; every number in it is rounded to the safe side."""
+        lead = f"With {self.setting}, "
+        if self.target is not None:
+            lead = f"To keep {self.target}, use {self.setting}: then "
+        odds = (
+            ""
+            if self.prior == 0.5
+            else f" when {percent(self.prior, 'given')} of the candidates were in"
+        )
+        other = (
+            "another record in its place"
+            if self.adjacency == "replace-one"
+            else "the same data without that record"
+        )
+        blind = percent(max(self.prior, 1 - self.prior), "upper")
+        parts = [
+            f"{lead}an attacker who must decide between “in” and “out” can be right at most "
+            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the "
+            f"likelier answer is right {blind})"
+        ]
+        if vacuous(self.accuracy_upper):
+            parts = [f"{lead}nothing is proved about how often an attacker can be right{odds}"]
+        if self.fpr:
+            alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
+            parts.append(
+                f"one who wrongly accuses at most {percent(alpha, 'given')} of the outsiders "
+                f"finds at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members"
+            )
+        parts.append(
+            "this holds for every record and every attack, where “out” means training on " + other
+        )
+        return "; ".join(parts) + "."
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+        eps = self._epsilon_in_words()
+        rows = [
+            (
+                "ε at δ",
+                eps if self.delta is None else f"{eps} at {significant(self.delta, 'given')}",
+            ),
+            ("adjacency", self.adjacency),
+            (
+                f"accuracy at prior {significant(self.prior, 'given')}",
+                marked(self.accuracy_upper, "certificate"),
+            ),
+            (
+                "advantage (TPR - FPR)",
+                marked(self.advantage_upper, "certificate", "advantage", 6),
+            ),
+            *(
+                (
+                    f"TPR at FPR {significant(float(alpha), 'given')}",
+                    marked(value, "certificate", "tpr", 6),
+                )
+                for alpha, value in self.tpr_upper.items()
+            ),
+            ("η (MIP, replace-one)", marked(self.eta_upper, "certificate", "eta", 6)),
+            (
+                f"MIS at γ = {significant(gamma_from_priors(self.nu, self.lam), 'given')}",
+                marked(self.security_lower, "certificate", "security", 6),
+            ),
+        ]
+        if self.security_lower_iid is not None:
+            rows.append(
+                (
+                    "  and for i.i.d. records",
+                    marked(self.security_lower_iid, "certificate", "security", 6),
+                )
+            )
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        return f"{self.sentence}\n\n{table}"
+
+
+# ── The verb ``explain``: what a DP parameter means for somebody guessing membership ──────────────
+
+
+def explain(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    gdp: float | None = None,
+    noise_multiplier: float | None = None,
+    sample_rate: float | None = None,
+    steps: Annotated[int, Option("whole", least=1, most=10**12)] | None = None,
+    nu: float = 0.5,
+    lam: float = 1.0,
+    prior: float = 0.5,
+    fpr: Rates | None = None,
+    adjacency: Adjacency | None = None,
+    target_advantage: float | None = None,
+    target_tpr: float | None = None,
+    target_eta: float | None = None,
+    target_security: float | None = None,
+) -> Explanation:
+    """Say what a DP guarantee means for membership, or find the parameter a promise allows.
+
+    Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, or DP-SGD's ``noise_multiplier``,
+    ``sample_rate`` and ``steps``.  For the inverse give one target instead: alone (or with
+    ``delta``) it yields an ε, with ``sample_rate`` and ``steps`` a noise multiplier.
+
+    Guarantee: every ``*_upper`` holds for every attack, every ``*_lower`` likewise.
+    Theorem: A25-P5, A25-T6, I24-P2, I24-T4, X2, X11 (see ``memberbound theorems``).
+    Assumes: the stated guarantee is true of what is released; (ε, δ) and GDP are read as
+    replace-one and DP-SGD as add-remove unless ``adjacency`` says otherwise.
+    Numerics: upper bounds are rounded up, lower bounds down.
+    Edge cases: ε = 0 gives coin tossing, ε = 700 gives 1 without overflow.
+
+    Args:
+        epsilon: ε of (ε, δ)-DP.
+        delta: δ; 0 if left out with epsilon, else 1e-5.
+        gdp: μ of Gaussian DP.
+        noise_multiplier: DP-SGD: noise over clipping norm.
+        sample_rate: DP-SGD: Poisson sampling rate, batch over data size.
+        steps: DP-SGD: number of steps.
+        nu: MIS: probability of a fresh test point.
+        lam: MIS: weight of a missed member.
+        prior: share of candidates who were in, for the accuracy.
+        fpr: false-positive rate for the TPR; may be repeated.
+        adjacency: what “out” means; replace-one for ε and μ, add-remove for DP-SGD.
+        target_advantage: inverse: largest TPR - FPR that you accept.
+        target_tpr: inverse: largest TPR that you accept at the false-positive rate.
+        target_eta: inverse: largest η; 0.05 is “right 55 % of the time”.
+        target_security: inverse: smallest MIS.
+
+    Command line:
+        memberbound explain --epsilon 8 --delta 1e-5
+        memberbound explain --gdp 1 --fpr 0.01 --fpr 0.001 --plot roc.png
+        memberbound explain --noise-multiplier 1 --sample-rate 0.01 --steps 1000
+        memberbound explain --target-advantage 0.1
+        memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
+
+    Examples:
+        >>> result = explain(epsilon=1.0)
+        >>> round(result.advantage_upper, 6), round(result.tpr_upper["0.01"], 6)
+        (0.462117, 0.027183)
+    """
+    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps)
+    asked = rates(fpr)
+    wanted = target(
+        advantage=target_advantage,
+        tpr=target_tpr,
+        eta=target_eta,
+        security=target_security,
+        fpr=asked,
+        nu=nu,
+        lam=lam,
+    )
+    gamma_from_priors(nu, lam)
+    fraction("prior", prior)
+    if adjacency is not None:
+        one_of("adjacency", adjacency, ADJACENCIES)
+    found = question.solved(wanted, adjacency) if wanted else question
+    guarantee = found.guarantee(adjacency)
+    eps, dlt, notes = found.quoted(guarantee)
+    return Explanation(
+        guarantee,
+        eps,
+        dlt,
+        nu=float(nu),
+        lam=float(lam),
+        prior=float(prior),
+        fpr=asked,
+        parameters=found.parameters(),
+        target=wanted.limit() if wanted else None,
+        notes=notes,
+    )

@@ -1,0 +1,1077 @@
+"""The verb ``population``: what does ε mean for *these* records?"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from memberbound.curve import GaussianCurve
+from memberbound.declarations import (
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    InputFile,
+    Names,
+    Option,
+    Points,
+    RecordsFile,
+    Seed,
+    Table,
+)
+from memberbound.dp import guarantee_from_epsilon_delta
+from memberbound.errors import (
+    InputError,
+    SearchError,
+    fraction,
+    nonnegative,
+    one_of,
+    positive,
+    whole_number,
+)
+from memberbound.files import check_output, written_whole
+from memberbound.games import SubsetGame
+from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
+from memberbound.quantities import (
+    Certificate,
+    Side,
+    Sides,
+    at_confidence,
+    common_fields,
+    json_number,
+    marked,
+    percent,
+    significant,
+    vacuous,
+)
+from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.distances import Query
+from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.gaussian import (
+    clipped,
+    dp_from_noise,
+    gaussian_bounds,
+    gaussian_success,
+    noise_for_pmp,
+    noise_for_success,
+    noise_from_dp,
+    noise_on_query,
+    noise_on_sum,
+    worst_case_sensitivity,
+)
+from memberbound.subset.joint import repeated_noise
+from memberbound.subset.mixtures import mixture_bounds
+from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.sampled import sampled_bounds
+from memberbound.tables.population import Population, column_names, is_array, read_population
+from memberbound.tables.roles import Roles
+
+__all__ = [
+    "Amount",
+    "Comparison",
+    "ExponentialSetting",
+    "GaussianSetting",
+    "PopulationAnswer",
+    "Progress",
+    "Quantity",
+    "Question",
+    "Sampling",
+    "Setting",
+    "answer_exponential",
+    "answer_gaussian",
+    "population",
+]
+
+# ── What an answer asks of a mechanism on a population ────────────────────────────────────────────
+#
+# A setting holds what does not depend on the amount of noise (the neighbour profile, the losses)
+# and answers for any of it: the worst case over all data sets, the worst case over neighbours
+# inside the population, and the attacker who does not know who was drawn.
+
+Progress = Callable[[int, int], None] | None
+#: What an inverse question limits: ε̃, or the success of any attack.
+Quantity = Literal["pmp", "success"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Success bounds of three attackers at one ε: they know ever less."""
+
+    epsilon: float
+    worst_case: float
+    population: float
+    practical: float
+
+
+class Setting(Protocol):
+    """A mechanism on a population, at any ε."""
+
+    @property
+    def game(self) -> SubsetGame:
+        """Who is drawn."""
+        ...
+
+    def comparison(self, epsilon: float) -> Comparison:
+        """Return the three success bounds at the worst-case DP parameter ``epsilon``."""
+        ...
+
+
+# ── The question of ``population``: which records, how many are drawn, how much noise ─────────────
+
+#: Below this nothing is left to hide among.
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much noise: by ε, by σ, or by what may be reached."""
+
+    epsilon: float | None = None
+    sigma: float | None = None
+    target_pmp: float | None = None
+    target_success: float | None = None
+
+    def __post_init__(self) -> None:
+        asked = [name for name, value in vars(self).items() if value is not None]
+        if len(asked) != 1:
+            raise InputError(
+                "population needs exactly one of epsilon, sigma, target_pmp and target_success, "
+                f"got {' and '.join(asked) or 'none of them'}."
+            )
+        name = asked[0]
+        value = getattr(self, name)
+        if name == "target_success":
+            number = fraction(name, value, open_left=True, open_right=True)
+        else:
+            number = nonnegative(name, value) if name == "epsilon" else positive(name, value)
+        object.__setattr__(self, name, number)
+
+    @property
+    def target(self) -> tuple[Quantity, float] | None:
+        """What an inverse question limits."""
+        if self.target_pmp is not None:
+            return "pmp", self.target_pmp
+        return None if self.target_success is None else ("success", self.target_success)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """The records of the population and what is asked about them."""
+
+    table: Population
+    game: SubsetGame
+    amount: Amount
+    delta: float
+    clip: float | None
+    sensitivity: float | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def about(
+        cls,
+        records: Any,
+        amount: Amount,
+        *,
+        columns: Any,
+        roles: Roles = None,
+        database_table: str | None,
+        size: int | None,
+        delta: float,
+        clip: float | None,
+        sensitivity: float | None,
+    ) -> Question:
+        """Read the records; say what is unusual about them."""
+        chance = fraction("delta", delta, open_right=True)
+        radius = None if clip is None else positive("clip", clip)
+        shift = None if sensitivity is None else positive("sensitivity", sensitivity)
+        table = read_population(
+            records, columns, roles=roles, numeric=True, database_table=database_table
+        )
+        total = table.values.shape[0]
+        if total < FEWEST:
+            raise InputError(f"{table.name} must hold at least {FEWEST} records, got {total}.")
+        drawn = total // 2 if size is None else whole_number("size", size)
+        notes = _remarks(table)
+        if size is None and total % 2:
+            notes.append(f"{total} records cannot be halved; {drawn} are drawn")
+        game = SubsetGame(total, drawn)
+        return cls(table, game, amount, chance, radius, shift, tuple(notes))
+
+    def inside_ball(self) -> tuple[FloatArray, float, int | None, tuple[str, ...]]:
+        """Return the records inside the ball, its radius, how many were moved, and a note."""
+        values = self.table.values
+        if self.clip is not None:
+            inside, moved = clipped(values, self.clip)
+            return inside, self.clip, moved, ()
+        # Scaled by the largest entry, so that squares neither overflow nor vanish.
+        scale = float(np.abs(values).max()) or 1.0
+        length = float(np.sqrt(np.square(values / scale).sum(axis=1).max()))
+        radius = up(up(length, values.shape[1] + 8) * scale)
+        note = (
+            "no clip given: the worst case is over records of norm at most "
+            f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that was "
+            "fixed beforehand"
+        )
+        return values, radius, None, (note,)
+
+
+def _remarks(table: Population) -> list[str]:
+    notes = list(table.selection.notes)
+    total = table.values.shape[0]
+    distinct = np.unique(table.values, axis=0).shape[0]
+    if distinct < total:
+        notes.append(
+            f"{total - distinct} records repeat another one; rows are told apart by their place, "
+            "so somebody with two rows is protected as two records"
+        )
+    spread = table.values.std(axis=0)
+    if spread.max() > 0 and (spread < spread.max() / 100).any():
+        loud = table.columns[int(spread.argmax())]
+        notes.append(
+            f"column {loud!r} varies over 100 times more than another; distances are mostly its "
+            "own, so consider scaling the columns"
+        )
+    return notes
+
+
+# ── The answer of ``population``: what ε means for these records ──────────────────────────────────
+
+_BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_upper": "upper"}
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationAnswer:
+    """Bounds for every record of a population under one mechanism, and what they compare with."""
+
+    SIDES: ClassVar[Sides] = {
+        **_BOUNDS,
+        "confidence": "lower",
+        "coupling": _BOUNDS,
+        "delta": "given",
+        "epsilon": "given",
+        "epsilon_population": "upper",
+        "most_exposed": {**_BOUNDS, "mean_distance": "estimate", "times_median": "estimate"},
+        "sigma": "given",
+        "success_blind": "upper",
+        "success_population_upper": "upper",
+        "success_worst_case_upper": "upper",
+        "target_pmp": "given",
+        "target_success": "given",
+    }
+
+    mechanism: str
+    query: str
+    bounds: RecordBounds
+    coupled: RecordBounds | None
+    epsilon: float
+    epsilon_population: float
+    sigma: float | None
+    compared: Comparison
+    mean_distance: FloatArray
+    max_distance: FloatArray
+    distance: str
+    clipped: int | None
+    amount: Amount
+    warnings: tuple[str, ...] = ()
+    records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+    setting: Setting = field(repr=False, kw_only=True)
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game: N records, k of them drawn."""
+        return self.bounds.game
+
+    @property
+    def delta(self) -> float:
+        """The δ at which all three ε are read."""
+        return self.bounds.delta
+
+    @property
+    def pmp_epsilon_upper(self) -> float:
+        """ε̃ for this population; never above the worst case over it."""
+        return min(self.bounds.pmp_epsilon_upper, self.epsilon_population, self.epsilon)
+
+    @property
+    def success_upper(self) -> float:
+        """No practical attack on any record is right more often."""
+        return self.compared.practical
+
+    @property
+    def eta_upper(self) -> float:
+        """Gain of the best attack over the blind guess, worst record."""
+        return self.bounds.eta_upper
+
+    @property
+    def worst_record(self) -> int:
+        """Row of the most exposed record, counted from 0."""
+        return self.bounds.worst_record
+
+    def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
+        """Return the success bounds of the three attackers at other ε."""
+        return [self.setting.comparison(float(epsilon)) for epsilon in epsilons]
+
+    def most_exposed(self, count: int = 5) -> list[dict[str, Any]]:
+        """Return the records with the largest success bounds and their distance from the rest."""
+        order = np.lexsort((self.bounds.pmp_epsilon, self.bounds.success))[::-1][:count]
+        typical = float(np.median(self.mean_distance))
+        return [
+            {
+                "record": int(row),
+                "pmp_epsilon_upper": json_number(float(self.bounds.pmp_epsilon[row])),
+                "success_upper": float(self.bounds.success[row]),
+                "mean_distance": float(self.mean_distance[row]),
+                "times_median": json_number(
+                    float(self.mean_distance[row]) / typical if typical > 0 else None
+                ),
+            }
+            for row in order
+        ]
+
+    def certificate(self) -> Certificate:
+        """Return the success bound as a certificate."""
+        return Certificate(
+            "accuracy of any attack on any record",
+            self.success_upper,
+            "upper",
+            self.game,
+            self.bounds.theorems,
+            self.bounds.assumptions,
+            self.bounds.confidence,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = common_fields(
+            "population", self.game, self.bounds.theorems, self.bounds.assumptions
+        )
+        result |= {
+            "mechanism": self.mechanism,
+            "query": self.query,
+            "records": self.game.population,
+            "size": self.game.size,
+            "epsilon": json_number(self.epsilon),
+            "delta": self.delta,
+            "epsilon_population": json_number(self.epsilon_population),
+            "pmp_epsilon_upper": json_number(self.pmp_epsilon_upper),
+            "eta_upper": self.eta_upper,
+            "success_upper": self.success_upper,
+            "success_worst_case_upper": self.compared.worst_case,
+            "success_population_upper": self.compared.population,
+            "success_blind": self.blind,
+            "sigma": self.sigma,
+            "worst_record": self.worst_record,
+            "most_exposed": self.most_exposed(),
+            "method": self.bounds.method,
+            "confidence": self.bounds.confidence,
+            "clipped_records": self.clipped,
+            "warnings": list(self.warnings),
+            "records_out": self.records_out,
+            "roles": dict(self.roles),
+            "sentence": self.sentence,
+        }
+        if self.coupled is not None:
+            result["coupling"] = {
+                "pmp_epsilon_upper": json_number(self.coupled.pmp_epsilon_upper),
+                "eta_upper": self.coupled.eta_upper,
+                "success_upper": self.coupled.success_upper,
+            }
+        if self.amount.target is not None:
+            quantity, limit = self.amount.target
+            result[f"target_{quantity}"] = limit
+        return result
+
+    @property
+    def blind(self) -> float:
+        """Accuracy of always giving the likelier answer."""
+        return max(self.game.prior, 1 - self.game.prior)
+
+    @property
+    def _epsilon(self) -> str:
+        """ε: as given, the largest that may be used (down), or one that follows from σ (up)."""
+        side: Side = "upper" if self.amount.sigma is not None else "given"
+        return significant(self.epsilon, "lower" if self.amount.target is not None else side)
+
+    @property
+    def release(self) -> str:
+        """What is released, with what noise: a bound holds for this and nothing else."""
+        total, drawn = self.game.population, self.game.size
+        whose = f"a random half of these {total} records"
+        if 2 * drawn != total:
+            whose = f"{drawn} of these {total} records, drawn at random"
+        at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
+        name = "this σ" if self.epsilon == float("inf") else f"ε = {self._epsilon}{at}"
+        if self.mechanism == "gaussian":
+            what, _, answers = self.query.partition(", ")
+            what += f" ({answers})" if answers else ""
+            return f"the {what} of {whose}, released with Gaussian noise for {name}"
+        return f"the exponential mechanism's {self.query} on {whose}, at {name}"
+
+    @property
+    def sentence(self) -> str:
+        """A sentence a privacy officer can pass on."""
+        sure = at_confidence(self.bounds.confidence)
+        if vacuous(self.success_upper):
+            return f"From {self.release}, nothing is proved about any record's membership{sure}."
+        return (
+            f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
+            "right about any record's membership at most "
+            f"{percent(self.success_upper, 'upper')} of the time{sure}; guessing blindly is right "
+            f"{percent(self.blind, 'upper')}."
+        )
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+
+        def number(value: float) -> str:
+            proved = value != float("inf")
+            return f"≤ {significant(value, 'upper')}" if proved else "nothing is proved"
+
+        at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
+        rows: list[tuple[str, object]] = [
+            ("records, drawn", f"{self.game.population}, {self.game.size}"),
+            ("release", f"{self.mechanism} mechanism, {self.query}"),
+        ]
+        if self.sigma is not None:
+            # Less noise than was looked for would break the target.
+            side: Side = "upper" if self.amount.sigma is None else "given"
+            rows.append(("noise σ", significant(self.sigma, side)))
+        rows += [
+            (f"ε{at}, any data set", self._epsilon),
+            (f"ε(X){at}, these records", number(self.epsilon_population)),
+            (f"ε̃{at}, practical", number(self.pmp_epsilon_upper)),
+            ("success, knows all but one", marked(self.compared.worst_case, "certificate")),
+            ("success, … of these records", marked(self.compared.population, "certificate")),
+            ("success, practical", marked(self.success_upper, "certificate")),
+            ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
+            ("method", self.bounds.method),
+        ]
+        if self.coupled is not None:
+            rows.append(("… ε̃ by coupling alone", number(self.coupled.pmp_epsilon_upper)))
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        shown = "\n".join(f"  {self._exposed(item)}" for item in self.most_exposed())
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        return f"{self.sentence}\n\n{table}\n\nmost exposed (rows counted from 0)\n{shown}{notes}"
+
+    def _exposed(self, item: dict[str, Any]) -> str:
+        times = item["times_median"]
+        return (
+            f"record {item['record']}: success {marked(item['success_upper'], 'certificate')}, "
+            f"{self.distance} ≈ {significant(item['mean_distance'], 'estimate', 4)}"
+            + ("" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)")
+        )
+
+
+def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:
+    """Write one line per record, most exposed first; the file appears whole or not at all."""
+    order = np.lexsort((answer.bounds.pmp_epsilon, answer.bounds.success))[::-1]
+    columns = {
+        "record": order,
+        "success_upper": answer.bounds.success[order],
+        "eta_upper": answer.bounds.eta[order],
+        "pmp_epsilon_upper": answer.bounds.pmp_epsilon[order],
+        "mean_distance": answer.mean_distance[order],
+        "max_distance": answer.max_distance[order],
+    }
+
+    def write(draft: Path) -> None:
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(columns)
+            # repr keeps every digit: a bound must not shrink on its way into a file.
+            lines.writerows(
+                ["" if value == float("inf") else repr(value) for value in line]
+                for line in zip(*(column.tolist() for column in columns.values()), strict=True)
+            )
+
+    written_whole(target, write, force)
+    return str(target)
+
+
+# ── ``population`` for Gaussian noise on a sum or a mean ──────────────────────────────────────────
+
+#: Less noise than e^-this of what the coupling asks for is not looked for.
+LEAST_SHARE = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianSetting:
+    """Gaussian noise on the sum or the mean of a uniform subset.
+
+    The profile is that of the sum: a mean over k records with noise σ is the sum with noise k·σ,
+    so one profile serves both queries and every size.  ``sensitivity`` is that of the sum over all
+    data sets, ``releases`` the number of independent answers.
+    """
+
+    profile: NeighbourProfile
+    game: SubsetGame
+    delta: float
+    query: Query
+    sensitivity: float
+    releases: int = 1
+    line: FloatArray | None = None
+    progress: Progress = None
+
+    def effective(self, sigma: float) -> float:
+        """Noise on the sum that says as much as all releases together, from below."""
+        return noise_on_sum(self.query, repeated_noise(sigma, self.releases), self.game.size)
+
+    def released(self, effective: float) -> float:
+        """Noise per released answer whose :meth:`effective` noise is at least the given one."""
+        if effective == 0.0:
+            return 0.0
+        single = noise_on_query(self.query, effective, self.game.size)
+        sigma = single if self.releases == 1 else up(single * math.sqrt(self.releases), 24)
+        if self.effective(sigma) < effective:
+            raise SearchError(f"no noise found for an effective σ of {effective!r}.")
+        return sigma
+
+    def sigma_from_epsilon(self, epsilon: float) -> float:
+        """Smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
+        return self.released(noise_from_dp(epsilon, self.delta, self.sensitivity))
+
+    def epsilon_from_sigma(self, sigma: float) -> float:
+        """ε of the worst case over all data sets."""
+        return dp_from_noise(self.effective(sigma), self.delta, self.sensitivity)
+
+    def epsilon_population(self, sigma: float) -> float:
+        """ε of the worst case over neighbours inside the population."""
+        return dp_from_noise(self.effective(sigma), self.delta, self.profile.diameter)
+
+    def coupled(self, sigma: float) -> RecordBounds:
+        """Bounds by coupling (X1, L24-P12)."""
+        return gaussian_bounds(
+            self.profile, self.game, sigma=self.effective(sigma), delta=self.delta
+        )
+
+    def exact(self, sigma: float, progress: Progress = None) -> RecordBounds | None:
+        """Bounds by the exact mixture (X9), where the release is one number."""
+        if self.line is None:
+            return None
+        return mixture_bounds(
+            self.line, self.game, sigma=self.effective(sigma), delta=self.delta, progress=progress
+        )
+
+    def best(self, sigma: float) -> RecordBounds:
+        """The better of the two, record by record."""
+        coupled, exact = self.coupled(sigma), self.exact(sigma, self.progress)
+        return coupled if exact is None else coupled.tightened(exact)
+
+    def worst(self, quantity: Quantity, sigma: float) -> float:
+        """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
+        noise = self.effective(sigma)
+        if quantity == "pmp":
+            if self.line is not None:
+                exact = mixture_bounds(
+                    self.line, self.game, sigma=noise, delta=self.delta, every=False
+                )
+                if math.isfinite(exact.pmp_epsilon_upper):
+                    return exact.pmp_epsilon_upper
+            return float(self.profile.pmp_epsilon(self.delta, noise).max())
+        found = gaussian_success(self.profile, self.game, noise)
+        if self.line is not None:
+            exact = mixture_bounds(self.line, self.game, sigma=noise, delta=0.0, every=False)
+            found = np.minimum(found, exact.success)
+        return float(found.max())
+
+    def sigma_for(self, quantity: Quantity, target: float) -> float:
+        """Smallest σ with ε̃ ≤ target or success ≤ target, on the safe side."""
+        if quantity == "pmp":
+            found = noise_for_pmp(self.profile, target, self.delta)
+        else:
+            found = noise_for_success(self.profile, self.game, target)
+        sigma = self.released(found)
+        if found == 0.0 or self.line is None:
+            return sigma
+
+        allowed = (
+            target if quantity == "pmp" else target - max(self.game.prior, 1 - self.game.prior)
+        )
+
+        @cache
+        def excess(shift: float) -> float:
+            over = self.worst(quantity, sigma * math.exp(-shift)) - target
+            # Far off, or out of the mixture's reach: only the sign counts.
+            return over if over <= allowed else math.inf
+
+        # The exact mixture allows less noise: look for it below what the coupling asks for.
+        safe, unsafe = 0.0, 0.5
+        while unsafe <= LEAST_SHARE and excess(unsafe) <= 0:
+            safe, unsafe = unsafe, 2 * unsafe
+        shift = safe
+        if unsafe <= LEAST_SHARE:
+            with suppress(SearchError):
+                shift = safe_crossing(excess, safe, unsafe, relative=1e-3, evaluations=24)
+        # With ε as well, other values are worked out: the answer itself must meet the target.
+        for factor in (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0):
+            less = min(sigma, sigma * math.exp(-shift) * factor)
+            bounds = self.best(less)
+            reached = bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
+            if reached <= target:
+                return less
+        return sigma
+
+    def comparison(self, epsilon: float) -> Comparison:
+        """Success at ε for who knows all but one, who knows the population's worst, and who not."""
+        sigma = self.sigma_from_epsilon(epsilon)
+        return self.compared(epsilon, sigma, self.worst("success", sigma))
+
+    def compared(self, epsilon: float, sigma: float, practical: float) -> Comparison:
+        """Return the comparison for a success bound that is already there."""
+        noise, prior = self.effective(sigma), self.game.prior
+
+        def success(shift: float) -> float:
+            if shift == 0.0:
+                return max(prior, 1 - prior)
+            # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
+            return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
+
+        population = max(success(self.profile.diameter), practical)
+        worst_case = max(success(self.sensitivity), population)
+        return Comparison(epsilon, worst_case, population, practical)
+
+
+def answer_gaussian(
+    question: Question, *, query: Query, releases: int, progress: Progress
+) -> PopulationAnswer:
+    """Answer for Gaussian noise on the query of a uniform subset."""
+    if question.delta == 0.0:
+        raise InputError(
+            "delta must be greater than 0 for the Gaussian mechanism, got 0: no amount of Gaussian "
+            "noise gives a finite ε at δ = 0. Try 1e-5."
+        )
+    share = question.game.size if query == "mean" else 1
+    if question.sensitivity is None:
+        values, radius, moved, notes = question.inside_ball()
+        worst = worst_case_sensitivity("sum", radius, question.game.size) if radius > 0 else 0.0
+    elif question.clip is None:
+        values, moved, notes = question.table.values, None, ()
+        worst = up(question.sensitivity * share)
+    else:
+        raise InputError("give clip or sensitivity, not both.")
+    profile = NeighbourProfile.from_vectors(values, progress=progress)
+    if profile.diameter > worst * (1 + 1e-9):
+        raise InputError(
+            f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
+            f"these records reach by themselves, got {question.sensitivity!r}."
+        )
+    setting = GaussianSetting(
+        profile,
+        question.game,
+        question.delta,
+        query,
+        max(worst, profile.diameter),
+        releases,
+        values[:, 0].copy() if values.shape[1] == 1 else None,
+        progress,
+    )
+    amount = question.amount
+    if amount.epsilon is not None:
+        noise = setting.sigma_from_epsilon(amount.epsilon)
+    elif amount.sigma is not None:
+        noise = amount.sigma
+    else:
+        noise = setting.sigma_for(*amount.target)  # type: ignore[misc]  # the only case left
+    if noise == 0.0:
+        raise InputError("the records must differ from one another; equal ones need no noise.")
+    coupled = setting.coupled(noise)
+    exact = setting.exact(noise, progress)
+    bounds = coupled if exact is None else coupled.tightened(exact)
+    epsilon = amount.epsilon
+    if epsilon is None:
+        epsilon = setting.epsilon_from_sigma(noise)
+    return PopulationAnswer(
+        "gaussian",
+        query if releases == 1 else f"{query}, {releases} answers",
+        bounds,
+        None if exact is None else coupled,
+        epsilon,
+        setting.epsilon_population(noise),
+        noise,
+        setting.compared(epsilon, noise, bounds.success_upper),
+        profile.mean_distance,
+        profile.max_distance,
+        "mean distance to the others",
+        moved,
+        amount,
+        question.notes + notes,
+        setting=replace(setting, progress=None),
+    )
+
+
+# ── ``population`` for the exponential mechanism ──────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How subsets are sampled where they are too many to enumerate."""
+
+    confidence: float = 0.95
+    subsets: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ExponentialSetting:
+    """The exponential mechanism on the mean loss of a uniform subset (L24-D7)."""
+
+    mechanism: ExponentialMechanism
+    delta: float
+    sampling: Sampling
+    progress: Progress = None
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game of the mechanism."""
+        return self.mechanism.game
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether all subsets can be enumerated."""
+        return math.comb(self.game.population, self.game.size) <= MOST_SUBSETS
+
+    def at(self, epsilon: float) -> ExponentialSetting:
+        """Return the same setting at another ε."""
+        return replace(self, mechanism=replace(self.mechanism, epsilon=epsilon))
+
+    def best(self) -> RecordBounds:
+        """Exact bounds where all subsets can be enumerated, else sampled ones."""
+        if self.enumerable:
+            return exact_bounds(self.mechanism, delta=self.delta, progress=self.progress)
+        return sampled_bounds(
+            self.mechanism,
+            delta=self.delta,
+            confidence=self.sampling.confidence,
+            subsets=self.sampling.subsets,
+            seed=self.sampling.seed,
+            progress=self.progress,
+        )
+
+    def epsilon_for(self, quantity: Quantity, target: float) -> float:
+        """Largest ε found with ε̃ ≤ target or success ≤ target.
+
+        The first candidate is the ε at which the population's own worst case meets the target,
+        which needs no enumeration.  Exact bounds are bisected.  Sampled bounds are tested at ε
+        growing by fixed factors until the first failure: a fixed order needs no correction for the
+        number of tests, since a wrong answer implies that the first false claim passed its test.
+        """
+        # The population's worst case is linear in ε; a unit of it is what ε = 1 gives.
+        unit = replace(self.mechanism, epsilon=1.0).epsilon_population
+        prior = self.game.prior
+
+        def reached(epsilon: float) -> float:
+            bounds = self.at(epsilon).best()
+            return bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
+
+        if unit == 0.0:
+            raise InputError(
+                "the losses must differ between records; here the choice never depends on who was "
+                "drawn, and every ε meets the target."
+            )
+        allowed = target
+        if quantity == "success":
+            allowed = _pure_epsilon_for_success(target, prior)
+        start = down(allowed / unit, 8)
+        if not self.enumerable:
+            best = start
+            for step in range(1, 25):
+                trial = start * 1.25**step
+                if reached(trial) > target:
+                    break
+                best = trial
+            return best
+        top = start
+        for _ in range(40):
+            top *= 2
+            if reached(top) > target:
+                return safe_crossing(
+                    lambda e: reached(e) - target, start, top, relative=1e-6, evaluations=60
+                )
+        return top
+
+    def comparison(self, epsilon: float) -> Comparison:
+        """Success at ε for the three attackers."""
+        there = self.at(epsilon)
+        return there.compared(epsilon, there.best())
+
+    def compared(self, epsilon: float, bounds: RecordBounds) -> Comparison:
+        """Return the comparison for bounds that are already there."""
+        prior = self.game.prior
+        inside = min(epsilon, replace(self.mechanism, epsilon=epsilon).epsilon_population)
+        population = guarantee_from_epsilon_delta([(inside, 0.0)]).curve.accuracy(prior)
+        return Comparison(
+            epsilon,
+            guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.accuracy(prior),
+            population,
+            min(population, bounds.success_upper),
+        )
+
+
+def _pure_epsilon_for_success(target: float, prior: float) -> float:
+    """Return the largest ε found for which ε-indistinguishability keeps success at ``target``."""
+    blind = max(prior, 1 - prior)
+    if not target > blind:
+        raise InputError(
+            f"target_success must be above the blind guess of {blind!r}, got {target!r}."
+        )
+    return safe_crossing(
+        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) - target,
+        0.0,
+        float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
+        relative=1e-9,
+        evaluations=200,
+    )
+
+
+def answer_exponential(
+    question: Question, *, candidates: Any, losses: Any, sampling: Sampling, progress: Progress
+) -> PopulationAnswer:
+    """Answer for the exponential mechanism's choice on a uniform subset."""
+    amount = question.amount
+    if amount.sigma is not None:
+        raise InputError("sigma belongs to the Gaussian mechanism; give epsilon instead.")
+    mechanism, moved = _mechanism(question, candidates, losses)
+    setting = ExponentialSetting(mechanism, question.delta, sampling, progress)
+    if amount.target is None:
+        bounds = setting.best()
+    else:
+        setting, bounds = _searched(setting, *amount.target)
+    chosen = setting.mechanism.epsilon
+    mean, largest = _loss_distances(mechanism.losses)
+    return PopulationAnswer(
+        "exponential",
+        f"choice among {mechanism.losses.shape[1]} candidates",
+        bounds,
+        None,
+        chosen,
+        min(chosen, setting.mechanism.epsilon_population),
+        None,
+        setting.compared(chosen, bounds),
+        mean,
+        largest,
+        "mean largest difference of losses to the others",
+        moved,
+        amount,
+        question.notes,
+        setting=replace(setting, progress=None),
+    )
+
+
+def _searched(
+    setting: ExponentialSetting, quantity: Quantity, target: float
+) -> tuple[ExponentialSetting, RecordBounds]:
+    """Return the setting at the ε found, and bounds there that hold although ε was chosen.
+
+    Sampled subsets that chose ε say no more than "the target is met"; half of the error probability
+    goes to that claim and half to bounds from fresh subsets, so both hold together.
+    """
+    if setting.enumerable:
+        found = setting.at(setting.epsilon_for(quantity, target))
+        return found, found.best()
+    given = setting.sampling
+    half = replace(given, confidence=shared_confidence(given.confidence, 2))
+    epsilon = replace(setting, sampling=half).epsilon_for(quantity, target)
+    found = replace(setting.at(epsilon), sampling=replace(half, seed=given.seed + 1))
+    fresh = found.best()
+    pmp = quantity == "pmp"
+    bounds = replace(
+        fresh,
+        pmp_epsilon=np.minimum(fresh.pmp_epsilon, target) if pmp else fresh.pmp_epsilon,
+        success=fresh.success if pmp else np.minimum(fresh.success, target),
+        confidence=given.confidence,
+    )
+    return found, bounds
+
+
+def _mechanism(
+    question: Question, candidates: Any, losses: Any
+) -> tuple[ExponentialMechanism, int | None]:
+    """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
+    if (candidates is None) == (losses is None):
+        raise InputError("the exponential mechanism needs candidates or losses (one of them).")
+    if question.clip is None and question.sensitivity is None:
+        raise InputError(
+            "the exponential mechanism needs clip or sensitivity: by how much can one record move "
+            "the mean loss?"
+        )
+    epsilon = 1.0 if question.amount.epsilon is None else question.amount.epsilon
+    if losses is not None:
+        if question.clip is not None or question.sensitivity is None:
+            raise InputError("losses need sensitivity (clip belongs to candidates).")
+        matrix = _matrix(losses)
+        if matrix.shape[0] != question.game.population:
+            raise InputError(
+                f"losses must have one row per record ({question.game.population}), got "
+                f"{matrix.shape[0]}."
+            )
+        return ExponentialMechanism(matrix, question.game.size, epsilon, question.sensitivity), None
+    values, moved = question.table.values, None
+    if question.clip is not None:
+        values, moved = clipped(values, question.clip)
+    mechanism = ExponentialMechanism.geometric_median(
+        values,
+        _matrix(candidates),
+        size=question.game.size,
+        epsilon=epsilon,
+        clip=question.clip,
+        sensitivity=question.sensitivity,
+    )
+    return mechanism, moved
+
+
+def _matrix(source: Any) -> FloatArray:
+    """Return a table of numbers as they are: no column of it is anything else."""
+    columns = None if is_array(source) else column_names(source)[0]
+    return read_population(source, columns, numeric=True).values
+
+
+def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|, for the table."""
+    total = losses.shape[0]
+    mean, largest = np.empty(total), np.empty(total)
+    for row in range(total):
+        gaps = np.abs(losses - losses[row]).max(axis=1)
+        mean[row] = gaps.sum() / (total - 1)
+        largest[row] = gaps.max()
+    return mean, largest
+
+
+# ── The verb ``population``: what does ε mean for *these* records? ────────────────────────────────
+
+
+def population(
+    table: Table,
+    *,
+    mechanism: Literal["gaussian", "exponential"] = "gaussian",
+    query: Literal["mean", "sum"] = "mean",
+    epsilon: float | None = None,
+    sigma: float | None = None,
+    delta: float | None = None,
+    clip: Annotated[float, Option("number", metavar="C")] | None = None,
+    sensitivity: float | None = None,
+    candidates: Points | None = None,
+    losses: InputFile | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    target_pmp: Annotated[float, Option("number", metavar="E")] | None = None,
+    target_success: float | None = None,
+    releases: Annotated[int, Option("whole", least=1, most=1000000000)] = 1,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    confidence: float = 0.95,
+    subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    seed: Seed = 0,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
+    | None = None,
+) -> PopulationAnswer:
+    """Say what a DP parameter means for the records of a known population.
+
+    A uniform half of the records (or ``size`` of them) is drawn, and its mean or sum is released
+    with Gaussian noise, or the exponential mechanism chooses among ``candidates``.  The attacker
+    knows all records, the mechanism and the release, but not who was drawn.
+
+    Guarantee: no attack on any record is right more often than ``success_upper``, and the release
+    is (``pmp_epsilon_upper``, δ)-PMP for this population; with ``confidence`` where subsets are
+    sampled.
+    Theorem: X1, L24-P12, L24-L10 (Gaussian); X9 (one numeric column); L24-P9 corrected and X10
+    (exponential).
+    Assumes: D is a uniform subset of the given size and the noise is drawn as described.
+    Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
+    rows has success equal to the blind guess.
+
+    Args:
+        table: a file or an object with one record per row; its numeric columns are used.
+        mechanism: ``gaussian`` or ``exponential``.
+        query: ``mean`` or ``sum`` (Gaussian mechanism).
+        epsilon: the worst-case DP parameter to which the mechanism is calibrated.
+        sigma: instead of ε, the standard deviation of the noise on the released query.
+        delta: δ of all three ε; 1e-5 for Gaussian noise, 0 for the exponential mechanism.
+        clip: records are scaled onto the ball of this radius first.
+        sensitivity: instead of ``clip``, how far one replaced record moves the query (or the loss).
+        candidates: file or array of the candidates of the exponential mechanism (L2 loss).
+        losses: instead of candidates, an N×m array of losses of each candidate on each record.
+        size: number of records drawn; half of them unless given.
+        target_pmp: inverse: largest ε̃ that you accept; the noise or ε is found.
+        target_success: inverse: largest success rate that you accept.
+        releases: number of independent answers to the same Gaussian query, as one joint release.
+        columns: use these columns only; all numbers but identifiers unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
+        database_table: the table inside a DuckDB or SQLite file.
+        confidence: for sampled subsets.
+        subsets: how many subsets to sample.
+        seed: of the sampled subsets.
+        records: CSV file for the bounds of every record.
+        force: overwrite ``records``.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound population patients.csv --epsilon 10 --clip 5 --plot success.png
+        memberbound population patients.csv --target-success 0.55 --clip 5
+        memberbound population xy.csv --mechanism exponential --candidates c.csv --epsilon 5
+
+    Examples:
+        >>> rows = [index / 20 for index in range(-20, 20)]
+        >>> answer = population(rows, epsilon=10, delta=1e-2, clip=5)
+        >>> answer.pmp_epsilon_upper < 1 < answer.epsilon
+        True
+    """
+    one_of("mechanism", mechanism, ("gaussian", "exponential"))
+    out = None
+    if records is not None:
+        source = Path(table) if isinstance(table, (str, os.PathLike)) else None
+        out = check_output(
+            Path(records), name="records", formats=(".csv",), source=source, force=force
+        )
+    gaussian = mechanism == "gaussian"
+    question = Question.about(
+        table,
+        Amount(epsilon, sigma, target_pmp, target_success),
+        columns=columns,
+        roles=roles,
+        database_table=database_table,
+        size=size,
+        delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
+        clip=clip,
+        sensitivity=sensitivity,
+    )
+    repeats = whole_number("releases", releases)
+    if gaussian:
+        for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
+            if value is not None:
+                raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
+        one_of("query", query, ("mean", "sum"))
+        kind: Query = "sum" if query == "sum" else "mean"
+        answer = answer_gaussian(question, query=kind, releases=repeats, progress=progress)
+    else:
+        if query != "mean" or repeats != 1:
+            raise InputError("query and releases belong to the Gaussian mechanism.")
+        sampling = Sampling(
+            fraction("confidence", confidence, open_left=True, open_right=True),
+            None if subsets is None else whole_number("subsets", subsets, at_least=2),
+            whole_number("seed", seed, at_least=0),
+        )
+        answer = answer_exponential(
+            question,
+            candidates=candidates,
+            losses=losses,
+            sampling=sampling,
+            progress=progress,
+        )
+    answer = replace(answer, roles=question.table.selection.roles)
+    if out is None:
+        return answer
+    return replace(answer, records_out=write_records(answer, out, force=force))

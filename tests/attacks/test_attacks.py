@@ -1,0 +1,372 @@
+"""Attacks against naive second implementations, their sign, and intervals in the subset game."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.attacks.attacks import (
+    ATTACKS,
+    DEFAULT_ATTACKS,
+    Duel,
+    chosen_attacks,
+    clip_of,
+    lira,
+    lira_offline,
+    rmia,
+    rmia_offline,
+    statistic,
+)
+from memberbound.attacks.learner_audit import (
+    audit_shadows,
+    best_threshold,
+    blocks_of,
+    mean_interval,
+    no_leak_p_value,
+    release_statistics,
+)
+from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
+from memberbound.attacks.signals import Signals
+from memberbound.errors import InputError
+from memberbound.learners import Examples
+
+
+def population(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 4))
+    y = (x[:, 0] + rng.normal(size=rows) > 0).astype(np.int64)
+    return Examples(x, y, "classification", ("a", "b", "c", "d"), ("0", "1"))
+
+
+def synthetic(models, rows, shift, seed, leak=None):
+    """A run without training: logits are normal, moved by ``shift`` for members.
+
+    ``leak`` is a truth value per model: does it move at all?
+    """
+    rng = np.random.default_rng(seed)
+    member = np.array([draw_half(rows, seed, m)[0] for m in range(models)])
+    moved = shift * member
+    if leak is not None:
+        moved = moved * leak[:, None]
+    logit = rng.normal(size=member.shape) + moved
+    data = Examples(np.zeros((rows, 1)), np.zeros(rows, int), "classification", ("a",), ("0", "1"))
+    signals = Signals(logit, logit > 0, "probabilities")
+    return ShadowRun(member, signals, tuple(range(models)), (), np.ones(models), data)
+
+
+def _naive(run, target, shadows, variance):
+    """LiRA of one target by loops over records, with explicit shadow sets."""
+    clip = clip_of(run.signals[shadows])
+    known, value = statistic(run.signals, clip), statistic(run.signals, clip)[target]
+    rows = run.membership.shape[1]
+    laws = {}
+    for side, mask in (("in", run.membership), ("out", ~run.membership)):
+        groups = [known[[s for s in shadows if mask[s, x]], x] for x in range(rows)]
+        squares = sum(((g - g.mean()) ** 2).sum() for g in groups)
+        pooled = squares / sum(len(g) - 1 for g in groups)
+        laws[side] = [(g.mean(), pooled if variance == "pooled" else g.var(ddof=1)) for g in groups]
+    online, offline = [], []
+    for x in range(rows):
+        (a, va), (b, vb) = laws["in"][x], laws["out"][x]
+        inside = -((value[x] - a) ** 2) / (2 * va) - np.log(va) / 2
+        online.append(inside + (value[x] - b) ** 2 / (2 * vb) + np.log(vb) / 2)
+        offline.append((value[x] - b) / np.sqrt(vb))
+    return np.array(online), np.array(offline)
+
+
+@pytest.mark.parametrize("variance", ["record", "pooled"])
+def test_lira_leaves_the_target_out(variance):
+    run = synthetic(24, 21, 1.0, 3)
+    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    online, offline = lira(duel, variance=variance), lira_offline(duel, variance=variance)
+    for target in (0, 7, 23):
+        others = [s for s in range(24) if s != target]
+        expected = _naive(run, target, others, variance)
+        assert np.allclose(online[target], expected[0])
+        assert np.allclose(offline[target], expected[1])
+    # The broken variant that keeps the target among its shadows is another attack.
+    kept = Duel(run.signals, run.signals, run.membership, run.examples, False)
+    assert not np.allclose(lira(kept, variance=variance), online)
+
+
+def test_lira_on_targets_of_their_own():
+    run = synthetic(24, 21, 1.0, 4)
+    past = slice(0, 20)
+    duel = Duel(run.signals[20:], run.signals[past], run.membership[past], run.examples, False)
+    expected = _naive(run, 22, list(range(20)), "record")[0]
+    assert np.allclose(lira(duel, variance="record")[2], expected)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1.3, 0.8])
+def test_rmia_is_the_share_of_pairs(gamma):
+    run = synthetic(20, 15, 1.0, 5)
+    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    fast, offline = rmia(duel, gamma=gamma), rmia_offline(duel, gamma=gamma, a=0.3)
+    p = run.signals.confidence
+    for target in (0, 11):
+        rest = np.arange(20) != target
+        inside = [p[rest & run.membership[:, x], x].mean() for x in range(15)]
+        outside = np.array([p[rest & ~run.membership[:, x], x].mean() for x in range(15)])
+        for prior, score in (
+            ((np.array(inside) + outside) / 2, fast),
+            ((1.3 * outside + 0.7) / 2, offline),
+        ):
+            ratio = p[target] / prior
+            for x in range(15):
+                pairs = [ratio[x] / ratio[z] >= gamma for z in range(15) if z != x]
+                assert np.isclose(score[target, x], np.mean(pairs))
+
+
+def test_no_attack_looks_at_the_targets_half():
+    run = synthetic(12, 40, 1.0, 6)
+    past = slice(0, 10)
+    duel = Duel(run.signals[10:], run.signals[past], run.membership[past], run.examples, False)
+    everyone = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    flipped = run.membership.copy()
+    flipped[3] = ~flipped[3]
+    other = Duel.leave_one_out(run.signals, flipped, run.examples)
+    for name in ("loss", "calibrated-loss", "lira", "lira-record", "rmia", "rmia-offline"):
+        score = ATTACKS[name].score
+        assert score(duel).shape == (2, 40)
+        # Only the target's own half is another one: its own scores stay (pooled variances too).
+        assert np.allclose(score(everyone)[3], score(other)[3])
+
+
+@pytest.fixture(scope="module")
+def overfit():
+    tree = DecisionTreeClassifier(max_features=2)
+    return train_shadows(population(), tree, models=16, n_jobs=1, copies=4)
+
+
+@pytest.mark.parametrize("name", [n for n in ATTACKS if n != "gradient"])
+def test_higher_scores_mean_member(overfit, name):
+    audit = audit_shadows(overfit, attacks=[name])
+    # Wrong signs are below ½; a tree's members all have loss 0.
+    assert audit.attacks[name].auc.estimate > 0.55
+    assert audit.attacks[name].advantage.estimate > 0.05
+
+
+def test_higher_scores_mean_member_for_gradients_and_networks():
+    net = MLPClassifier((32,), max_iter=300, alpha=0.0, solver="lbfgs")
+    run = train_shadows(population(80), net, models=8, n_jobs=1)
+    audit = audit_shadows(run, attacks=["gradient", "lira", "rmia", "combined"])
+    for result in audit.attacks.values():
+        assert result.auc.estimate > 0.6
+
+
+def test_regression_targets_are_attacked_too():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3))
+    data = Examples(x, x[:, 0] + rng.normal(size=80), "regression", ("a", "b", "c"))
+    run = train_shadows(data, RandomForestRegressor(5), models=12, n_jobs=1)
+    names = [n for n in ATTACKS if n != "gradient"]
+    audit = audit_shadows(run, attacks=names)
+    assert "label-only" not in audit.attacks
+    assert any("label-only" in w for w in audit.warnings)
+    for result in audit.attacks.values():
+        assert result.auc.estimate > 0.6
+
+
+def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
+    audit = audit_shadows(overfit, attacks=["rmia-offline", "lira"])
+    fields = audit.to_dict()["attacks"]
+    assert fields["rmia-offline"]["settings"]["gamma"] == 1.0
+    assert fields["rmia-offline"]["settings"]["a"] == 0.3
+    assert set(fields["lira"]["auc"]) == {"estimate", "lower", "upper"}
+    # 60 non-members allow an FPR of 10 % but not of 1 %.
+    assert fields["lira"]["tpr_at_fpr"]["0.01"] is None
+    assert fields["lira"]["tpr_at_fpr"]["0.1"]["estimate"] > 0.1
+    assert any("60 non-members" in w for w in audit.warnings)
+    with pytest.raises(InputError, match="attacks must be among"):
+        chosen_attacks(["lyra"], overfit.signals)
+    with pytest.raises(InputError, match="no gradient"):
+        audit_shadows(overfit, attacks=["gradient"])
+    few = ShadowRun(
+        overfit.membership[:7],
+        overfit.signals[:7],
+        tuple(range(7)),
+        (),
+        np.ones(7),
+        overfit.examples,
+    )
+    with pytest.raises(InputError, match="models must be at least 8"):
+        audit_shadows(few)
+
+
+def test_labels_alone_are_enough():
+    run = synthetic(12, 60, 2.0, 0)
+    right = run.signals.logit > 0
+    labels = Signals(np.where(right, 1.0, -1.0), right, "labels")
+    told = ShadowRun(run.membership, labels, run.models, (), run.timings, run.examples)
+    audit = audit_shadows(told, attacks=(*DEFAULT_ATTACKS, "label-only"))
+    assert "combined" not in audit.attacks
+    assert audit.attacks["label-only"].auc.estimate > 0.7
+
+
+def test_a_learner_that_says_the_same_about_all_leaks_nothing():
+    run = train_shadows(population(60), DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
+    audit = audit_shadows(run, attacks=[n for n in ATTACKS if n != "gradient"])
+    for result in audit.attacks.values():
+        assert 0.4 < result.auc.estimate < 0.6
+        assert result.advantage.lower <= 0
+
+
+def test_a_record_that_no_shadow_has_in_gets_a_score():
+    run = synthetic(8, 40, 1.0, 0)
+    run.membership[:, 0] = False
+    run.membership[:, 1] = True
+    run.membership[0, 2:] = False
+    duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    for name in ("calibrated-loss", "lira", "lira-record", "lira-pooled", "rmia", "combined"):
+        assert np.isfinite(ATTACKS[name].score(duel)).all()
+
+
+def test_one_block_is_a_split_in_two(overfit):
+    audit = audit_shadows(overfit, attacks=["lira"], blocks=1)
+    assert [(b.first, b.last) for b in audit.blocks] == [(8, 16)]
+    assert audit.to_dict()["targets_of_intervals"] == 8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_best_threshold_is_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(6, size=12) / 2.0
+    member = rng.random(12) < 0.5
+
+    def accuracy(threshold):
+        return ((scores >= threshold) == member).mean()
+
+    candidates = [-np.inf, np.inf, *np.arange(-0.25, 3.0, 0.25)]
+    assert accuracy(best_threshold(scores, member)) == max(map(accuracy, candidates))
+
+
+def test_statistics_of_a_release_by_counting():
+    rng = np.random.default_rng(1)
+    scores = rng.integers(12, size=(3, 40)) / 4.0
+    member = np.array([draw_half(40, 0, m)[0] for m in range(3)])
+    found = release_statistics(scores, member, 1.5, (0.1, 0.3, 0.01))
+    assert found.tpr[0.01] is None
+    for row in range(3):
+        ins, outs = scores[row][member[row]], scores[row][~member[row]]
+        wins = [(a > b) + (a == b) / 2 for a, b in itertools.product(ins, outs)]
+        assert np.isclose(found.auc[row], np.mean(wins))
+        gap = (ins >= 1.5).mean() - (outs >= 1.5).mean()
+        assert np.isclose(found.advantage[row], gap)
+        assert np.isclose(found.accuracy[row], (1 + gap) / 2)
+        for rate, allowed in ((0.1, 1), (0.3, 5)):
+            # The lowest threshold that at most ``allowed`` non-members exceed.
+            bar = min(t for t in outs if (outs > t).sum() <= allowed)
+            assert np.isclose(found.tpr[rate][row], (ins > bar).mean())
+
+
+def test_scores_without_information_reach_at_most_the_fpr_on_average():
+    rng = np.random.default_rng(2)
+    member = np.array([draw_half(60, 0, m)[0] for m in range(4000)])
+    found = release_statistics(rng.random((4000, 60)), member, 0.5, (0.1,))
+    values = found.tpr[0.1]
+    # Exactly ⌊0.1·31⌋/31 on average; 4 standard errors fail with probability 6e-5.
+    error = values.std() / np.sqrt(4000)
+    assert abs(values.mean() - 3 / 31) < 4 * error
+    assert values.mean() + 4 * error < 0.1 + 8 * error
+
+
+def test_blocks_follow_each_other():
+    for models in range(8, 100):
+        blocks = blocks_of(models)
+        assert blocks[0][0] >= 4
+        assert blocks[-1][1] == models
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(blocks))
+        assert all(first < last for first, last in blocks)
+
+
+def test_intervals_cover_means_that_depend_on_the_past():
+    """Claim 2: each draw's mean is chosen by an opponent who sees the earlier draws."""
+    rng = np.random.default_rng(3)
+    misses = naive = 0
+    for _ in range(300):
+        values, means = [], []
+        for _ in range(48):
+            # Push on after good luck, but never beyond 0.62.
+            mean = 0.62 if sum(values) > 0.6 * len(values) else 0.6
+            means.append(mean)
+            values.append(float(rng.random() < mean))
+        lower, upper = mean_interval(np.array(values), 0.9)
+        misses += not (lower <= max(means) and upper >= min(means))
+        spread = 0.5 * np.std(values) / np.sqrt(48)
+        naive += not np.mean(values) - spread <= np.mean(means) <= np.mean(values) + spread
+    # At most Bin(300, 0.1): 48 or more have probability 1e-3.
+    assert misses < 48
+    # Negative control: an interval of half a standard error misses more than half of the time.
+    assert naive > 100
+
+
+def test_audits_of_nothing_claim_nothing_and_leaks_are_found():
+    """Null: lower bounds above blind guessing fail at most 2.5 % of the time."""
+    false = {"auc": 0, "advantage": 0, "accuracy": 0}
+    for seed in range(25):
+        audit = audit_shadows(synthetic(16, 40, 0.0, seed), attacks=["loss", "rmia"], fpr=[0.1])
+        for result in audit.attacks.values():
+            false["auc"] += result.auc.lower > 0.5
+            false["advantage"] += result.advantage.lower > 0
+            false["accuracy"] += result.accuracy.lower > 0.5
+    # Bin(50, 0.025) exceeds 6 with probability 2e-4.
+    assert max(false.values()) <= 6
+    audit = audit_shadows(synthetic(64, 100, 3.0, 0), attacks=["lira"])
+    assert audit.attacks["lira"].auc.lower > 0.8
+    assert audit.best_advantage.lower > 0.4
+
+
+def test_intervals_hold_when_releases_differ():
+    """A tenth of the releases leaks nothing: pooling records as if independent is wrong."""
+    truth = 0.9 * 0.983 + 0.1 * 0.5  # Φ(3/√2) = 0.98305
+    covered = pooled = 0
+    for seed in range(40):
+        leak = np.random.default_rng([seed, 9]).random(24) >= 0.1
+        run = synthetic(24, 60, 3.0, seed, leak)
+        bound = audit_shadows(run, attacks=["loss"], fpr=[0.1]).attacks["loss"].auc
+        covered += bound.lower <= truth <= bound.upper
+        # Hoeffding's interval over all (target, record) pairs, which are not independent.
+        width = np.sqrt(np.log(40) / (2 * 24 * 30))
+        pooled += abs(bound.estimate - truth) <= width
+    # Bin(40, 0.05) exceeds 8 with probability 2e-4.
+    assert covered >= 32
+    assert pooled < 38
+
+
+@pytest.mark.parametrize(("rows", "size"), [(6, 3), (7, 3)])
+def test_the_no_leak_p_value_holds_over_all_halves(rows, size):
+    """Two releases, all verdicts: P(p ≤ β) ≤ β, by counting every pair of halves."""
+    halves = np.array(
+        [[x in half for x in range(rows)] for half in itertools.combinations(range(rows), size)]
+    )
+    broken = 0
+    for first, second in ((1, 2), (3, 3), (0, 5)):
+        guess = np.array([np.arange(rows) < first, np.arange(rows) < second])
+        values, rash = [], []
+        for a, b in itertools.product(halves, halves):
+            member = np.array([a, b])
+            values.append(no_leak_p_value(guess, member))
+            # Broken: twice the exponent.
+            rash.append(values[-1] ** 2)
+        for level in np.unique(values):
+            assert np.mean(np.array(values) <= level) <= level + 1e-12
+        broken += any(np.mean(np.array(rash) <= level) > level + 1e-12 for level in np.unique(rash))
+    assert broken > 0
+
+
+def test_weak_leaks_are_seen_by_the_p_value_and_nothing_is_not():
+    weak = audit_shadows(synthetic(16, 400, 0.5, 0), attacks=["loss"]).attacks["loss"]
+    assert weak.no_leak_p_value < 1e-6
+    assert weak.advantage.lower < 0
+    false = 0
+    for seed in range(40):
+        audit = audit_shadows(synthetic(8, 60, 0.0, seed), attacks=["loss"], fpr=[0.1])
+        false += audit.attacks["loss"].no_leak_p_value <= 0.1
+    # Bin(40, 0.1) exceeds 11 with probability 1e-3.
+    assert false <= 11

@@ -1,0 +1,280 @@
+"""The verb ``audit`` as a user meets it."""
+
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memberbound
+from memberbound.attacks.sandwich import ContradictionError, read_ceiling, sandwiched
+from memberbound.attacks.shadows import FailedFit, train_shadows
+from memberbound.errors import InputError
+from memberbound.games import IidGame, ModelGame, SubsetGame
+from memberbound.quantities import AuditBound, Certificate
+from memberbound.verbs.audit import audit, auditor
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    draws = np.random.default_rng(1)
+    x = draws.normal(size=(80, 4))
+    return pd.DataFrame(x, columns=list("abcd")).assign(y=draws.integers(0, 2, 80))
+
+
+def scores(shift: float, count: int = 600, seed: int = 0) -> pd.DataFrame:
+    draws = np.random.default_rng(seed)
+    member = np.arange(count) % 2
+    return pd.DataFrame({"score": draws.normal(size=count) + shift * member, "member": member})
+
+
+def test_scores_from_a_file(tmp_path: Path) -> None:
+    scores(1.0).to_csv(tmp_path / "scores.csv", index=False)
+    answer = audit(tmp_path / "scores.csv").to_dict()
+    found = answer["attacks"]["scores"]
+    assert found["auc"]["lower"] < 0.76 < found["auc"]["upper"]  # Φ(1/√2) = 0.7602
+    assert found["tpr_at_fpr"]["0.001"] is None
+    assert answer["best"] == "scores"
+    assert answer["records"] is None
+    json.dumps(answer, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.drop(columns="member"), "'member' is missing"),
+        (lambda t: t.assign(member=1), "member"),
+        (lambda t: t.assign(member=t.member + 1), "0 or 1|0 and 1|labels|member"),
+        (lambda t: t.iloc[:10], "at least"),
+        (lambda t: t.assign(score=np.nan), "score"),
+        (lambda t: t.assign(score="high"), "numbers"),
+    ],
+)
+def test_unusable_scores(change, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        audit(change(scores(1.0)))
+
+
+def test_a_score_table_is_the_game_of_its_model() -> None:
+    answer = audit(scores(1.0))
+    fields = answer.to_dict()
+    assert fields["game"] == "model"
+    assert fields["protects"] == "average record"
+    assert answer.detail.auc.game.name == "model"
+    assert "attack on this model" in answer.sentence
+    assert "nothing is said about other models of its learner" in answer.sentence
+    said = " ".join(fields["assumptions"])
+    assert "whole training set, or records drawn from it uniformly" in said
+
+
+def test_scores_that_show_nothing_have_no_floor() -> None:
+    said = audit(scores(0.0)).sentence
+    assert "at confidence 95 % no more than blind guessing is shown" in said
+    assert "at least" not in said
+
+
+def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame) -> None:
+    answer = audit(table, learner="tree", **options(shadows=32))
+    found = answer.exposure
+    lines = re.findall(r"record (\d+): right ≈ \S+ % of the time(.*)", answer.summary())
+    assert len(lines) == 5
+    for record, rest in lines:
+        least = found.lower[int(record)]
+        if least > found.blind:
+            printed = float(re.fullmatch(r", proved ≥ (\S+) %", rest)[1]) / 100
+            assert least - 1e-4 < printed <= least
+        else:
+            assert rest == "; no more than blind guessing is shown"
+    assert f"floors hold for all {len(table)} records at once" in answer.summary()
+
+
+def test_constant_scores_are_an_answer() -> None:
+    found = audit(scores(0.0).assign(score=1.0)).attacks["scores"]
+    assert found["auc"]["estimate"] == 0.5
+    assert found["advantage"]["lower"] == 0.0
+
+
+def options(**more):
+    return {"shadows": 24, "backend": "sequential", "target": "y"} | more
+
+
+def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path: Path) -> None:
+    answer = audit(
+        table, learner="tree", records=tmp_path / "r.csv", cache=tmp_path / "c", **options()
+    )
+    fields = answer.to_dict()
+    # Labels are coin flips, so a full tree is right on members and half right on others.
+    best = fields["attacks"][answer.best]
+    assert best["advantage"]["estimate"] > 0.3
+    assert best["advantage"]["lower"] > 0.1
+    assert fields["game"] == "subset"
+    assert fields["protects"] == "average record"
+    assert fields["records"]["exposed_records"] >= 0
+    listed = pd.read_csv(tmp_path / "r.csv")
+    assert len(listed) == 80
+    assert listed.exposed.sum() == fields["records"]["exposed_records"]
+    json.dumps(fields, allow_nan=False)
+    again = audit(table, learner="tree", cache=tmp_path / "c", **options())
+    assert again.detail.run.reused == 24
+    assert again.attacks == answer.attacks
+
+
+def test_the_learned_attacker_is_added_when_asked_for(table: pd.DataFrame, tmp_path: Path) -> None:
+    answer = audit(table, learner="tree", attacks=["loss", "learned"], **options())
+    learned = answer.to_dict()["learned"]["advantage"]
+    assert 0.0 <= learned["lower"] <= learned["estimate"]
+    assert learned["estimate"] > 0.2
+    assert list(answer.attacks) == ["loss"]
+
+
+def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
+    table: pd.DataFrame, tmp_path: Path
+) -> None:
+    game = SubsetGame(80, 40, "average")
+    loose = Certificate("eta", 0.5, "upper", game, ("X1",))
+    answer = audit(table, learner="tree", certificate=loose, cache=tmp_path, **options())
+    gap = answer.to_dict()["sandwich_gap"]
+    assert gap == pytest.approx(1.0 / answer.detail.best_advantage.lower)
+    tight = Certificate("eta", 0.01, "upper", game, ("X1",))
+    with pytest.raises(ContradictionError, match="One of the two is wrong"):
+        audit(table, learner="tree", certificate=tight, cache=tmp_path, **options())
+
+
+def test_a_certificate_is_not_compared_when_fits_failed(
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given, **more):
+        run = train_shadows(*given, **more)
+        return replace(run, failures=(FailedFit(24, 0, "ValueError: one class"),))
+
+    monkeypatch.setattr(auditor, "train_shadows", failing)
+    tight = Certificate("eta", 0.01, "upper", SubsetGame(80, 40, "average"), ("X1",))
+    answer = audit(table, learner="tree", certificate=tight, **options())
+    assert answer.sandwich is None
+    assert any("not compared" in warning for warning in answer.warnings)
+
+
+def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None:
+    game = SubsetGame(80, 40, "average")
+    floor = AuditBound("advantage", 0.2, 0.1, 0.3, 0.95, game, "lira")
+    wrong = (
+        Certificate("security", 0.9, "lower", IidGame(), ("A25-T14",)),
+        {"certificate": {"game": "iid", "quantity": "eta"}},
+        {"something": 1},
+        tmp_path / "missing.json",
+        Certificate("eta", 0.1, "upper", SubsetGame(80, 20), ("X1",)),
+    )
+    for given in wrong:
+        with pytest.raises(InputError):
+            read_ceiling(given)
+    other = Certificate("eta", 0.1, "upper", SubsetGame(100, 50), ("X1",))
+    with pytest.raises(InputError, match="audited population"):
+        sandwiched(read_ceiling(other), floor)
+    same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
+    assert sandwiched(read_ceiling(same), floor).gap == pytest.approx(2.0)
+    for game in (ModelGame(), IidGame()):
+        with pytest.raises(InputError, match="in the subset game"):
+            sandwiched(read_ceiling(same), replace(floor, game=game))
+    with pytest.raises(InputError, match="must be an advantage"):
+        sandwiched(read_ceiling(same), replace(floor, quantity="AUC"))
+    # The file that protect writes holds the same.
+    said = {"certificate": same.to_dict(), "population": 80, "size": 40}
+    (tmp_path / "c.json").write_text(json.dumps(said))
+    assert read_ceiling(tmp_path / "c.json") == read_ceiling(same)
+
+
+def test_a_certificate_without_sizes_or_from_below_is_refused() -> None:
+    same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
+    with pytest.raises(InputError, match="population and size"):
+        read_ceiling({"certificate": same.to_dict()})
+    with pytest.raises(InputError, match="from above"):
+        read_ceiling(Certificate("eta", 0.1, "lower", SubsetGame(80, 40), ("X1",)))
+
+
+def test_the_ceiling_of_an_odd_population_covers_every_channel() -> None:
+    # With k = (N-1)/2 the blind guess is "out": a channel may have an advantage at eta = 0.
+    population, size = 21, 10
+    grid = [Fraction(i, 44) for i in range(45)]
+    worst = Fraction(0)
+    prior = Fraction(size, population)
+    for tpr, fpr in product(grid, grid):
+        if tpr < fpr:
+            continue
+        # Two answers: the best attack calls both, one or none of them members.
+        eta = max(Fraction(0), prior * tpr - (1 - prior) * fpr)
+        game = SubsetGame(population, size, "average")
+        bound = read_ceiling(Certificate("eta", float(eta), "upper", game, ("X1",)))
+        assert bound.advantage >= tpr - fpr
+        worst = max(worst, tpr - fpr - 2 * eta)
+    assert worst == Fraction(1, 11)  # what 2η alone would miss
+
+
+def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> None:
+    answer = audit(table, learner="tree", attacks=["loss", "lira", "rmia"], **options())
+    paid = answer.detail.best_advantage.lower
+    alone = answer.attacks[answer.best]["advantage"]["lower"]
+    assert f"{paid:.3f}" != f"{alone:.3f}"
+    said = float(re.search(r"at least (\S+) with", answer.sentence)[1])
+    assert paid - 0.001 < said <= paid, "rounded down"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"target": "none"}, "no column"),
+        ({"learner": "magic"}, "learner must be"),
+        ({"attacks": ["magic"]}, "attacks must be among"),
+        ({"shadows": 4}, "at least 8"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"target": None, "certificate": {}}, "about one model, .* so neither bounds the other"),
+        ({"target": None, "certificate": {}, "attacks": []}, "belong to the audit of a learner"),
+        ({"target": None, "attacks": ["loss"]}, "attacks belong to"),
+    ],
+)
+def test_bad_questions(table: pd.DataFrame, more: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        audit(table, **options(**more))
+    with pytest.raises(InputError, match="at least 20"):
+        audit(table.iloc[:12], **options())
+
+
+def test_command_line(table: pd.DataFrame, tmp_path: Path) -> None:
+    table.to_csv(tmp_path / "table.csv", index=False)
+    scores(1.0).to_csv(tmp_path / "scores.csv", index=False)
+
+    def cli(*arguments: object) -> tuple[int, str, str]:
+        done = run(
+            [sys.executable, "-m", "memberbound", "audit", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"MEMBERBOUND_CACHE": str(tmp_path / "cache")},
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = cli(tmp_path / "scores.csv", "--json")
+    assert code == 0, err
+    assert json.loads(out)["command"] == "audit"
+    code, out, err = cli(
+        tmp_path / "table.csv",
+        *("--target", "y", "--learner", "tree", "--shadows", 10, "--backend", "sequential"),
+        *("--attacks", "loss,lira,rmia"),
+    )
+    assert code == 0, err
+    assert "this is no guarantee" in out
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 10
+    code, out, err = cli(tmp_path / "none.csv")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_public_names() -> None:
+    assert memberbound.audit is audit

@@ -1,0 +1,163 @@
+"""Cached fits: a hit only if nothing that matters has changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.attacks.shadows import (
+    FitCache,
+    default_cache,
+    draw_half,
+    fingerprint,
+    train_shadows,
+)
+from memberbound.errors import InputError
+from memberbound.learners import Examples
+from memberbound.verbs.audit import cache as caching
+
+
+def examples(seed=0):
+    rng = np.random.default_rng(seed)
+    return Examples(
+        rng.normal(size=(40, 2)), np.arange(40) % 2, "classification", ("a", "b"), ("0", "1")
+    )
+
+
+def key(data=None, learner=None, seed=0, copies=0):
+    if learner is None:  # An unfitted ensemble has no truth value.
+        learner = DecisionTreeClassifier()
+    return fingerprint(data or examples(), learner, seed=seed, copies=copies)
+
+
+def test_the_key_notices_every_change(monkeypatch):
+    base = examples()
+    moved = base.features.copy()
+    moved[17, 1] = np.nextafter(moved[17, 1], 9.0)
+    flipped = base.target.copy()
+    flipped[3] = 1 - flipped[3]
+    swapped = base.features[::-1].copy()
+    keys = [
+        key(),
+        key(dataclasses.replace(base, features=moved)),
+        key(dataclasses.replace(base, target=flipped)),
+        key(dataclasses.replace(base, features=swapped)),
+        key(dataclasses.replace(base, task="regression")),
+        key(learner=DecisionTreeClassifier(max_depth=3)),
+        key(learner=BaggingClassifier(DecisionTreeClassifier())),
+        key(learner=BaggingClassifier(DecisionTreeClassifier(max_depth=3))),
+        key(seed=1),
+        key(copies=2),
+    ]
+    monkeypatch.setattr(caching, "__version__", "0.0.0")
+    keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert keys[-1] == key()
+
+
+def test_the_source_of_a_learner_is_part_of_its_description(tmp_path, monkeypatch):
+    import importlib
+
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "own_learner.py"
+    file.write_text("class Own:\n    def fit(self, x, y):\n        return self\n")
+    module = importlib.import_module("own_learner")
+    before = key(learner=module.Own())
+    assert before == key(learner=module.Own())
+    file.write_text("class Own:\n    def fit(self, x, y):\n        return 1\n")
+    assert key(learner=module.Own()) != before
+
+
+def test_the_source_of_a_base_class_and_the_package_version_count(tmp_path, monkeypatch):
+    import importlib
+
+    monkeypatch.syspath_prepend(tmp_path)
+    base = tmp_path / "own_base.py"
+    base.write_text("class Base:\n    def fit(self, x, y):\n        return self\n")
+    (tmp_path / "own_heir.py").write_text("from own_base import Base\nclass Heir(Base): pass\n")
+    module = importlib.import_module("own_heir")
+    before = key(learner=module.Heir())
+    monkeypatch.setattr(module, "__version__", "2", raising=False)
+    newer = key(learner=module.Heir())
+    base.write_text("class Base:\n    def fit(self, x, y):\n        return 1\n")
+    assert len({before, newer, key(learner=module.Heir())}) == 3
+
+
+def test_a_learner_defined_in_a_session_is_refused(monkeypatch):
+    import __main__
+
+    class Own:
+        pass
+
+    # As in a notebook: the class belongs to __main__, which has no file.
+    Own.__module__, Own.__qualname__ = "__main__", "Own"
+    monkeypatch.setattr(__main__, "Own", Own, raising=False)
+    monkeypatch.delattr(__main__, "__file__", raising=False)
+    with pytest.raises(InputError, match="defined in a file"):
+        key(learner=Own())
+
+
+def test_a_learner_that_cannot_be_described_is_refused(tmp_path):
+    tree = DecisionTreeClassifier()
+    tree.extra = lambda: None
+    with pytest.raises(InputError, match="picklable"):
+        train_shadows(examples(), tree, models=2, n_jobs=1, cache=tmp_path)
+
+
+def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
+    def train(data=None, models=4):
+        return train_shadows(
+            data or examples(), DecisionTreeClassifier(), models=models, n_jobs=1, cache=tmp_path
+        )
+
+    first = train()
+    assert first.reused == 0
+    again = train(models=6)
+    assert again.reused == 4
+    assert np.array_equal(again.signals.logit[:4], first.signals.logit)
+    assert np.array_equal(again.timings[:4], first.timings)
+    files = sorted(Path(tmp_path).glob("shadows/*/fit-*.npz"))
+    files[0].write_bytes(files[0].read_bytes()[:100])
+    files[1].write_bytes(b"")
+    files[2].write_bytes(files[3].read_bytes())  # another half's fit under this name
+    healed = train()
+    assert healed.reused == 1
+    assert np.array_equal(healed.signals.logit, first.signals.logit)
+    changed = examples()
+    changed.features[0, 0] += 1.0
+    assert train(changed).reused == 0
+    assert not list(Path(tmp_path).glob("shadows/*/*.part"))
+
+
+def test_a_round_trip_keeps_every_signal(tmp_path):
+    data = examples()
+    run = train_shadows(data, DecisionTreeClassifier(), models=2, n_jobs=1, copies=2)
+    store = FitCache.at(tmp_path, "a" * 64)
+    member, _ = draw_half(40, 0, 0)
+    store.store(0, member, run.signals[:1], 1.5)
+    found = store.load(0, member)
+    assert found is not None
+    signals, seconds = found
+    assert seconds == 1.5
+    assert signals.kind == "probabilities"
+    assert np.array_equal(signals.logit, run.signals.logit[:1])
+    assert np.array_equal(signals.correct, run.signals.correct[:1])
+    assert np.array_equal(signals.agreement, run.signals.agreement[:1])
+    assert signals.gradient is None
+    assert store.load(1, member) is None
+
+
+def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMBERBOUND_CACHE", str(tmp_path / "here"))
+    assert default_cache() == tmp_path / "here"
+    monkeypatch.delenv("MEMBERBOUND_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache().name == "memberbound"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cache must be a folder"):
+        FitCache.at(tmp_path / "file", "a" * 64)

@@ -1,0 +1,243 @@
+"""One-run auditing against exact channels: random ones, randomised response, the silent mechanism.
+
+Simulation: 300 runs at confidence 0.95.  If a bound failed with exactly 5 %, more than 38 misses
+would happen with probability below 1e-6 (binomial), the false-alarm rate per setting.
+"""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from memberbound.attacks.epsilon import (
+    Guesses,
+    guesses_from_scores,
+    one_run_epsilon,
+    one_run_mu,
+    one_run_p_value,
+)
+from memberbound.errors import InputError
+from memberbound.verbs.audit import one_run
+
+RUNS, MISSES = 300, 38
+
+
+def outcomes(m, r):
+    """All guesses in {-1, 0, 1}^m with r that are not 0."""
+    return [t for t in product((-1, 0, 1), repeat=m) if sum(map(abs, t)) == r]
+
+
+def delta_of(channel, coins, epsilon):
+    """The largest hockey-stick between rows that differ in one coin."""
+    worst = 0.0
+    for a, s in enumerate(coins):
+        for b, u in enumerate(coins):
+            if sum(x != y for x, y in zip(s, u, strict=True)) == 1:
+                excess = channel[a] - math.exp(epsilon) * channel[b]
+                worst = max(worst, float(np.maximum(excess, 0).sum()))
+    return worst
+
+
+def tails(channel, coins, guesses, r):
+    """P(at least v right) for v = 0…r."""
+    right = np.array(
+        [[sum(a == b for a, b in zip(s, t, strict=True)) for t in guesses] for s in coins]
+    )
+    return [float(channel[right >= v].sum()) / len(coins) for v in range(r + 1)]
+
+
+def random_channels(m, r, count, seed):
+    """Channels that favour right guesses, from nearly silent to nearly revealing."""
+    rng = np.random.default_rng(seed)
+    coins, guesses = list(product((-1, 1), repeat=m)), outcomes(m, r)
+    right = np.array(
+        [[sum(a == b for a, b in zip(s, t, strict=True)) for t in guesses] for s in coins]
+    )
+    for _ in range(count):
+        weight = np.exp(rng.uniform(0, 3) * right) * rng.gamma(rng.uniform(0.3, 5), 1, right.shape)
+        if rng.random() < 0.5:  # a mechanism that helps only at one count: it exploits claim 6
+            weight *= np.where(right == rng.integers(0, r + 1), rng.uniform(1, 20), 1.0)
+        yield weight / weight.sum(axis=1, keepdims=True), coins, guesses
+
+
+def least_fpr(delta):
+    def inverse(tpr, epsilon):
+        flat = np.exp(-epsilon) * (tpr - delta)
+        return np.maximum(np.maximum(flat, 1 - delta - np.exp(epsilon) * (1 - tpr)), 0.0)
+
+    return inverse
+
+
+@pytest.mark.parametrize(("m", "r"), [(1, 1), (2, 2), (3, 3), (3, 2), (3, 1)])
+def test_both_claims_hold_on_random_channels(m, r):
+    closest = 0.0
+    for channel, coins, guesses in random_channels(m, r, 60, seed=10 * m + r):
+        exact = tails(channel, coins, guesses, r)
+        for epsilon in (0.0, 0.3, 1.0, 2.5):
+            delta = delta_of(channel, coins, epsilon) * (1 + 1e-12)
+            for v in range(1, r + 1):
+                limit = one_run_p_value(m, r, v, epsilon=epsilon, delta=min(delta, 1.0))
+                assert exact[v] <= limit + 1e-12
+                if limit < 1:
+                    closest = max(closest, exact[v] / limit)
+                if 0 < exact[v] < 1:  # claim 7 must not call the true probability impossible
+                    called = one_run._impossible(
+                        (m, r, v), exact[v] * (1 - 1e-9), least_fpr(delta), np.array([epsilon])
+                    )
+                    assert not called[0]
+    assert closest > 0.5
+
+
+def test_a_bound_without_exceptions_would_be_caught():
+    """δ forgotten, or spent only once instead of on every canary."""
+    caught = {"forgotten": 0, "once": 0}
+    for channel, coins, guesses in random_channels(3, 3, 60, seed=5):
+        exact = tails(channel, coins, guesses, 3)
+        delta = delta_of(channel, coins, 1.0)
+        caught["forgotten"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0)
+        caught["once"] += exact[3] > one_run_p_value(3, 3, 3, epsilon=1.0, delta=min(delta, 1) / 9)
+    assert min(caught.values()) > 0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
+def test_pure_privacy_is_tight_for_randomised_response(epsilon):
+    for r, v in ((10, 8), (100, 75), (1000, 960)):
+        exact = stats.binom.sf(v - 1, r, special.expit(epsilon))
+        limit = one_run_p_value(2000, r, v, epsilon=epsilon)
+        assert exact <= limit * (1 + 1e-12)
+        assert limit == pytest.approx(exact, rel=1e-8)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-2])
+def test_leaking_everything_with_probability_delta_is_allowed(delta):
+    for epsilon, m, v in ((0.5, 50, 40), (1.0, 200, 170), (0.0, 20, 18)):
+        exact = (1 - delta) * stats.binom.sf(v - 1, m, special.expit(epsilon)) + delta
+        assert exact <= one_run_p_value(m, m, v, epsilon=epsilon, delta=delta)
+        called = one_run._impossible((m, m, v), exact, least_fpr(delta), np.array([epsilon]))
+        assert not called[0]
+
+
+def silent(chance, truth):
+    """Trade-off points of: with ``chance`` randomised response of that truth, else nothing."""
+    lie = 1 - truth
+    return [(chance * lie, chance * truth), (1 - chance * truth, 1 - chance * lie)]
+
+
+def test_the_silent_mechanism_passes_and_an_independent_analysis_would_be_caught():
+    m, chance, truth, error = 400, 0.06, 0.69, 0.05
+    # The least μ whose curve lies above the polygon's corners, and so above the polygon.
+    mu = max(float(special.ndtri(t) - special.ndtri(f)) for f, t in silent(chance, truth))
+    v = int(m * (truth - 0.025))
+    tail = chance * stats.binom.sf(v - 1, m, truth)
+    assert tail > error
+    assert one_run_mu(m, m, v).lower <= mu
+    # Taking the guesses for independent with accuracy Φ(μ/2) rejects this μ by far.
+    assert stats.binom.sf(v - 1, m, special.ndtr(mu / 2)) < 1e-3
+    assert one_run_mu(m, m, v).lower > 0.7 * mu  # and little more could have been claimed
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0, 2.0])
+def test_coverage_for_gaussian_noise(mu):
+    rng = np.random.default_rng(41)
+    m, delta = 300, 1e-3
+    # ε at δ of the Gaussian, from its hockey-stick.
+    grid = np.linspace(0, 12, 24_001)
+    stick = special.ndtr(mu / 2 - grid / max(mu, 1e-9)) - np.exp(grid) * special.ndtr(
+        -mu / 2 - grid / max(mu, 1e-9)
+    )
+    epsilon = float(grid[stick <= delta][0]) if mu > 0 else 0.0
+    outcomes_seen = []
+    for _ in range(RUNS):
+        member = rng.random(m) < 0.5
+        scores = rng.normal(size=m) + mu * member
+        outcomes_seen.append(guesses_from_scores(scores, member, guess_in=15, guess_out=15))
+    bounds = {
+        g: (one_run_mu(*g).lower, one_run_epsilon(*g, delta=delta).lower)
+        for g in set(outcomes_seen)
+    }
+    seen = np.array([bounds[g] for g in outcomes_seen])
+    assert (seen[:, 0] > mu).sum() <= MISSES
+    assert (seen[:, 1] > epsilon).sum() <= MISSES
+    if mu == 2.0:
+        assert np.median(seen[:, 0]) > 0.5  # and it says something
+
+
+def test_dependent_coins_are_why_a_fixed_half_is_refused():
+    """m - 1 coins known, exactly half in: the last is known as well, under perfect privacy."""
+    m, v = 20, 16
+    rng = np.random.default_rng(42)
+    wrong = 0
+    for _ in range(RUNS):
+        member = rng.permutation(np.arange(m) < m // 2)
+        # Guesses that ignore the run: all coins revealed but one tell the last.
+        wrong += member[-1] == (member[:-1].sum() < m // 2)
+    assert wrong == RUNS  # always right, though the mechanism says nothing
+    assert one_run_epsilon(m, m, v).lower > 0
+
+
+def test_against_the_published_theorem():
+    """Same example as the paper's appendix (0.673); ours is proved here and close on others."""
+
+    def published(m, r, v, epsilon, delta):
+        q = special.expit(epsilon)
+        k = np.arange(1, v + 1)
+        share = np.cumsum(stats.binom.pmf(v - k, r, q)) / k
+        return stats.binom.sf(v - 1, r, q) + 2 * m * delta * share.max()
+
+    ours = one_run_epsilon(1000, 100, 75, delta=1e-4).lower
+    assert published(1000, 100, 75, 0.673, 1e-4) == pytest.approx(0.05, abs=1e-3)
+    assert 0.673 <= ours < 0.69
+    ours = one_run_epsilon(1000, 100, 99, delta=1e-5).lower
+    assert published(1000, 100, 99, ours, 1e-5) >= 0.05
+
+
+def test_returned_hypotheses_are_rejected_when_asked_again():
+    for m, r, v, delta in ((100, 100, 70, 0.0), (500, 50, 50, 1e-4), (200, 200, 200, 1e-5)):
+        low = one_run_epsilon(m, r, v, delta=delta).lower
+        called = one_run._impossible((m, r, v), 0.05, least_fpr(delta), np.array([low]))
+        assert one_run_p_value(m, r, v, epsilon=low, delta=delta) <= 0.05 or called[0]
+        assert one_run_p_value(m, r, v, epsilon=low + 0.05, delta=delta) > 0.05
+
+
+def test_edges():
+    assert one_run_p_value(5, 5, 0, epsilon=1.0, delta=0.1) == 1.0
+    assert one_run_epsilon(100, 100, 50).lower == 0.0
+    assert one_run_mu(100, 100, 0).lower == 0.0
+    assert one_run_epsilon(100, 100, 100).estimate == math.inf
+    assert one_run_epsilon(100, 100, 0).to_dict()["lower"] == 0.0
+    assert one_run_epsilon(50, 50, 50, delta=1.0).lower == 0.0
+
+
+def test_ties_count_against_the_auditor():
+    member = np.arange(40) % 2 == 1
+    first = np.argsort(~member)  # members first: an order that would help
+    for order in (np.arange(40), first):
+        got = guesses_from_scores(np.zeros(40), member[order], guess_in=20, guess_out=20)
+        assert got == Guesses(40, 40, 0)
+    assert guesses_from_scores(member * 1.0, member, guess_in=20, guess_out=0).correct == 20
+    assert guesses_from_scores(member * 1.0, member, guess_in=25, guess_out=15).correct == 35
+
+
+def test_misses_are_what_the_header_says():
+    assert stats.binom.sf(MISSES, RUNS, 0.05) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: one_run_epsilon(10, 11, 5), "guessed at most canaries"),
+        (lambda: one_run_epsilon(10, 5, 6), "correct must be at most guessed"),
+        (lambda: one_run_mu(10, 0, 0), "guessed must be"),
+        (lambda: one_run_p_value(10, 5, 5, epsilon=-1), "epsilon must be"),
+        (lambda: one_run_p_value(10, 5, 5, epsilon=1, delta=1.5), "delta must be"),
+        (
+            lambda: guesses_from_scores(np.arange(30), np.arange(30) % 2, guess_in=0, guess_out=0),
+            "guess_in \\+ guess_out must be",
+        ),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

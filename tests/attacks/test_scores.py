@@ -1,0 +1,311 @@
+"""The score audit: a naive second implementation, coverage (null and not), refusals.
+
+Coverage: 400 audits per law, each end allowed to fail with probability 0.025.  If it failed exactly
+that often, more than 31 misses would happen with probability below 1e-7 (binomial), the false-alarm
+rate per law, quantity and end.
+"""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from memberbound.attacks.intervals import clopper_pearson_lower
+from memberbound.attacks.scores import Scores, audit_samples, audit_scores
+from memberbound.errors import InputError
+from memberbound.games import IidGame, ModelGame, SubsetGame
+from memberbound.quantities import AuditBound
+
+AUDITS, MISSES = 400, 31
+PHI, PPF = stats.norm.cdf, stats.norm.ppf
+
+
+def gaussian(shift):
+    def draw(rng, n1, n0):
+        return rng.normal(shift, 1, n1), rng.normal(0, 1, n0)
+
+    return draw, {
+        "auc": PHI(shift / math.sqrt(2)),
+        "advantage": 2 * PHI(shift / 2) - 1,
+        "0.1": PHI(shift + PPF(0.1)),
+        "0.01": PHI(shift + PPF(0.01)),
+    }
+
+
+def finite(law1, law0):
+    """Scores 0, 1, 2, … with ties."""
+    p, q = np.array(law1), np.array(law0)
+
+    def draw(rng, n1, n0):
+        return rng.choice(p.size, n1, p=p), rng.choice(q.size, n0, p=q)
+
+    tpr = np.append(np.cumsum(p[::-1])[::-1], 0.0)
+    fpr = np.append(np.cumsum(q[::-1])[::-1], 0.0)
+    above = np.cumsum(q) - q
+    return draw, {
+        "auc": float(p @ (above + q / 2)),
+        "advantage": float((tpr - fpr).max()),
+        "0.1": float(tpr[fpr <= 0.1 + 1e-12].max()),
+        "0.01": float(tpr[fpr <= 0.01 + 1e-12].max()),
+    }
+
+
+LAWS = {
+    "null": gaussian(0.0),
+    "weak": gaussian(0.3),
+    "strong": gaussian(3.0),
+    "null with ties": finite([0.25] * 4, [0.25] * 4),
+    "jump at the rate": finite([0.2, 0.3, 0.3, 0.2], [0.5, 0.4, 0.09, 0.01]),
+    "worse than chance": finite([0.6, 0.4], [0.4, 0.6]),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("sizes", [(150, 450)])
+def test_coverage(law, sizes):
+    draw, truth = LAWS[law]
+    rng = np.random.default_rng(20)
+    below = dict.fromkeys(truth, 0)
+    above = dict.fromkeys(truth, 0)
+    for _ in range(AUDITS):
+        audit = audit_samples(*draw(rng, *sizes), fpr=(0.1, 0.01))
+        bounds = {"auc": audit.auc, "advantage": audit.advantage, **audit.tpr_at_fpr}
+        for name, bound in bounds.items():
+            if bound is not None:
+                below[name] += bound.lower > truth[name] + 1e-12
+                above[name] += bound.upper < truth[name] - 1e-12
+    assert max(below.values()) <= MISSES, below
+    assert max(above.values()) <= MISSES, above
+
+
+def own_truth(members, law=PHI, quantile=PPF):
+    """Quantities of one model: these members, each as likely, against fresh normal scores."""
+    x = np.sort(members)
+    tpr = np.arange(x.size, 0, -1) / x.size
+    fpr = 1 - law(x)
+    return {
+        "auc": float(law(x).mean()),
+        "advantage": max(0.0, float((tpr - fpr).max())),
+        "0.1": float((x > quantile(0.9)).mean()),
+    }
+
+
+@pytest.mark.parametrize(("trained", "listed"), [(120, 120), (300, 120), (300, 300)])
+def test_one_model_of_a_learner_that_memorises_in_half_of_its_runs(trained, listed):
+    """The attacked model's own quantities are covered; the learner's mean over runs is not.
+
+    Some or all of the members are listed.  False-alarm rate: as the header says, for each count.
+    """
+    rng = np.random.default_rng(25)
+    runs = 200
+    misses = dict.fromkeys(["auc", "advantage", "0.1"], 0)
+    above_mean = 0
+    learner = (0.5 + PHI(3 / math.sqrt(2))) / 2
+    for _ in range(runs):
+        memorises = rng.random() < 0.5
+        members = rng.normal(3.0 if memorises else 0.0, 1.0, trained)
+        truth = own_truth(members)
+        shown = rng.choice(members, listed, replace=False)
+        audit = audit_samples(shown, rng.normal(size=400), fpr=(0.1,))
+        assert audit.game == ModelGame()
+        assert audit.auc.game.name == "model"
+        for name, value in truth.items():
+            bound = {"auc": audit.auc, "advantage": audit.advantage} | audit.tpr_at_fpr
+            misses[name] += not bound[name].lower - 1e-12 <= value <= bound[name].upper + 1e-12
+        above_mean += audit.auc.lower > learner
+    # Bin(200, 0.05): more than 24 have probability 5e-5.
+    assert max(misses.values()) <= 24, misses
+    # Negative control: read as a statement about the learner, every second audit is wrong.
+    assert above_mean > 0.3 * runs
+
+
+def test_a_model_that_ignores_its_data_is_not_accused_by_its_own_members():
+    """Its training set is a fresh sample as well: advantage 0 is covered, not only the sample's."""
+    rng = np.random.default_rng(26)
+    wrong = 0
+    for _ in range(AUDITS):
+        audit = audit_samples(rng.normal(size=60), rng.normal(size=3000), fpr=())
+        wrong += audit.advantage.lower > 0 or audit.auc.lower > 0.5
+    assert wrong <= 2 * MISSES
+
+
+def test_the_game_is_that_of_the_model_unless_every_score_has_its_own_run():
+    audit = audit_samples(np.arange(50.0), np.arange(50.0))
+    assert audit.game == ModelGame()
+    assert any("nothing is said about other models" in a for a in audit.assumptions)
+    assert "(model game)" in audit.summary()
+    runs = audit_samples(np.arange(50.0), np.arange(50.0), game=IidGame())
+    assert runs.auc.game == IidGame()
+    assert any("training run of its own" in a for a in runs.assumptions)
+    game = SubsetGame(population=100, size=50, record="average")
+    with pytest.raises(InputError, match="game must be ModelGame or IidGame"):
+        audit_samples(np.arange(50.0), np.arange(50.0), game=game)
+
+
+def test_misses_are_what_the_header_says():
+    assert stats.binom.sf(MISSES, AUDITS, 0.025) < 1e-7
+
+
+def test_a_threshold_chosen_and_evaluated_on_the_same_scores_would_be_caught():
+    """Null scores have advantage 0; the invalid lower bound is above 0 far too often."""
+    rng = np.random.default_rng(21)
+    wrong = 0
+    for _ in range(AUDITS):
+        pair = Scores.from_samples(rng.normal(size=300), rng.normal(size=300))
+        threshold, _ = pair.best_threshold((1.0, 1.0))
+        hits, alarms = pair.hits(threshold)
+        # The difference of proportions at its two-sided 95 % normal interval, as often printed.
+        p, q = hits / 300, alarms / 300
+        wrong += p - q - 1.96 * math.sqrt((p * (1 - p) + q * (1 - q)) / 300) > 0
+    assert wrong > 2 * MISSES
+
+
+def test_the_empirical_quantile_as_threshold_would_be_caught():
+    """TPR above the empirical (1-α)-quantile of non-members, without paying for the quantile."""
+    rng = np.random.default_rng(22)
+    truth = PHI(1 + PPF(0.1))
+    wrong = 0
+    for _ in range(AUDITS):
+        x, y = rng.normal(1, 1, 2000), rng.normal(0, 1, 100)
+        hits = int((x > np.sort(y)[-11]).sum())
+        wrong += float(clopper_pearson_lower(hits, 2000, 0.025)) > truth
+    assert wrong > 2 * MISSES
+
+
+def naive(x, y, rates):
+    """Quantities by loops over all thresholds."""
+    auc = sum((a > b) + 0.5 * (a == b) for a in x for b in y) / (len(x) * len(y))
+    roc = [(0.0, 0.0)]
+    for t in set(x) | set(y):
+        roc.append((np.mean([b >= t for b in y]), np.mean([a >= t for a in x])))
+    tpr = {r: max(t for f, t in roc if f <= r + 1e-12) for r in rates}
+    return auc, max(t - f for f, t in roc), tpr, roc
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 8), min_size=10, max_size=60),
+    st.lists(st.integers(0, 8), min_size=50, max_size=80),
+)
+def test_estimates_agree_with_loops(x, y):
+    audit = audit_samples(x, y, fpr=(0.1, 0.25))
+    auc, advantage, tpr, roc = naive(x, y, (0.1, 0.25))
+    assert audit.auc.estimate == pytest.approx(auc, abs=1e-12)
+    assert audit.advantage.estimate == pytest.approx(advantage, abs=1e-12)
+    assert audit.accuracy.estimate == pytest.approx((1 + advantage) / 2, abs=1e-12)
+    for rate, value in tpr.items():
+        assert audit.tpr_at_fpr[f"{rate:g}"].estimate == pytest.approx(value, abs=1e-12)
+    skewed = audit_samples(x, y, fpr=(), prior=0.8).accuracy
+    best = max(0.8 * t + 0.2 * (1 - f) for f, t in roc)
+    assert skewed.estimate == pytest.approx(max(best, 0.8), abs=1e-12)
+    assert skewed.lower >= 0.8 - 1e-12
+    share = len(x) / (len(x) + len(y))
+    best = max(share * t + (1 - share) * (1 - f) for f, t in roc)
+    assert audit.accuracy_sample_prior.estimate == pytest.approx(max(best, share), abs=1e-12)
+
+
+def test_lower_bounds_of_a_strong_attack_are_close():
+    rng = np.random.default_rng(3)
+    audit = audit_samples(rng.normal(4, 1, 20_000), rng.normal(0, 1, 20_000))
+    truth = 2 * PHI(2) - 1
+    assert truth - 0.01 < audit.advantage.lower < truth
+    assert 0.8 * PHI(4 + PPF(0.001)) < audit.tpr_at_fpr["0.001"].lower
+
+
+def test_order_and_monotone_transforms_do_not_matter():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(0.5, 1, 300), rng.normal(0, 1, 300)
+    scores, member = np.concatenate((x, y)), np.repeat([1, 0], 300)
+    shuffled = rng.permutation(600)
+    first = audit_scores(scores, member).to_dict()
+    assert audit_scores(scores[shuffled], member[shuffled]).to_dict() == first
+    assert audit_samples(x, y).to_dict() == first
+    raised = audit_scores(np.exp(scores), member == 1).to_dict()
+    assert raised["auc"] == first["auc"]
+    assert raised["tpr_at_fpr"] == first["tpr_at_fpr"]
+    assert raised["advantage"]["estimate"] == first["advantage"]["estimate"]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_split_is_a_fresh_sample_though_the_seed_is_fixed(seed):
+    """The largest member's score falls to the choosing third in a third of the data sets.
+
+    False-alarm rate: 1200 fair draws leave the range below with probability 1e-9.
+    """
+    rng = np.random.default_rng(24)
+    largest = 0
+    for _ in range(1200):
+        choose, evaluate = Scores.from_samples(*rng.normal(size=(2, 30))).split(seed)
+        largest += choose.members[-1] > evaluate.members[-1]
+        assert choose.members.size == 10
+        assert evaluate.non_members.size == 20
+    assert 300 < largest < 500
+
+
+def test_constant_scores_are_a_valid_answer():
+    audit = audit_scores(np.zeros(200), np.arange(200) % 2)
+    assert audit.auc.estimate == 0.5
+    assert audit.auc.lower < 0.5 < audit.auc.upper
+    assert audit.advantage.estimate == 0.0
+    assert audit.accuracy.estimate == 0.5
+    assert audit.tpr_at_fpr["0.1"].estimate == 0.0
+    assert audit.auc_standard_error.value == 0.0
+
+
+def test_infinite_scores_are_ranked():
+    audit = audit_scores([-np.inf] * 30 + [np.inf] * 30, [0] * 30 + [1] * 30, fpr=[0.3])
+    assert audit.auc.estimate == 1.0
+    assert audit.tpr_at_fpr["0.3"].estimate == 1.0
+
+
+def test_too_few_non_members_make_no_claim():
+    audit = audit_samples(np.arange(5000.0), np.arange(436.0))
+    assert audit.tpr_at_fpr["0.1"] is not None
+    assert audit.tpr_at_fpr["0.01"] is None
+    assert audit.to_dict()["tpr_at_fpr"]["0.001"] is None
+    assert any("436 non-members are too few, at least 437" in note for note in audit.notes)
+
+
+def test_contract_form():
+    audit = audit_samples(np.arange(50.0), np.arange(50.0), attack="loss")
+    form = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
+    assert set(form["auc"]) == {"estimate", "lower", "upper"}
+    assert set(form["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
+    assert isinstance(audit.auc, AuditBound)
+    assert "loss reached AUC 0.5" in audit.summary()
+
+
+def test_one_member_is_enough_to_be_honest():
+    audit = audit_samples([1.0], np.zeros(30))
+    assert (audit.advantage.estimate, audit.advantage.lower, audit.advantage.upper) == (1, 0, 1)
+    assert audit.to_dict()["auc_standard_error_estimate"] is None
+
+
+GOOD = np.arange(30.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: audit_scores(GOOD, np.ones(30)), "got no non-members"),
+        (lambda: audit_scores(GOOD, np.zeros(30)), "got no members"),
+        (lambda: audit_scores(GOOD[:19], np.arange(19) % 2), "at least 20 in number, got 19"),
+        (lambda: audit_scores([np.nan, *GOOD[1:]], np.arange(30) % 2), "got 1 that are not"),
+        (lambda: audit_scores(GOOD, np.arange(30) % 3), "labels 0 .* or 1 .*got 2.0"),
+        (lambda: audit_scores(GOOD, [np.nan] * 30), "labels 0 .* or 1 .*got nan"),
+        (lambda: audit_scores(GOOD, ["yes"] * 30), "got text"),
+        (lambda: audit_scores(GOOD, [1]), "one label per score"),
+        (lambda: audit_scores(["a"] * 30, [1] * 30), "must be numbers"),
+        (lambda: audit_scores(GOOD[:, None], [1] * 30), "got shape"),
+        (lambda: audit_scores(GOOD, np.arange(30) % 2, confidence=1.0), "confidence must be"),
+        (lambda: audit_scores(GOOD, np.arange(30) % 2, fpr=[0.0]), "fpr must be"),
+        (lambda: audit_scores(GOOD, np.arange(30) % 2, prior=1.0), "prior must be"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,340 @@
+"""Shadow training: halves, signals, failures, backends, and resuming after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.attacks.shadows import draw_half, train_shadows
+from memberbound.attacks.signals import gradient_norms, signals_of
+from memberbound.errors import InputError
+from memberbound.learners import Examples
+
+
+def examples(rows=60, classes=2, seed=0, task="classification"):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3))
+    if task == "regression":
+        return Examples(x, x[:, 0] + rng.normal(size=rows), task, ("a", "b", "c"))
+    y = rng.integers(classes, size=rows)
+    names = tuple(str(c) for c in range(classes))
+    return Examples(x, y, task, ("a", "b", "c"), names)
+
+
+class Failing(ClassifierMixin, BaseEstimator):
+    """Fails when all rows whose first numbers are ``poison`` are in its half."""
+
+    def __init__(self, poison=(99.0,)):
+        self.poison = poison
+
+    def fit(self, x, y):
+        if np.isin(self.poison, x[:, 0]).all():
+            raise ValueError("two records do not go together\nmore text")
+        self.model_ = DecisionTreeClassifier(random_state=0).fit(x, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, x):
+        return self.model_.predict(x)
+
+
+class AlwaysFailing(Failing):
+    def fit(self, x, y):
+        raise ValueError("never")
+
+
+class AnswersNan(Failing):
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, x):
+        return np.full((len(x), len(self.classes_)), np.nan)
+
+
+def test_halves_are_uniform_and_independent_of_the_number_of_models():
+    small = train_shadows(examples(), DecisionTreeClassifier(), models=3, n_jobs=1)
+    large = train_shadows(examples(), DecisionTreeClassifier(), models=5, n_jobs=1)
+    assert np.array_equal(small.membership, large.membership[:3])
+    assert np.array_equal(small.signals.logit, large.signals.logit[:3])
+    assert (large.membership.sum(axis=1) == 30).all()
+    halves = np.array([draw_half(21, 0, m)[0] for m in range(4000)])
+    assert (halves.sum(axis=1) == 10).all()
+    # Each record's count is Bin(4000, 10/21); 5 standard deviations for 21 records fail with 1e-5.
+    assert np.abs(halves.sum(axis=0) - 4000 * 10 / 21).max() < 5 * np.sqrt(4000 / 4)
+    # Pairs: P(both in) = 10·9/(21·20).
+    pairs = (halves[:, 0] & halves[:, 1]).sum()
+    assert abs(pairs - 4000 * 90 / 420) < 5 * np.sqrt(4000 * 0.25)
+
+
+def test_a_run_is_deterministic_and_the_same_in_processes():
+    one = train_shadows(examples(), DecisionTreeClassifier(max_features=1), models=3, n_jobs=1)
+    two = train_shadows(examples(), DecisionTreeClassifier(max_features=1), models=3, n_jobs=2)
+    assert np.array_equal(one.signals.logit, two.signals.logit)
+    assert np.array_equal(one.membership, two.membership)
+    other = train_shadows(examples(), DecisionTreeClassifier(), models=3, n_jobs=1, seed=1)
+    assert not np.array_equal(one.membership, other.membership)
+
+
+def test_a_tree_remembers_its_members_and_progress_is_told():
+    told = []
+    run = train_shadows(
+        examples(),
+        DecisionTreeClassifier(),
+        models=4,
+        n_jobs=1,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert run.signals.correct[run.membership].all()
+    assert not run.signals.correct[~run.membership].all()
+    assert told == [(i, 4) for i in range(5)]
+    assert (run.timings > 0).all()
+    assert run.game.prior == 0.5
+
+
+def test_failing_fits_are_listed_and_left_out():
+    data = examples()
+    run = train_shadows(data, Failing(tuple(data.features[:2, 0])), models=20, n_jobs=1)
+    poisoned = {m for m in range(20) if draw_half(60, 0, m)[0][:2].all()}
+    assert {f.model for f in run.failures} == poisoned
+    assert 0 < len(poisoned) < 11
+    assert run.failures[0].message == "ValueError: two records do not go together"
+    assert set(run.models) == set(range(20)) - poisoned
+    assert not run.membership[:, :2].all(axis=1).any()
+    assert any("failed" in w for w in run.warnings)
+
+
+@pytest.mark.parametrize("learner", [AlwaysFailing(), AnswersNan()])
+def test_mostly_failing_fits_are_refused(learner):
+    with pytest.raises(InputError, match="4 failures in 4 fits"):
+        train_shadows(examples(), learner, models=4, n_jobs=1)
+
+
+def test_too_small_a_population_and_bad_arguments_are_refused():
+    with pytest.raises(InputError, match="at least 20 records"):
+        train_shadows(examples(19), DecisionTreeClassifier(), models=4, n_jobs=1)
+    with pytest.raises(InputError, match="backend"):
+        train_shadows(examples(), DecisionTreeClassifier(), models=4, backend="threads")
+    with pytest.raises(InputError, match="models"):
+        train_shadows(examples(), DecisionTreeClassifier(), models=1)
+
+
+def test_learners_without_probabilities_fall_back_and_say_so():
+    run = train_shadows(examples(classes=3), RidgeClassifier(), models=2, n_jobs=1)
+    assert run.signals.kind == "decision values"
+    assert any("predict_proba" in w for w in run.warnings)
+    run = train_shadows(examples(), Failing(), models=2, n_jobs=1)
+    assert run.signals.kind == "labels"
+    assert any("labels only" in w for w in run.warnings)
+    assert set(np.unique(run.signals.logit)) <= {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logits_are_those_of_the_true_class(classes):
+    data = examples(classes=classes)
+    model = LogisticRegression().fit(data.features, data.target)
+    signals = signals_of(model, data)
+    p = model.predict_proba(data.features)[np.arange(60), data.target]
+    assert np.allclose(signals.confidence[0], p)
+    assert np.allclose(signals.loss[0], -np.log(p))
+    assert np.array_equal(signals.correct[0], model.predict(data.features) == data.target)
+    ridge = RidgeClassifier().fit(data.features, data.target)
+    right = ridge.predict(data.features) == data.target
+    assert np.array_equal(signals_of(ridge, data).correct[0], right)
+
+
+def test_a_class_the_model_never_saw_has_probability_zero():
+    data = examples(classes=3)
+    seen = data.target != 1
+    model = DecisionTreeClassifier().fit(data.features[seen], data.target[seen])
+    signals = signals_of(model, data)
+    assert (signals.confidence[0][~seen] < 1e-9).all()
+    assert not signals.correct[0][~seen].any()
+    assert signals.correct[0][seen].all()
+
+
+def test_copies_give_the_share_of_labels_kept():
+    run = train_shadows(examples(), DecisionTreeClassifier(), models=2, n_jobs=1, copies=4)
+    agreement = run.signals.agreement
+    assert agreement is not None
+    assert set(np.unique(agreement)) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert agreement[run.membership].mean() > agreement[~run.membership].mean()
+
+
+def _numeric_norms(model, data, arrays, loss):
+    """Lengths of the gradient by central differences, one parameter at a time."""
+    total = np.zeros(data.rows)
+    for array in arrays:
+        flat = array.flat  # in place, whatever the memory order
+        for place in range(array.size):
+            kept, step = flat[place], 1e-5
+            flat[place] = kept + step
+            high = loss(model, data)
+            flat[place] = kept - step
+            low = loss(model, data)
+            flat[place] = kept
+            total += ((high - low) / (2 * step)) ** 2
+    return np.sqrt(total)
+
+
+def _cross_entropy(model, data):
+    return -np.log(model.predict_proba(data.features)[np.arange(data.rows), data.target])
+
+
+def _squared(model, data):
+    return np.square(model.predict(data.features) - data.target)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_gradient_of_a_logistic_model(classes):
+    data = examples(classes=classes)
+    model = LogisticRegression().fit(data.features, data.target)
+    numeric = _numeric_norms(model, data, [model.coef_, model.intercept_], _cross_entropy)
+    assert np.allclose(gradient_norms(model, data), numeric, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_gradient_of_a_perceptron(activation):
+    data = examples(classes=3)
+    model = MLPClassifier((4, 3), activation=activation, max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(data.features, data.target)
+    arrays = [*model.coefs_, *model.intercepts_]
+    numeric = _numeric_norms(model, data, arrays, _cross_entropy)
+    assert np.allclose(gradient_norms(model, data), numeric, rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_for_regression_and_for_models_without_one():
+    data = examples(task="regression")
+    model = LinearRegression().fit(data.features, data.target)
+    reach = np.sqrt(1 + np.square(data.features).sum(axis=1))
+    assert np.allclose(gradient_norms(model, data), 2 * np.sqrt(_squared(model, data)) * reach)
+    net = MLPRegressor(hidden_layer_sizes=(3,), max_iter=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net.fit(data.features, data.target)
+    numeric = _numeric_norms(net, data, [*net.coefs_, *net.intercepts_], _squared)
+    assert np.allclose(gradient_norms(net, data), numeric, rtol=1e-4, atol=1e-6)
+    labels = examples()
+    tree = DecisionTreeClassifier().fit(labels.features, labels.target)
+    assert gradient_norms(tree, labels) is None
+
+
+_MODULE = """
+import time
+import warnings
+from pathlib import Path
+from sklearn.tree import DecisionTreeClassifier
+
+class Slow(DecisionTreeClassifier):
+    def __init__(self, log="", pause=0.0, random_state=None):
+        super().__init__(random_state=random_state)
+        self.log = log
+        self.pause = pause
+
+    def fit(self, x, y):
+        time.sleep(self.pause)
+        with Path(self.log).open("a") as file:
+            file.write("fit\\n")
+        return super().fit(x, y)
+"""
+_SCRIPT = """
+import sys
+import numpy as np
+from memberbound.attacks.shadows import train_shadows
+from memberbound.learners import Examples
+from slow_learner import Slow
+
+folder, log = sys.argv[1:]
+rng = np.random.default_rng(0)
+x = rng.normal(size=(40, 2))
+data = Examples(x, np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
+run = train_shadows(data, Slow(log, 0.1), models=12, n_jobs=1, cache=folder)
+print(run.reused, run.signals.models, float(run.signals.logit.sum()))
+"""
+
+
+def test_a_killed_run_goes_on_without_losing_finished_fits(tmp_path):
+    (tmp_path / "slow_learner.py").write_text(_MODULE)
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    log, folder = tmp_path / "log", tmp_path / "cache"
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, str(tmp_path / "script.py"), str(folder), str(log)]
+    settings = {"env": {**os.environ, "PYTHONPATH": paths}, "stdout": subprocess.PIPE}
+
+    def stored():
+        return len(list(Path(folder).glob("shadows/*/fit-*.npz")))
+
+    first = subprocess.Popen(command, **settings)
+    for _ in range(6000):
+        if stored() >= 3 or first.poll() is not None:
+            break
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+    first.communicate()
+    kept, fitted = stored(), len(log.read_text().splitlines())
+    assert 3 <= kept < 12
+    # At most the fit that was under way is lost.
+    assert fitted <= kept + 1
+    second = subprocess.run(command, check=True, **settings)
+    reused, models, total = second.stdout.split()
+    assert int(reused) == kept
+    assert int(models) == 12
+    assert len(log.read_text().splitlines()) == fitted + 12 - kept
+    third = subprocess.run(command, check=True, **settings)
+    assert third.stdout.split() == [b"12", b"12", total]
+
+
+def test_dask_on_a_local_cluster_gives_the_same_models():
+    distributed = pytest.importorskip("distributed")
+    expected = train_shadows(examples(), DecisionTreeClassifier(), models=4, n_jobs=1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        run = train_shadows(
+            examples(), DecisionTreeClassifier(), models=4, backend="dask", client=client
+        )
+    assert np.array_equal(run.signals.logit, expected.signals.logit)
+    assert run.models == expected.models
+
+
+class Noisy(ClassifierMixin, BaseEstimator):
+    """Answers with noise from its own seed, as a private learner would."""
+
+    def __init__(self, seed=0):
+        self.seed = seed
+
+    def fit(self, x, y):
+        self.classes_ = np.unique(y)
+        self.noise_ = np.random.default_rng(self.seed).uniform(0.1, 0.9)
+        return self
+
+    def predict_proba(self, x):
+        return np.tile([1 - self.noise_, self.noise_], (len(x), 1))
+
+
+def test_models_do_not_share_a_seed():
+    run = train_shadows(examples(), Noisy(), models=8, n_jobs=1)
+    assert len(np.unique(run.signals.logit[:, 0])) == 8
+
+
+def test_dask_that_is_not_installed_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"memberbound\[dask\]"):
+        train_shadows(examples(), DecisionTreeClassifier(), models=4, backend="dask")

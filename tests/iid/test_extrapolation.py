@@ -1,0 +1,77 @@
+"""Certificates for more training rows than the table has (X16)."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from memberbound.errors import InputError
+from memberbound.iid.planning import leak_beyond_the_table, smallest_certifiable_leak
+from memberbound.iid.profiles import CountProfile
+
+
+def true_leak(p: np.ndarray, n: int) -> float:
+    """Δ_n = Σ p(1-p)·P(Bin(n-1, p) = ⌊np⌋)."""
+    return float(np.sum(p * (1 - p) * stats.binom.pmf(np.floor(n * p), n - 1, p)))
+
+
+def shortfalls(h, ratios=(1.0, 1.7, 10.0, 1e3, 1e6)) -> int:
+    """How many (s, μ) have E h(Poi(μ)) below N·φ_n for the Poisson form of the atom's leak."""
+    found = 0
+    for s in ratios:
+        for mu in np.concatenate([np.geomspace(1e-6, 0.1, 60), np.linspace(0.1, 60, 400)]):
+            c = np.arange(0, int(mu + 12 * np.sqrt(mu) + 40))
+            mean = float(stats.poisson.pmf(c, mu) @ h(c, s))
+            lam = s * mu
+            need = min(
+                lam * stats.poisson.pmf(np.floor(lam), lam) / s,  # e^{-λ}λ^{⌊λ⌋+1}/⌊λ⌋!/s
+                0.5 * np.sqrt(mu / s),
+            )
+            found += mean < need * (1 - 1e-9)
+    return found
+
+
+def printed(c, s):
+    a = 0.5 / np.sqrt(s)
+    return (1 - a) * (c >= 1) + a * np.sqrt(c)
+
+
+def test_poisson_inequality_on_a_grid():
+    assert shortfalls(printed) == 0
+
+
+def test_a_smaller_function_is_caught():
+    assert shortfalls(lambda c, s: 0.9 * printed(c, s)) > 0
+    assert shortfalls(lambda c, s: 0.5 / np.sqrt(s) * np.sqrt(c)) > 0
+
+
+def test_coverage_and_negative_control():
+    rng = np.random.default_rng(7)
+    zipf = 1 / np.arange(1, 301)
+    laws = [np.full(40, 1 / 40), zipf / zipf.sum(), np.array([0.7, 0.3]), np.full(3000, 1 / 3000)]
+    for p in laws:
+        for rows, n in ((300, 300), (300, 3000), (2000, 50_000)):
+            truth = true_leak(p, n)
+            counts = rng.multinomial(rows, p, size=200)
+            bounds = [leak_beyond_the_table(CountProfile.from_counts(c), n) for c in counts]
+            # At β = 0.05 more than 26 of 200 failures has probability below 1e-5.
+            assert np.sum(np.array(bounds) < truth) <= 26
+    # Negative control: the plug-in law says far too little when rows are mostly distinct.
+    p = np.full(3000, 1 / 3000)
+    plug = [true_leak(c[c > 0] / 300, 3000) for c in rng.multinomial(300, p, size=50)]
+    assert np.mean(np.array(plug) < true_leak(p, 3000)) == 1.0
+
+
+def test_falls_with_n_towards_its_limit():
+    profile = CountProfile.from_counts([50] * 10 + [3] * 5)
+    values = [leak_beyond_the_table(profile, n) for n in (515, 1000, 10**4, 10**6, 10**12)]
+    assert all(a >= b for a, b in pairwise(values))
+    assert values[-1] == pytest.approx(smallest_certifiable_leak(profile), rel=1e-3)
+
+
+def test_distinct_rows_stay_vacuous_and_small_n_is_refused():
+    profile = CountProfile.from_counts([1] * 100)
+    assert leak_beyond_the_table(profile, 10**9) == 1.0
+    with pytest.raises(InputError):
+        leak_beyond_the_table(profile, 99)

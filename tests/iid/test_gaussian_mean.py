@@ -1,0 +1,136 @@
+"""The mean of normal records: input, limits, and the certified quadrature."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.iid import gaussian_mean
+from memberbound.iid.gaussian_mean import (
+    leak_of_gaussian_mean,
+    leak_of_gaussian_mean_bound,
+    optimal_ball,
+    record_leak_of_gaussian_mean,
+    total_variation_bound,
+)
+
+
+def exact(n, d, nu):
+    """E(1 - γ/ratio)₊ over the difference of two χ²_d, whose density is a Bessel function."""
+    gamma = mp.mpf(nu) / (1 - mp.mpf(nu))
+    rho = 1 / mp.sqrt(n)
+    order = mp.mpf(d - 1) / 2
+    constant = mp.sqrt(mp.pi) * mp.gamma(mp.mpf(d) / 2) * 2 ** mp.mpf(d)
+
+    def density(y):
+        y = abs(y)
+        if d == 2:
+            return mp.exp(-y / 2) / 4
+        if d == 4:
+            return mp.exp(-y / 2) * (2 + y) / 16
+        return y**order * mp.besselk(order, y / 2) / constant
+
+    def ratio(y):
+        return (1 - rho**2) ** (-mp.mpf(d) / 2) * mp.exp(rho / 2 * y)
+
+    start = 2 / rho * (mp.log(gamma) + mp.mpf(d) / 2 * mp.log1p(-mp.mpf(1) / n))
+    if gamma >= 1:
+        points = [start, 0] if start < 0 else [start]
+        points += [points[-1] + x for x in (1, 5, 20, 60, 200, 500)]
+        return mp.quad(lambda y: density(y) * (1 - gamma / ratio(y)), points)
+    points = [start, 0] if start > 0 else [start]
+    points += [points[-1] - x for x in (1, 5, 20, 60, 200, 500, 1500)]
+    return -mp.quad(lambda y: density(y) * (1 / ratio(y) - 1 / gamma), points)
+
+
+EASY = [(2, 2), (2, 4), (3, 2), (50, 4), (10**6, 2), (10**12, 4)]
+HARD = [(2, 1), (50, 1), (50, 3), (1000, 7), (10**12, 1)]
+CASES = [
+    *((n, d, nu) for n, d in EASY for nu in (0.5, 0.25, 0.48, 0.53, 0.75)),
+    (50, 1, 0.5),
+    *(pytest.param(n, d, nu, marks=pytest.mark.long) for n, d in HARD for nu in (0.5, 0.45, 0.53)),
+]
+
+
+@pytest.mark.parametrize(("n", "d", "nu"), CASES)
+def test_against_the_exact_density_in_25_digits(n, d, nu):
+    with mp.workdps(25):
+        truth = exact(n, d, nu)
+        value = leak_of_gaussian_mean(n, d, nu)
+        assert truth <= value <= truth * (1 + mp.mpf("1e-9")) + mp.mpf("1e-16")
+
+
+def test_quadrature_error_is_what_it_claims():
+    """E R² = d and E 1 = 1 with the same nodes; bounded moments of known value."""
+    for d in (1, 2, 3, 10, 1000, 10**6):
+        radius, weight, error = gaussian_mean._radii(d, 1.0)
+        assert error < 3e-17
+        assert radius.size < 1000
+        assert weight.sum() == pytest.approx(1, abs=1e-11)
+        assert weight @ radius**2 / d == pytest.approx(1, rel=1e-10)
+        assert weight @ np.exp(-(radius**2) / (2 * d)) == pytest.approx(
+            (1 + 1 / d) ** (-d / 2), rel=1e-10
+        )
+
+
+def test_a_coarser_step_would_be_caught(monkeypatch):
+    monkeypatch.setattr(gaussian_mean, "_TOLERANCE", 1e-2)
+    monkeypatch.setattr(gaussian_mean, "up", lambda x: x)
+    radius, weight, _ = gaussian_mean._radii(1, 0.0)
+    assert abs(weight @ radius**2 - 1) > 1e-10
+
+
+def test_even_odds_agree_from_both_sides_and_are_the_worst():
+    for n, d in ((2, 1), (10, 3), (400, 20)):
+        top = leak_of_gaussian_mean(n, d)
+        for nu in (0.5 - 1e-9, 0.5 + 1e-9):
+            assert leak_of_gaussian_mean(n, d, nu) == pytest.approx(top, rel=1e-6)
+        values = [leak_of_gaussian_mean(n, d, nu) for nu in (0.1, 0.3, 0.45, 0.5, 0.55, 0.7, 0.9)]
+        assert values[:4] == sorted(values[:4])
+        assert values[3:] == sorted(values[3:], reverse=True)
+
+
+def test_very_uneven_odds():
+    # Guessing by the prior alone is hardly beaten, unless the mean gives nearly everything away.
+    for nu in (1e-12, 1 - 1e-12):
+        assert 0 <= leak_of_gaussian_mean(20, 3, nu) < 1e-6
+    assert leak_of_gaussian_mean(2, 200, 1e-12) > 0.99
+    assert leak_of_gaussian_mean(2, 200, 1 - 1e-12) > 0.99
+
+
+def test_only_gamma_matters():
+    assert leak_of_gaussian_mean(30, 4, 0.6, 3.0) == pytest.approx(
+        leak_of_gaussian_mean(30, 4, 1 / 3, 1.0), rel=1e-12
+    )
+
+
+def test_limits():
+    assert leak_of_gaussian_mean(1, 3) == leak_of_gaussian_mean_bound(1, 3) == 1.0
+    assert leak_of_gaussian_mean(2, 10**5) == pytest.approx(1.0)
+    # n → ∞: E‖V‖/√(2πn)
+    for d in (1, 5):
+        length = math.sqrt(2) * math.gamma((d + 1) / 2) / math.gamma(d / 2)
+        assert leak_of_gaussian_mean(10**10, d) == pytest.approx(
+            length / math.sqrt(2 * math.pi * 1e10), rel=1e-4
+        )
+    values = [leak_of_gaussian_mean(n, 3) for n in (2, 4, 16, 100, 10**4)]
+    assert values == sorted(values, reverse=True)
+    values = [leak_of_gaussian_mean(100, d) for d in (1, 2, 10, 100, 10**4)]
+    assert values == sorted(values)
+
+
+def test_bad_input_is_refused():
+    for call in (
+        lambda: leak_of_gaussian_mean(0, 1),
+        lambda: leak_of_gaussian_mean(10, 0),
+        lambda: leak_of_gaussian_mean(10, 10**9),
+        lambda: leak_of_gaussian_mean(10, 1, nu=1.0),
+        lambda: total_variation_bound(1.0, 1, 1),
+        lambda: total_variation_bound(-1.0, 5, 1),
+        lambda: optimal_ball(1.0, 1, 1),
+        lambda: record_leak_of_gaussian_mean(float("nan"), 5, 1),
+    ):
+        with pytest.raises(InputError):
+            call()

@@ -1,0 +1,253 @@
+"""The exact worst case against enumeration in rationals and a naive second implementation."""
+
+from fractions import Fraction
+from random import Random
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memberbound.errors import InputError
+from memberbound.iid import worst_case
+from memberbound.iid.worst_case import leak_of_law, leak_of_uniform, security_of_law
+from oracle import iid, mechanisms
+
+F = Fraction
+PRIORS = ((0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.4, 0.5), (0.6, 3.0), (0.9, 0.25))
+
+
+def exact_leak(p, n, gamma):
+    """A25-T14 as printed, in rationals: absolute deviations and the constant."""
+    spread = sum(m * abs(F(k, n) - gamma * x) for x in p for k, m in enumerate(iid.binomial(n, x)))
+    return max(F(1), gamma) * (spread / gamma - abs(1 - 1 / gamma)) / 2
+
+
+def dyadic_laws(seed, count):
+    """Laws whose probabilities are exactly doubles and sum to exactly 1."""
+    rng = Random(seed)
+    for _ in range(count):
+        parts = [rng.randint(0, 50) for _ in range(rng.randint(2, 6))]
+        total = 256
+        parts = [min(x, total // len(parts)) for x in parts]
+        parts.append(total - sum(parts))
+        yield [F(x, total) for x in parts], rng.randint(1, 30)
+
+
+def gamma_of(nu, lam):
+    return F(nu) / (F(lam) * (1 - F(nu)))
+
+
+def mismatches(formula):
+    bad = []
+    for p, n in dyadic_laws(1, 12):
+        for nu, lam in PRIORS:
+            truth = exact_leak(p, n, gamma_of(nu, lam))
+            value = F(formula([float(x) for x in p], n, nu, lam))
+            if not truth <= value <= truth * (1 + F(1, 10**10)):
+                bad.append((p, n, nu, lam))
+    return bad
+
+
+def test_agrees_with_rationals_at_every_gamma_and_never_below():
+    assert mismatches(leak_of_law) == []
+
+
+def test_broken_variants_are_caught():
+    def swapped(p, n, nu, lam):
+        return leak_of_law(p, n, 1 - nu, lam)
+
+    def one_record_more(p, n, nu, lam):
+        return leak_of_law(p, n + 1, nu, lam)
+
+    def always_even_odds(p, n, nu, lam):
+        return leak_of_law(p, n)
+
+    assert mismatches(swapped)
+    assert mismatches(one_record_more)
+    assert mismatches(always_even_odds)
+
+
+def test_no_learner_exceeds_it_and_the_histogram_reaches_it():
+    rng = Random(2)
+    for p, n in ([F(1, 4), F(3, 4)], 4), ([F(1, 8), F(3, 8), F(1, 2)], 3):
+        law = [float(x) for x in p]
+        for nu, lam in PRIORS:
+            gamma = gamma_of(nu, lam)
+            top = F(leak_of_law(law, n, nu, lam))
+            full = iid.leakage(iid.joint_laws(p, n, iid.injective(n, len(p))), gamma)
+            assert full <= top <= full * (1 + F(1, 10**10))
+            for _ in range(5):
+                release = mechanisms.random_release(rng, n, len(p), 3)
+                assert iid.leakage(iid.joint_laws(p, n, release), gamma) <= top
+
+
+def test_random_doubles_against_a_plain_sum_in_50_digits():
+    rng = np.random.default_rng(3)
+    with mp.workdps(50):
+        for n in (7, 120):
+            p = rng.dirichlet(np.full(15, 0.3))
+            gap = abs(mp.fsum(map(mp.mpf, p.tolist())) - 1)
+            for gamma in (mp.mpf(1), mp.mpf(3) / 2):
+                nu = float(gamma / (1 + gamma))
+                exact = mp.mpf(nu) / (1 - mp.mpf(nu))
+                truth = mp.fsum(
+                    mp.binomial(n, k)
+                    * x**k
+                    * (1 - x) ** (n - k)
+                    * max(mp.mpf(k) / n - exact * x, 0)
+                    for x in map(mp.mpf, p.tolist())
+                    for k in range(n + 1)
+                )
+                value = leak_of_law(p, n, nu)
+                assert truth <= value <= (truth + gap) * (1 + mp.mpf("1e-10"))
+
+
+def test_known_values():
+    # 1 - 1/K at n = 1; 0.368 = 1/e for cells that expect one record.
+    for cells in (2, 10, 10**6, 10**18):
+        assert leak_of_uniform(cells, 1) == pytest.approx(1 - 1 / cells, rel=1e-12)
+    assert leak_of_uniform(10**6, 10**6) == pytest.approx(np.exp(-1), rel=1e-6)
+    # γ = 1, n → ∞: √(2/π)/2·Σ√(p(1-p)/n)
+    expected = np.sqrt(9) / np.sqrt(2 * np.pi * 1e12)
+    assert leak_of_uniform(10, 10**12) == pytest.approx(expected, rel=1e-9)
+
+
+def test_uniform_agrees_with_the_law_and_with_rationals():
+    for cells, n in ((2, 9), (3, 10), (7, 100), (64, 20)):
+        for nu, lam in PRIORS:
+            truth = exact_leak([F(1, cells)] * cells, n, gamma_of(nu, lam))
+            value = F(leak_of_uniform(cells, n, nu, lam))
+            assert truth <= value <= truth * (1 + F(1, 10**10))
+            listed = leak_of_law([1 / cells] * cells, n, nu, lam)
+            assert listed == pytest.approx(float(value), rel=1e-10, abs=1e-15)
+
+
+def test_multiplicities_count_atoms():
+    p, times = [0.25, 0.0625, 0.0], [2, 8, 5]
+    spelled_out = [0.25] * 2 + [0.0625] * 8
+    for nu, lam in PRIORS:
+        assert leak_of_law(p, 11, nu, lam, times) == pytest.approx(
+            leak_of_law(spelled_out, 11, nu, lam), rel=1e-13
+        )
+
+
+def test_chunks_do_not_matter(monkeypatch):
+    p = np.random.default_rng(4).dirichlet(np.ones(1000))
+    whole = [leak_of_law(p, 3000, nu) for nu in (0.5, 0.6)]
+    monkeypatch.setattr(worst_case, "_CHUNK", 7)
+    assert [leak_of_law(p, 3000, nu) for nu in (0.5, 0.6)] == pytest.approx(whole, rel=1e-14)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(1, 1000), min_size=2, max_size=8),
+    st.integers(1, 200),
+    st.lists(st.floats(0.05, 0.95), min_size=2, max_size=2),
+)
+def test_monotone_in_gamma_below_and_above_one_and_in_n(weights, n, nus):
+    """A25-L27, L28: even odds are the worst; more records leak less about each."""
+    p = np.array(weights) / np.sum(weights)
+    low, high = sorted(nus)
+    a, b = leak_of_law(p, n, low), leak_of_law(p, n, high)
+    slack = 1 + 1e-9
+    if high <= 0.5:
+        assert a <= b * slack
+    if low >= 0.5:
+        assert b <= a * slack
+    top = leak_of_law(p, n)
+    assert max(a, b) <= top * slack
+    assert leak_of_law(p, n + 1) <= top * slack
+    assert 0 <= top <= 1
+
+
+def test_what_is_missing_from_one_is_added():
+    p = [0.5, 0.5 - 5e-10]
+    assert leak_of_law(p, 100) >= leak_of_law([0.5, 0.5], 100) + 4.9e-10
+    # The law with the missing mass on a rare atom of its own.
+    full = [0.5, 0.5 - 5e-10, 5e-10]
+    assert leak_of_law(full, 100) <= leak_of_law(p, 100) * (1 + 1e-12)
+    # The law scaled back from a sum above 1.
+    above = np.array([0.5, 0.5 + 5e-10])
+    assert leak_of_law(above / above.sum(), 100) <= leak_of_law(above, 100)
+
+
+def test_lipschitz_in_the_law():
+    """The reason why the missing mass may simply be added."""
+    rng = Random(5)
+    for _ in range(200):
+        n, gamma = rng.randint(1, 12), F(rng.randint(1, 40), 10)
+        x, y = sorted(F(rng.randint(0, 60), 60) for _ in range(2))
+
+        def share(p, n=n, gamma=gamma):
+            law = iid.binomial(n, p)
+            if gamma >= 1:
+                return sum(m * max(F(k, n) - gamma * p, 0) for k, m in enumerate(law))
+            return sum(m * max(p - F(k, n) / gamma, 0) for k, m in enumerate(law))
+
+        assert abs(share(x) - share(y)) <= y - x
+
+
+def test_security_is_one_minus_the_leak_from_below():
+    for p, n in dyadic_laws(6, 8):
+        law = [float(x) for x in p]
+        for nu, lam in PRIORS:
+            truth = 1 - exact_leak(p, n, gamma_of(nu, lam))
+            value = F(security_of_law(law, n, nu, lam))
+            assert truth - F(1, 10**9) <= value <= truth
+
+
+def test_edges():
+    assert leak_of_law([1.0], 5) == 0
+    assert leak_of_law([1.0, 0.0], 5, 0.7) == 0
+    assert leak_of_uniform(1, 5) == 0
+    assert leak_of_law([1.0, 1e-20], 5) >= 2e-20 * (1 - 1e-12)  # both atoms, although 1 - 1e-20 = 1
+    assert leak_of_law([0.5, 0.5], 1) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ([0.5, 0.4], 10),
+        ([0.5, 0.6], 10),
+        ([0.5, 0.5 + 2e-9], 10),
+        ([-0.5, 1.5], 10),
+        ([float("nan"), 1.0], 10),
+        ([], 10),
+        ([[0.5, 0.5]], 10),
+        ([0.5, 0.5], 0),
+        ([0.5, 0.5], 2.5),
+        ([0.5, 0.5], 10, 0.0),
+        ([0.5, 0.5], 10, 1.0),
+        ([0.5, 0.5], 10, 0.5, -1.0),
+        ([0.5, 0.5], 10, 0.5, 1.0, [1]),
+        ([0.5, 0.5], 10, 0.5, 1.0, [1, 0.5]),
+    ],
+)
+def test_bad_input_is_refused(arguments):
+    with pytest.raises(InputError):
+        leak_of_law(*arguments)
+
+
+def test_bad_uniform_input_is_refused():
+    for cells in (0, 2.5, 10**19):
+        with pytest.raises(InputError):
+            leak_of_uniform(cells, 10)
+    with pytest.raises(InputError, match="sum to 1"):
+        leak_of_law([0.2, 0.2], 3)
+
+
+@pytest.mark.long
+def test_ten_million_atoms_in_bounded_memory():
+    import tracemalloc
+
+    p = np.random.default_rng(7).zipf(1.3, 10**7).astype(np.float64)
+    p /= p.sum()
+    tracemalloc.start()
+    value = leak_of_law(p, 10**9)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    cells, times = np.unique(p, return_counts=True)
+    assert value == pytest.approx(leak_of_law(cells, 10**9, multiplicity=times), rel=1e-9)
+    assert peak < 50e6

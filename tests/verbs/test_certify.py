@@ -1,0 +1,331 @@
+"""``certify`` and ``plan`` as functions: laws against rationals, tables against their counts."""
+
+import json
+import re
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound.errors import InputError
+from memberbound.iid.certificates import certify_counts
+from memberbound.iid.planning import smallest_n, smallest_n_for_table
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.worst_case import leak_of_law
+from memberbound.verbs.certify import certify, certify_profile
+from memberbound.verbs.plan import plan
+
+KEYS = {
+    "rows",
+    "n",
+    "atoms",
+    "delta_upper",
+    "security_lower",
+    "accuracy_upper",
+    "delta_plug_in_estimate",
+    "c_k_plug_in_estimate",
+    "confidence",
+    "method",
+    "record_leak",
+}
+
+
+def exact_leak(law: list[Fraction], n: int, gamma: Fraction = Fraction(1)) -> Fraction:
+    """A25-T14 in rationals, as a hockey-stick over the histogram's marginals."""
+    total = Fraction(0)
+    for p in law:
+        for b in range(n + 1):
+            mass = comb(n, b) * p**b * (1 - p) ** (n - b)
+            if gamma >= 1:
+                total += mass * max(Fraction(0), Fraction(b, n) - gamma * p)
+            else:
+                total += mass * max(Fraction(0), p - Fraction(b, n) / gamma)
+    return total
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1), Fraction(3, 2), Fraction(1, 2)])
+@pytest.mark.parametrize("n", [1, 2, 7, 25])
+def test_law_against_rationals(n, gamma):
+    law = [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
+    nu = float(gamma / (1 + gamma))
+    result = certify(probabilities=[float(p) for p in law], n=n, nu=nu)
+    truth = exact_leak(law, n, gamma)
+    assert Fraction(result.delta_upper) >= truth * (1 - Fraction(1, 10**12))
+    assert result.delta_upper <= float(truth) * (1 + 1e-6) + 1e-9
+    assert Fraction(result.security_lower) <= 1 - truth + Fraction(1, 10**12)
+
+
+def test_accuracy_is_the_best_attack():
+    # n = 1, two fair atoms: the member is known, a stranger agrees half of the time.
+    result = certify(probabilities=[0.5, 0.5], n=1)
+    assert result.to_dict()["accuracy_upper"] == pytest.approx(0.75, rel=1e-12)
+    weighted = certify(probabilities=[0.5, 0.5], n=1, nu=0.25, lam=2.0).to_dict()
+    assert weighted["accuracy_upper"] >= 1.5
+
+
+def test_uniform_equals_the_law():
+    one = certify(uniform=50, n=333).to_dict()
+    other = certify(probabilities=np.full(50, 0.02), n=333).to_dict()
+    assert one["delta_upper"] == pytest.approx(other["delta_upper"], rel=1e-10)
+    assert one["record_leak"]["max"] == pytest.approx(other["record_leak"]["max"], rel=1e-10)
+
+
+def test_table_has_the_keys_of_the_contract(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "\n".join(f"{i % 3},{i % 2}" for i in range(600)) + "\n")
+    result = certify(path).to_dict()
+    assert set(result) >= KEYS
+    assert (result["rows"], result["n"], result["atoms"]) == (600, 600, 6)
+    assert result["game"] == "iid"
+    assert result["protects"] == "average record"
+    assert set(result["record_leak"]) >= {"median", "p99", "max", "exposed_rows"}
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    direct = certify_counts(CountProfile.from_counts([100] * 6))
+    assert result["delta_upper"] == direct.delta_upper
+    fewer = certify(path, columns=["b"]).to_dict()
+    assert fewer["atoms"] == 2
+    assert fewer["delta_upper"] < result["delta_upper"]
+
+
+def test_more_rows_than_the_table_has():
+    profile = CountProfile.from_counts([100] * 6)
+    here = certify_profile(profile)
+    more = certify_profile(profile, n=60_000)
+    assert more.delta_upper < here.delta_upper
+    assert "X16" in more.theorems
+    assert more.delta_upper >= leak_of_law(np.full(6, 1 / 6), 60_000)
+
+
+def test_reference_rows_help(tmp_path):
+    rng = np.random.default_rng(3)
+    train, extra = tmp_path / "t.csv", tmp_path / "r.csv"
+    for path, rows in ((train, 500), (extra, 20_000)):
+        values = rng.integers(0, 40, rows)
+        path.write_text("x\n" + "\n".join(map(str, values)) + "\n")
+    alone = certify(train)
+    beside = certify(train, reference=extra)
+    assert beside.delta_upper < alone.delta_upper
+    assert beside.delta_upper >= leak_of_law(np.full(40, 1 / 40), 500)
+
+
+def test_unit_counts_persons(tmp_path):
+    path = tmp_path / "visits.csv"
+    rows = [
+        f"{person},{what}" for person in range(200) for what in ("x", "y" if person % 2 else "z")
+    ]
+    path.write_text("who,what\n" + "\n".join(rows) + "\n")
+    result = certify(path, columns="what", unit="who")
+    assert result.fields["rows"] == 200
+    assert result.fields["atoms"] == 2
+    assert any("who" in text for text in result.assumptions)
+
+
+def test_records_are_written_with_their_leak(tmp_path):
+    path, out = tmp_path / "t.csv", tmp_path / "leaks.csv"
+    path.write_text("x\n" + "a\n" * 300 + "b\n")
+    result = certify(path, records=out)
+    lines = out.read_text().splitlines()
+    assert lines[0] == "x,record_leak_upper"
+    assert len(lines) == 302
+    leaks = {line.split(",")[0]: float(line.split(",")[1]) for line in lines[1:]}
+    assert leaks["b"] == 1.0
+    assert leaks["a"] == pytest.approx(result.leaks.leak[-1])
+    with pytest.raises(InputError):
+        certify(path, records=out)
+    certify(path, records=out, force=True)
+
+
+def test_exposed_cells_are_listed_rarest_first(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "a,1\n" * 300 + "b,2\n" * 3 + "c,3\nd,\n")
+    result = certify(path, list_exposed=2).to_dict()
+    assert [cell["rows"] for cell in result["exposed_cells"]] == [1, 1]
+    assert result["exposed_cells"][0]["values"] == {"x": "c", "y": "3"}
+    assert result["exposed_cells"][1]["values"] == {"x": "d", "y": None}
+    everything = certify(path, list_exposed=10).to_dict()["exposed_cells"]
+    assert [cell["rows"] for cell in everything] == [1, 1, 3]
+    assert sum(cell["rows"] for cell in everything) == result["record_leak"]["exposed_rows"]
+    assert "exposed: 1 row(s)" in certify(path, list_exposed=1).summary()
+    assert certify(path).to_dict()["exposed_cells"] == []
+
+
+def test_distinct_rows_are_vacuous_not_an_error(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n" + "\n".join(map(str, range(1000))) + "\n")
+    result = certify(path)
+    assert result.delta_upper == 1.0
+    assert result.fields["delta_plug_in_estimate"] == pytest.approx(0.368, abs=1e-3)
+    assert result.warnings
+    assert "Nothing can be certified" in result.summary()
+
+
+def test_one_row(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1\n")
+    assert certify(path).delta_upper == 1.0
+
+
+BAD = [
+    ({}, "exactly one"),
+    ({"uniform": 5, "probabilities": [1.0], "n": 3}, "exactly one"),
+    ({"uniform": 5}, "n must be given"),
+    ({"uniform": 5.5, "n": 10}, "whole number"),
+    ({"uniform": 5, "n": 0}, "n must be"),
+    ({"probabilities": [0.5, 0.4], "n": 10}, "1"),
+    ({"probabilities": [0.5, -0.1, 0.6], "n": 10}, "probabilit"),
+    ({"uniform": 5, "n": 10, "unit": "a"}, "belong to a table"),
+    ({"uniform": 5, "n": 10, "list_exposed": 3}, "belong to a table"),
+    ({"uniform": 5, "n": 10, "nu": 1}, "nu must be"),
+    ({"table": "missing.csv"}, "missing.csv"),
+]
+
+
+@pytest.mark.parametrize(("options", "word"), BAD, ids=[str(b[0]) for b in BAD])
+def test_bad_input(options, word):
+    with pytest.raises(InputError) as caught:
+        certify(**options)
+    assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.1, float("nan")])
+def test_bad_confidence(confidence, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1\n1\n")
+    with pytest.raises(InputError):
+        certify(path, confidence=confidence)
+
+
+# ---- plan --------------------------------------------------------------------------------------
+
+
+def test_smallest_n_is_the_first_that_holds():
+    for first in (1, 2, 3, 17, 1024, 1025):
+        assert smallest_n(lambda n, first=first: n >= first) == first
+    assert smallest_n(lambda n: False) is None
+    assert smallest_n(lambda n: n >= 90, largest=100) == 90
+
+
+def test_plan_for_a_law_is_exact():
+    law = [0.5, 0.3, 0.2]
+    n = plan(security=0.9, probabilities=law).n_required
+    assert leak_of_law(law, n) <= 0.1 < leak_of_law(law, n - 1)
+
+
+def test_plan_for_records():
+    n = plan(record_leak=0.1, uniform=20).n_required
+    assert certify(uniform=20, n=n).fields["record_leak"]["max"] <= 0.1
+    both = plan(record_leak=0.1, security=0.99, uniform=20).n_required
+    assert both == max(n, plan(security=0.99, uniform=20).n_required)
+
+
+def test_plan_for_a_table_is_certified_and_valid():
+    rng = np.random.default_rng(11)
+    law = np.full(30, 1 / 30)
+    enough = smallest_n(lambda m: leak_of_law(law, m) <= 0.1)
+    profiles = [CountProfile.from_counts(c) for c in rng.multinomial(2000, law, size=12)]
+    found = [smallest_n_for_table(profile, security=0.9) for profile in profiles]
+    # At β = 0.05 more than 5 of 12 has probability below 1e-4.
+    assert sum(n < enough for n in found) <= 5
+    assert max(found) <= 3 * enough
+
+
+def test_plan_for_a_table_file(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n" + "\n".join(str(i % 10) for i in range(2000)) + "\n")
+    result = plan(path, security=0.9)
+    assert (result.rows, result.atoms) == (2000, 10)
+    assert result.n_required == smallest_n_for_table(CountProfile.from_counts([200] * 10), 0.9)
+
+
+def test_plan_says_when_nothing_can_be_certified(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n" + "\n".join(map(str, range(100))) + "\n")
+    result = plan(path, security=0.9)
+    assert result.n_required is None
+    assert "cannot be certified" in result.summary()
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"uniform": 5}, "target"),
+        ({"security": 1.0, "uniform": 5}, "security"),
+        ({"security": 0.5}, "exactly one"),
+        ({"record_leak": 0, "uniform": 5}, "record_leak"),
+        ({"security": 0.5, "uniform": 5, "columns": ["a"]}, "belong to a table"),
+    ],
+)
+def test_bad_plans(options, word):
+    with pytest.raises(InputError, match=word):
+        plan(**options)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_has_probability_zero_is_no_atom(place, tmp_path):
+    law = [0.5, 0.5]
+    padded = [*law[:place], 0.0, *law[place:]]
+    here, there = certify(probabilities=law, n=100), certify(probabilities=padded, n=100)
+    assert there.to_dict() == here.to_dict()
+    path = tmp_path / "law.csv"
+    path.write_text("p\n" + "\n".join(map(str, padded)), encoding="utf-8")
+    assert certify(probabilities=path, n=100).to_dict() == here.to_dict()
+    wish = {"security": 0.9, "record_leak": 0.1}
+    assert plan(probabilities=padded, **wish).to_dict() == plan(probabilities=law, **wish).to_dict()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 1e-12])
+def test_an_atom_however_rare_leaks_at_most_everything(tiny):
+    found = certify(probabilities=[0.5, 0.5, tiny], n=100).to_dict()
+    assert found["atoms"] == 3
+    assert found["record_leak"]["max"] <= 1
+
+
+def visits():
+    """2000 persons with two visits each."""
+    rng = np.random.default_rng(3)
+    return pd.DataFrame({"person": np.repeat(np.arange(2000), 2), "x": rng.integers(0, 2, 4000)})
+
+
+def test_unit_is_carried_by_every_face_of_certify():
+    by_person, by_row = certify(visits(), unit="person"), certify(visits(), columns="x")
+    assert by_person.to_dict()["unit"] == "person"
+    assert by_row.to_dict()["unit"] is None
+    assert certify(uniform=3, n=10).to_dict()["unit"] is None
+    assert set(by_person.to_dict()) == set(by_row.to_dict())
+    assert by_person.fields["rows"] == 2000
+    words = "2000 different values of “person” (each with all its rows)"
+    assert words in by_person.sentence
+    assert "average value of “person”" in by_person.sentence
+    assert not re.search(r"\d+ (training |such )?rows", by_person.summary())
+    assert any("“person” with all its rows" in a for a in by_person.assumptions)
+    assert not any("the rows are" in a.lower() for a in by_person.assumptions)
+    assert "4000 such rows" in by_row.sentence
+    vacuous = certify(visits().assign(x=np.arange(4000)), unit="person")
+    assert words in vacuous.sentence
+    assert all("2000 rows" not in warning for warning in vacuous.warnings)
+
+
+@pytest.mark.parametrize("wish", [{"security": 0.8}, {"security": 0.8, "record_leak": 0.5}])
+def test_unit_is_carried_by_every_face_of_plan(wish):
+    by_person, by_row = plan(visits(), unit="person", **wish), plan(visits(), columns="x", **wish)
+    assert by_person.to_dict()["unit"] == "person"
+    assert by_row.to_dict()["unit"] is None
+    assert set(by_person.to_dict()) == set(by_row.to_dict())
+    needed = by_person.n_required
+    start = f"{needed} different values of “person” (each with all its rows) give"
+    assert by_person.summary().startswith(start)
+    assert "training rows" not in by_person.summary()
+    assert by_row.summary().startswith(f"{by_row.n_required} training rows give")
+    assert any("“person” with all its rows" in a for a in by_person.assumptions)
+    # What it says is what is meant: so many persons, certified as persons.
+    again = certify(visits(), unit="person", n=needed)
+    assert again.security_lower >= 0.8
+    none = plan(visits().assign(x=np.arange(4000)), unit="person", security=0.9)
+    assert none.n_required is None
+    assert "No number of values of “person”" in none.summary()
+    assert "2000 different values of “person”" in none.summary()

@@ -1,0 +1,330 @@
+"""The verb ``population`` against naive second implementations of what it promises."""
+
+import json
+import math
+import sys
+from itertools import combinations
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.subset.profile import NeighbourProfile
+from memberbound.verbs.population import GaussianSetting, population
+
+
+def cloud(count: int, dimension: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, dimension))
+
+
+def best_success(values: np.ndarray, k: int, sigma: float, record: int) -> float:
+    """Accuracy of the best attack on a noisy mean, by integrating the two mixtures."""
+    grid = np.linspace(values.min() - 8 * sigma, values.max() + 8 * sigma, 20_001)
+    worlds = {True: np.zeros_like(grid), False: np.zeros_like(grid)}
+    total = math.comb(len(values), k)
+    for chosen in combinations(range(len(values)), k):
+        mean = values[list(chosen)].mean()
+        worlds[record in chosen] += stats.norm.pdf(grid, mean, sigma) / total
+    return float(np.trapezoid(np.maximum(worlds[True], worlds[False]), grid))
+
+
+@pytest.mark.parametrize("size", [4, 3])
+@pytest.mark.parametrize("sigma", [0.1, 0.4])
+def test_no_attack_beats_the_bound_and_the_exact_one_is_close(size: int, sigma: float) -> None:
+    values = cloud(8, 1, seed=3)[:, 0]
+    answer = population(values, sigma=sigma, delta=1e-3, clip=5, size=size)
+    truth = [best_success(values, size, sigma, x) for x in range(8)]
+    # The quadrature is good to 1e-6; a bound may not be below the truth by more than that.
+    assert np.all(answer.bounds.success >= np.array(truth) - 1e-6)
+    assert answer.success_upper <= max(truth) + 1e-5
+    assert answer.worst_record == int(np.argmax(truth))
+    # The coupling bound is what one number per release improves on.
+    assert answer.coupled is not None
+    assert answer.coupled.success_upper > answer.success_upper + 1e-3
+    # A variant that forgets one of the two worlds' weights is caught.
+    assert answer.success_upper > max(truth) * 0.999
+
+
+def test_mean_and_sum_with_the_matching_noise_agree() -> None:
+    rows = cloud(20, 3)
+    mean = population(rows, sigma=0.2, clip=3, delta=1e-4)
+    total = population(rows, sigma=0.2 * 10, clip=3, delta=1e-4, query="sum")
+    assert mean.pmp_epsilon_upper == pytest.approx(total.pmp_epsilon_upper, rel=1e-9)
+    assert mean.epsilon == pytest.approx(total.epsilon, rel=1e-9)
+
+
+def test_the_worst_case_epsilon_is_that_of_the_gaussian_mechanism() -> None:
+    rows, clip, delta = cloud(20, 3), 3.0, 1e-4
+    answer = population(rows, epsilon=4.0, clip=clip, delta=delta)
+    assert answer.sigma is not None
+    shift = 2 * clip / 10 / answer.sigma
+    reached = stats.norm.cdf(shift / 2 - 4 / shift) - math.exp(4) * stats.norm.cdf(
+        -shift / 2 - 4 / shift
+    )
+    assert reached <= delta * (1 + 1e-9)
+    assert reached >= delta * (1 - 1e-6)
+    assert answer.pmp_epsilon_upper <= answer.epsilon_population <= answer.epsilon
+
+
+def test_the_three_attackers_are_ordered() -> None:
+    answer = population(cloud(60, 4), epsilon=3.0, clip=4)
+    for point in answer.sweep([0.1, 1.0, 5.0, 20.0]):
+        assert answer.blind <= point.practical <= point.population <= point.worst_case <= 1
+
+
+def test_repeated_answers_are_one_release_with_less_noise() -> None:
+    rows = cloud(30, 2)
+    four = population(rows, sigma=0.4, clip=3, releases=4)
+    once = population(rows, sigma=0.2, clip=3)
+    assert four.pmp_epsilon_upper == pytest.approx(once.pmp_epsilon_upper, rel=1e-9)
+    # Adding up four single parameters would not be a bound of anything; the joint one is larger
+    # than a single one.
+    assert four.pmp_epsilon_upper > population(rows, sigma=0.4, clip=3).pmp_epsilon_upper
+
+
+@pytest.mark.parametrize(
+    "target", [{"target_pmp": 0.7}, {"target_success": 0.56}, {"target_pmp": 5.0}]
+)
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_targets_are_met_when_evaluated_again(target: dict[str, float], dimension: int) -> None:
+    rows = cloud(24, dimension, seed=5)
+    found = population(rows, clip=4, delta=1e-4, **target)
+    again = population(rows, clip=4, delta=1e-4, sigma=found.sigma)
+    name, limit = next(iter(target.items()))
+    reached = again.pmp_epsilon_upper if name == "target_pmp" else again.success_upper
+    assert reached <= limit
+    less = population(rows, clip=4, delta=1e-4, sigma=0.99 * found.sigma)
+    missed = less.pmp_epsilon_upper if name == "target_pmp" else less.success_upper
+    assert missed > limit
+
+
+def test_the_exponential_mechanism_exactly_and_its_inverse() -> None:
+    rows, candidates = cloud(12, 2, seed=1), cloud(6, 2, seed=2)
+    options = {"mechanism": "exponential", "candidates": candidates, "clip": 3}
+    answer = population(rows, epsilon=4.0, **options)
+    assert answer.bounds.confidence == 1.0
+    assert answer.sigma is None
+    assert answer.pmp_epsilon_upper <= answer.epsilon_population <= 4.0
+    found = population(rows, target_pmp=0.5, **options)
+    assert population(rows, epsilon=found.epsilon, **options).pmp_epsilon_upper <= 0.5
+    assert population(rows, epsilon=found.epsilon * 1.01, **options).pmp_epsilon_upper > 0.5
+
+
+def test_the_exponential_mechanism_sampled() -> None:
+    rows, candidates = cloud(60, 2, seed=1), cloud(4, 2, seed=2)
+    options = {"mechanism": "exponential", "candidates": candidates, "clip": 3, "delta": 1e-3}
+    answer = population(rows, epsilon=2.0, subsets=400, confidence=0.9, **options)
+    assert answer.bounds.confidence == 0.9
+    assert 0.5 < answer.success_upper < answer.compared.worst_case
+    # The inverse starts from the deterministic bound, so it always returns something valid.
+    found = population(rows, target_success=0.6, subsets=200, **options)
+    assert found.success_upper <= 0.6
+
+
+def test_losses_instead_of_candidates() -> None:
+    losses = np.abs(cloud(10, 3))
+    given = population(
+        cloud(10, 1), mechanism="exponential", losses=losses, sensitivity=2.0, epsilon=1.0
+    )
+    assert given.query == "choice among 3 candidates"
+
+
+def test_a_population_of_equal_records_is_safe_with_any_noise() -> None:
+    answer = population(np.ones((10, 2)), sigma=0.1, clip=3)
+    assert answer.success_upper == 0.5
+    assert answer.pmp_epsilon_upper == 0.0
+    assert any("repeat another one" in w for w in answer.warnings)
+
+
+def test_odd_populations_and_left_out_columns_are_mentioned(tmp_path: Path) -> None:
+    frame = pd.DataFrame(cloud(9, 2), columns=["a", "b"]).assign(name=list("abcdefghi"))
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    answer = population(tmp_path / "odd.csv", epsilon=1, clip=2)
+    assert answer.game.size == 4
+    assert any("cannot be halved" in w for w in answer.warnings)
+    assert any("left out: name" in w for w in answer.warnings)
+    assert answer.success_upper >= answer.blind > 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "exactly one of"),
+        ({"epsilon": 1, "sigma": 1}, "epsilon and sigma"),
+        ({"epsilon": -1}, "at least 0"),
+        ({"sigma": 0}, "greater than 0"),
+        ({"epsilon": 1, "delta": 0}, "no amount of Gaussian noise"),
+        ({"epsilon": 1, "size": 20}, "smaller than the population"),
+        ({"epsilon": 1, "clip": -1}, "clip"),
+        ({"epsilon": 1, "clip": 1, "sensitivity": 1}, "not both"),
+        ({"epsilon": 1, "sensitivity": 1e-3}, "which these records reach"),
+        ({"target_success": 0.4}, "greater than 0.5"),
+        ({"epsilon": 1, "mechanism": "laplace"}, "one of"),
+        ({"epsilon": 1, "query": "median"}, "one of"),
+        ({"epsilon": 1, "candidates": [[1.0]]}, "cannot be used"),
+        ({"epsilon": 1, "mechanism": "exponential"}, "needs candidates or losses"),
+        ({"epsilon": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]}, "clip or"),
+        (
+            {"epsilon": 1, "mechanism": "exponential", "candidates": [[0.0]], "clip": 3},
+            "dimension|coordinates|columns",
+        ),
+        (
+            {"epsilon": 1, "mechanism": "exponential", "losses": [[1.0]], "sensitivity": 1},
+            "one row per record",
+        ),
+        ({"sigma": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]}, "sigma belongs"),
+        ({"epsilon": 1, "columns": ["x7"]}, "no column 'x7'"),
+    ],
+)
+def test_bad_questions(change: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        population(cloud(20, 2), **change)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (np.zeros((3, 2)), "at least 4 records"),
+        (np.full((5, 2), np.nan), "finite numbers"),
+        (np.array([[1.0], [np.inf], [2.0], [3.0]]), "row 2"),
+        (np.zeros((0, 2)), "at least one record"),
+        ([["a"], ["b"]], "must hold numbers"),
+        (np.zeros((4, 2, 2)), "shape"),
+    ],
+)
+def test_bad_records(rows, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        population(rows, epsilon=1, clip=1)
+
+
+def test_the_noise_of_repeated_answers_round_trips() -> None:
+    profile = NeighbourProfile.from_vectors(cloud(10, 2))
+    for releases in (1, 2, 3, 7, 1000):
+        for query in ("mean", "sum"):
+            setting = GaussianSetting(
+                profile, memberbound.SubsetGame(10, 5), 1e-5, query, 10.0, releases
+            )
+            for effective in (1e-9, 0.1, 1.0, 1 / 3, 1e12):
+                assert setting.effective(setting.released(effective)) >= effective
+
+
+def cli(*arguments: str | Path) -> tuple[int, str, str]:
+    done = run(
+        [sys.executable, "-m", "memberbound", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_command_line(tmp_path: Path) -> None:
+    np.save(tmp_path / "points.npy", cloud(30, 3))
+    code, out, err = cli(
+        "population",
+        tmp_path / "points.npy",
+        "--epsilon",
+        10,
+        "--clip",
+        5,
+        "--records",
+        tmp_path / "records.csv",
+        "--plot",
+        tmp_path / "success.png",
+        "--json",
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    for key in [
+        "command",
+        "version",
+        "game",
+        "protects",
+        "theorems",
+        "assumptions",
+        "epsilon",
+        "epsilon_population",
+        "pmp_epsilon_upper",
+        "eta_upper",
+        "success_upper",
+        "sigma",
+        "worst_record",
+        "method",
+    ]:
+        assert key in answer
+    assert answer["game"] == "subset"
+    assert answer["protects"] == "every record"
+    assert answer["epsilon"] == 10
+    table = pd.read_csv(tmp_path / "records.csv")
+    assert len(table) == 30
+    assert table.record[0] == answer["worst_record"]
+    assert table.success_upper.max() == answer["success_upper"]
+    assert (tmp_path / "success.png").read_bytes().startswith(b"\x89PNG")
+    same = memberbound.population(tmp_path / "points.npy", epsilon=10, clip=5).to_dict()
+    assert {k: v for k, v in answer.items() if k != "records_out"} == json.loads(
+        json.dumps({k: v for k, v in same.items() if k != "records_out"})
+    )
+    # Nothing is overwritten without being asked.
+    code, out, err = cli(
+        "population", tmp_path / "points.npy", "--epsilon", 1, "--records", tmp_path / "records.csv"
+    )
+    assert (code, out) == (2, "")
+    assert "must not exist" in err
+
+
+def test_command_line_refuses_in_one_sentence(tmp_path: Path) -> None:
+    for arguments in (
+        ("population", tmp_path / "missing.csv", "--epsilon", 1),
+        ("population", tmp_path, "--epsilon", 1),
+        ("population", tmp_path / "missing.npy"),
+    ):
+        code, out, err = cli(*arguments)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", [{"target_success": 0.53}, {"target_pmp": 0.5}])
+def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
+    """The coupling asks for more noise; the answer's own bound meets the target, and barely."""
+    values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: sooner worked out
+    answer = population(values, clip=3.0, delta=1e-4, **target)
+    ((name, limit),) = target.items()
+    quantity = "pmp" if name == "target_pmp" else "success"
+
+    def reached(bounds) -> float:
+        return bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
+
+    assert reached(answer.bounds) <= limit
+    assert reached(answer.setting.best(answer.sigma * 0.99)) > limit
+    # Control: what the coupling proves at this noise is far above, so it would add noise.
+    assert reached(answer.coupled) - (0.5 if quantity == "success" else 0) > 1.05 * (
+        limit - (0.5 if quantity == "success" else 0)
+    )
+    again = population(values, clip=3.0, delta=1e-4, sigma=answer.sigma)
+    assert reached(again.bounds) <= limit
+
+
+def test_no_number_of_rows_switches_the_exact_mixture_off(monkeypatch) -> None:
+    from memberbound.subset import mixtures
+
+    monkeypatch.setattr(mixtures, "MOST_EXACT", 100)
+    monkeypatch.setattr(mixtures, "_FIRST", 30)
+    gains = []
+    for count in (96, 100, 104, 108):
+        answer = population(cloud(108, 1, seed=2)[:count], epsilon=1.0, clip=4.0)
+        assert "exact mixtures" in answer.bounds.method
+        gains.append(answer.bounds.eta_upper)
+    assert np.abs(np.diff(gains)).max() < 0.1 * gains[0]
+
+
+@pytest.mark.long
+def test_twelve_thousand_rows_leak_no_more_than_ten_thousand() -> None:
+    values = np.clip(cloud(12_000, 1), -3, 3)
+    ten, twelve = (population(values[:n], epsilon=1.0, clip=3.0) for n in (10_000, 12_000))
+    assert twelve.bounds.eta_upper < ten.bounds.eta_upper * 1.02
+    assert ten.bounds.eta_upper < ten.coupled.eta_upper / 2
