@@ -192,7 +192,7 @@ def test_no_option_is_declared_twice() -> None:
 def test_a_new_option_of_certify_appears_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worked example of CONTRIBUTING.md: one function is edited, and every face has it."""
     import memberbound
-    import memberbound.verbs.certify as module
+    from memberbound.verbs import certify as module
 
     source = textwrap.dedent(inspect.getsource(module.certify))
     edited = source.replace(
