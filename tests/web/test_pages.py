@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import memberbound
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.requests import asked_over_the_web
 from memberbound.papers.ledger import theorems
 from memberbound.quantities import confident, decimals, marked, percent, significant
 from report.sample import hostile, sample
@@ -731,3 +733,26 @@ def test_scripts_never_build_markup_from_text() -> None:
     assert not re.search(r"\son\w+=|\sstyle=|<style|https?://|<script(?![^>]*\ssrc=)", page)
     # Only the style sheet's own file and our icon: nothing from elsewhere.
     assert "url(" not in (STATIC / "app.css").read_text("utf-8")
+
+
+def test_arguments_without_a_place_of_their_own_are_under_more_options(
+    visit: Open, table: Path
+) -> None:
+    """What a verb takes and the page does not show is made from the verb's declaration."""
+    page = visit("/table")
+    page.locator('details[data-more="certify"] [data-field="roles"]').wait_for(state="attached")
+    page.locator('details[data-more="harden"] [data-field="seed"]').wait_for(state="attached")
+    fields = page.locator("[data-field]").element_handles()
+    shown = {field.get_attribute("data-field") for field in fields}
+    typed = ("number", "whole", "rates", "numbers", "names", "column", "text", "choice", "switch")
+    for verb in ("certify", "harden"):
+        wanted = {p.name for p in asked_over_the_web(verb_named(verb)) if p.kind in typed}
+        # Columns have choosers, a law has a page of its own, how many cells are listed is fixed.
+        assert wanted - shown <= {"columns", "keep", "unit", "uniform", "list_exposed", "target"}
+    page.locator("input[type=file]").first.set_input_files(table)
+    page.locator('details[data-more="certify"] summary').click()
+    page.locator('details[data-more="certify"] [data-field="roles"] input').fill("age=identifier")
+    page.get_by_role("button", name="Certify this table").click()
+    shown_command = page.get_by_label("Command line", exact=True).first
+    shown_command.wait_for(state="attached")
+    assert "--roles age=identifier" in shown_command.text_content()

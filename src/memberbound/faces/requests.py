@@ -17,7 +17,15 @@ from memberbound.declarations import Kind, Parameter, Verb
 from memberbound.faces.command_line import joined
 from memberbound.learners import LEARNERS
 
-__all__ = ["Equivalent", "FileId", "Options", "described", "equivalent", "options_model"]
+__all__ = [
+    "Equivalent",
+    "FileId",
+    "Options",
+    "asked_over_the_web",
+    "described",
+    "equivalent",
+    "options_model",
+]
 
 #: A request may list this many numbers; a longer law or table is uploaded.
 MOST_NUMBERS = 10_000

@@ -6,6 +6,7 @@ import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { JobPanel } from "./jobs.js";
+import { MoreOptions } from "./more-options.js";
 import { atMost, atMostInWords, percentUp, plain, significant } from "./numbers.js";
 import { bars, lines } from "./plots.js";
 import { ATTACKERS, boundsOf } from "./population-answer.js";
@@ -64,6 +65,9 @@ export function open(root, given) {
       else job.outdated();
     },
   );
+  const more = new MoreOptions("population", form, [
+    ...["mechanism", "query", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases", "columns"],
+  ]);
   const columns = new ColumnChooser("Columns that are released (numbers only)", () => {
     state.columns = columns.all ? "" : JSON.stringify(columns.names);
     remember();
@@ -156,7 +160,7 @@ export function open(root, given) {
     }
     if (gaussian && form.number("releases") !== 1) asked.releases = form.number("releases");
     if (!gaussian) asked.candidates = candidates();
-    return { ...asked, ...columns.asked };
+    return { ...asked, ...columns.asked, ...more.asked };
   }
 
   form.node.addEventListener("submit", () => {
@@ -325,6 +329,7 @@ export function open(root, given) {
         help: "How many times the same question is answered with fresh noise.",
       }),
     ),
+    more.node,
     form.problem,
     element("div", { class: "buttons" }, start),
   );

@@ -7,6 +7,7 @@ import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
+import { MoreOptions } from "./more-options.js";
 import { atMostInWords } from "./numbers.js";
 import { sandwich } from "./plots.js";
 import { FilePanel } from "./uploads.js";
@@ -67,6 +68,9 @@ export function open(root, given) {
       job.outdated();
     },
   );
+  const more = new MoreOptions("study", form, [
+    ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence"],
+  ]);
   const aim = element("div", {});
   const start = element("button", { type: "submit", class: "main" }, "Run the study");
 
@@ -131,6 +135,7 @@ export function open(root, given) {
       if (form.text("record") !== "every") asked.record = form.text("record");
       form.clear();
       hide();
+      Object.assign(asked, more.asked);
       job.start("study", file?.file ?? null, asked);
     } catch (problem) {
       form.refuse(problem);
@@ -292,6 +297,7 @@ export function open(root, given) {
       }),
       form.numeric("confidence", { label: "Confidence", slider: { from: 0.8, to: 0.999, digits: 3 } }),
     ),
+    more.node,
     form.problem,
     element("div", { class: "buttons" }, start),
   );

@@ -6,6 +6,7 @@ import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { JobPanel } from "./jobs.js";
+import { MoreOptions } from "./more-options.js";
 import { atMostInWords, count, plain, sixUp } from "./numbers.js";
 import { histogram, leaksBeforeAfter } from "./plots.js";
 import { certificate, costOf, hardening, many } from "./table-answers.js";
@@ -69,6 +70,10 @@ export function open(root, given) {
     hardJob.outdated();
     showPreview();
   });
+  const more = new MoreOptions("certify", form, [
+    ...["columns", "n", "confidence", "nu", "lam", "exposed_above", "unit", "list_exposed", "uniform"],
+  ]);
+  const moreCoarse = new MoreOptions("harden", coarse, ["security", "record_leak", "target", "keep", "confidence"]);
   const unit = element("div", {});
   const aim = element("div", {});
   const keep = new ColumnChooser("Columns that must stay as they are", () => {
@@ -205,7 +210,7 @@ export function open(root, given) {
         ["lam", 1],
         ["exposed_above", 0.5],
       ]);
-      Object.assign(asked, columns.asked);
+      Object.assign(asked, columns.asked, more.asked);
       if (form.text("unit")) asked.unit = form.text("unit");
       else asked.list_exposed = LISTED;
       form.clear();
@@ -226,6 +231,7 @@ export function open(root, given) {
       ]);
       if (coarse.text("target")) asked.target = coarse.text("target");
       if (keep.names.length > 0) asked.keep = keep.names;
+      Object.assign(asked, moreCoarse.asked);
       const sure = form.number("confidence");
       if (sure !== 0.95) asked.confidence = sure;
       coarse.clear();
@@ -301,11 +307,13 @@ export function open(root, given) {
   form.node.append(
     columns.node,
     certifyFields(form, given, unit),
+    more.node,
     form.problem,
     element("div", { class: "buttons" }, start),
   );
   coarse.node.append(
     ...hardenFields(coarse),
+    moreCoarse.node,
     aim,
     keep.node,
     coarse.problem,
