@@ -252,7 +252,7 @@ def test_reference_as_text_beside_a_typed_table(tmp_path) -> None:
 
 
 def test_out_of_reach_says_what_was_reached() -> None:
-    with pytest.raises(InputError, match=r"security 0\.999 .*best expected was security 0\.9"):
+    with pytest.raises(InputError, match=r"security 0\.999 .*best expected was security ≈ 0\.9"):
         harden(telling(2000), security=0.999, target="y")
     with pytest.raises(InputError, match="record_leak"):
         harden(telling(100), record_leak=0.001, target="y")
