@@ -33,11 +33,11 @@ study: $(STAMP) ## certify, audit and protect on the embedded data: reports/stud
 serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
-test: $(STAMP) ## the tests and the doctests of src (without those marked long)
+test: $(STAMP) ## the tests and the doctests of src (without those marked long); the same every time
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-long: $(STAMP) ## the tests marked long
-	$(BIN)/python -m pytest -n $(WORKERS) -m long
+test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
+	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis"
 
 check: $(STAMP) ## ruff, its formatter, mypy and the order of imports
 	$(BIN)/ruff check .

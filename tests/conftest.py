@@ -1,4 +1,8 @@
-"""A real browser for the tests that open pages, and what it must not report."""
+"""How property tests draw; a real browser for the tests that open pages.
+
+Property tests draw the same examples every time, so that ``make test`` fails for a change and
+never by chance.  ``MEMBERBOUND_EXAMPLES=explore`` (``make test-long``) draws new ones.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# No deadlines: a busy machine is no bug.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("MEMBERBOUND_EXAMPLES", "fixed"))
 
 #: Debian's names and the usual others.
 _NAMES = ("chromium", "chromium-browser", "google-chrome")

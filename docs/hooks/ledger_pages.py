@@ -1,6 +1,6 @@
 """Generate the pages that must not drift from their source.
 
-``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.ledger``), ``proofs/`` from
+``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.papers.ledger``), ``proofs/`` from
 the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the how-to is
 drawn anew. The errata's demonstrations run in the tests, not here.
 
@@ -283,7 +283,7 @@ def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
 
 def _ledger() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {key: [] for key in SOURCES}
-    for entry in importlib.import_module("memberbound.ledger").entries():
+    for entry in importlib.import_module("memberbound.papers.ledger").entries():
         key = entry.id.split("-", 1)[0] if "-" in entry.id else "X"
         found.setdefault(key, []).append(entry)
     return {key: results for key, results in found.items() if results}
@@ -291,7 +291,7 @@ def _ledger() -> dict[str, list[Any]]:
 
 def _errata() -> list[tuple[list[str], Any]]:
     """The errata, each once with all the ids under which it is stated."""
-    errata = importlib.import_module("memberbound.ledger.errata").ERRATA
+    errata = importlib.import_module("memberbound.papers.ledger").ERRATA
     grouped: dict[object, tuple[list[str], Any]] = {}
     for key, erratum in errata.items():
         grouped.setdefault((erratum.demonstrate, erratum.printed), ([], erratum))[0].append(key)

@@ -28,15 +28,22 @@ if TYPE_CHECKING:
     from memberbound.discrete.counts import CountProfile
     from memberbound.errors import InputError, MemberboundError, SearchError
     from memberbound.explanation import Explanation, explain
-    from memberbound.games import IidGame, NeighbourGame, SubsetGame
+    from memberbound.games import IidGame, ModelGame, NeighbourGame, SubsetGame
     from memberbound.hardening import Hardening, harden
-    from memberbound.ledger import Ledger, theorems
+    from memberbound.papers.ledger import Ledger, theorems
+    from memberbound.papers.reproduction import Reproduction, reproduce
     from memberbound.planning import Plan, plan
     from memberbound.populations import PopulationAnswer, population
-    from memberbound.protection import MembershipPrivate, Protection, predict_table, protect
+    from memberbound.protection import (
+        MembershipPrivate,
+        Prediction,
+        Protection,
+        load,
+        predict,
+        protect,
+    )
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
-    from memberbound.reproduction import Reproduction, reproduce
     from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
@@ -62,17 +69,19 @@ _PUBLIC = {
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
-    "Ledger": "ledger",
+    "Ledger": "papers.ledger",
     "MemberboundError": "errors",
     "MembershipPrivate": "protection",
+    "ModelGame": "games",
     "NeighbourGame": "games",
     "NeighbourProfile": "subset.profile",
     "Plan": "planning",
     "PolygonCurve": "curve",
     "PopulationAnswer": "populations",
+    "Prediction": "protection",
     "Protection": "protection",
     "RecordBounds": "subset.bounds",
-    "Reproduction": "reproduction",
+    "Reproduction": "papers.reproduction",
     "SearchError": "errors",
     "Study": "studies",
     "SubsetGame": "games",
@@ -84,15 +93,16 @@ _PUBLIC = {
     "finite_bounds": "subset.finite",
     "harden": "hardening",
     "joint_release": "subset.joint",
+    "load": "protection",
     "mixture": "curve",
     "plan": "planning",
     "polygon_from_lines": "curve",
     "population": "populations",
-    "predict_table": "protection",
+    "predict": "protection",
     "protect": "protection",
-    "reproduce": "reproduction",
+    "reproduce": "papers.reproduction",
     "study": "studies",
-    "theorems": "ledger",
+    "theorems": "papers.ledger",
 }
 
 __all__ = [
@@ -114,11 +124,13 @@ __all__ = [
     "Ledger",
     "MemberboundError",
     "MembershipPrivate",
+    "ModelGame",
     "NeighbourGame",
     "NeighbourProfile",
     "Plan",
     "PolygonCurve",
     "PopulationAnswer",
+    "Prediction",
     "Protection",
     "RecordBounds",
     "Reproduction",
@@ -134,11 +146,12 @@ __all__ = [
     "finite_bounds",
     "harden",
     "joint_release",
+    "load",
     "mixture",
     "plan",
     "polygon_from_lines",
     "population",
-    "predict_table",
+    "predict",
     "protect",
     "reproduce",
     "study",

@@ -1,5 +1,5 @@
 """``python -m memberbound``."""
 
-from memberbound.cli import main
+from memberbound.faces.command_line import main
 
 main()

@@ -1,4 +1,4 @@
-"""The three games: what is random, and who has to be protected (theory §1)."""
+"""The games: what is random, and who has to be protected (theory §1)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ __all__ = [
     "Adjacency",
     "Game",
     "IidGame",
+    "ModelGame",
     "NeighbourGame",
     "SubsetGame",
     "gamma_from_priors",
@@ -100,4 +101,18 @@ class NeighbourGame:
         one_of("adjacency", self.adjacency, ADJACENCIES)
 
 
-Game = IidGame | SubsetGame | NeighbourGame
+@dataclass(frozen=True)
+class ModelGame:
+    """One given model: a member is a uniform record of *its* training set, a non-member is fresh.
+
+    The model and its training set are fixed, so what holds here holds for this model and for no
+    other of its learner: a learner that memorises in half of its runs has models that give
+    everything away and models that give nothing away.  Only audits play this game; a certificate of
+    another game is about many models and neither bounds this one nor is refuted by it.
+    """
+
+    name: ClassVar[str] = "model"
+    protects: ClassVar[str] = "average record"
+
+
+Game = IidGame | SubsetGame | NeighbourGame | ModelGame

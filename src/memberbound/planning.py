@@ -1,16 +1,18 @@
-"""The verb ``plan``: how many rows are enough?"""
+"""The verb ``plan``: how many rows, or persons, are enough?"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from numpy.typing import ArrayLike
-
-from memberbound.certification.answer import whose_rows
+from memberbound.certification.answer import (
+    independent_units,
+    of_unit,
+    rows_in_words,
+    whose_rows,
+)
 from memberbound.certification.law import read_probabilities
+from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.discrete.extrapolation import smallest_certifiable_leak
 from memberbound.discrete.planning import (
     MAX_PLAN,
@@ -19,17 +21,22 @@ from memberbound.discrete.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.discrete.worst_case import checked_law
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
 from memberbound.quantities import Sides, common_fields, confident, decimals, significant
+
+if TYPE_CHECKING:
+    from memberbound.tables.roles import Roles
 
 __all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The number of rows that meets the target(s); ``None`` where no number can be certified."""
+    """The number of rows that meets the target(s); ``None`` where no number can be certified.
+
+    With a ``unit`` it is a number of different values of that column, each with all its rows.
+    """
 
     SIDES: ClassVar[Sides] = {
         "confidence": "lower",
@@ -50,6 +57,9 @@ class Plan:
     rows: int | None = None
     atoms: int | None = None
     reason: str | None = None
+    unit: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -62,8 +72,11 @@ class Plan:
             "atoms": self.atoms,
             "confidence": self.confidence,
             "reason": self.reason,
+            "unit": self.unit,
             "nu": self.game.nu,
             "lam": self.game.lam,
+            "roles": dict(self.roles),
+            "warnings": list(self.warnings),
             "sentence": self.sentence,
         }
 
@@ -75,39 +88,48 @@ class Plan:
     def sentence(self) -> str:
         """How many rows are enough for what."""
         wishes = []
+        one, many = "row", "rows"
+        if self.unit is not None:
+            one, many = of_unit(self.unit), f"values of “{self.unit}”"
         if self.security is not None:
             wishes.append(
-                f"MIS ≥ {significant(self.security, 'given')} for every learner (average row)"
+                f"MIS ≥ {significant(self.security, 'given')} for every learner (average {one})"
             )
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
+            if self.unit is not None:
+                whom = f"{one} whose rows occur alike in the table"
             most = significant(self.record_leak, "given")
             wishes.append(f"a leak of at most {most} for every {whom}")
         sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
         if self.n_required is None:
-            return f"No number of rows is certified to give {wish}{sure}. {self.reason}"
-        return f"{self.n_required} training rows give {wish}{sure} ({self.source})."
+            return f"No number of {many} is certified to give {wish}{sure}. {self.reason}{notes}"
+        needed = rows_in_words(self.n_required, self.unit, "training ")
+        return f"{needed} give {wish}{sure} ({self.source}).{notes}"
 
 
 def plan(
-    table: Any = None,
+    table: Table | None = None,
     *,
     security: float | None = None,
     record_leak: float | None = None,
-    columns: str | Sequence[str] | None = None,
-    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
-    uniform: int | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    probabilities: Law | None = None,
+    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,
-    unit: str | None = None,
-    database_table: str | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
 ) -> Plan:
-    """Return the number of training rows that is enough for a certified target.
+    """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
-    ``table`` whose law is unknown.
+    ``table`` whose law is unknown.  Of a table the identifiers are left out unless ``columns`` or
+    ``roles`` (column → role) say otherwise.
 
     Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
     with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers the
@@ -115,6 +137,26 @@ def plan(
     Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
     Assumes: the rows are independent draws from the law, now and later.
     Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
+
+    Args:
+        table: rows of the kind that will be trained on.
+        security: smallest MIS that you accept.
+        record_leak: largest leak that you accept for any row.
+        columns: the columns a learner sees; all but identifiers unless named.
+        roles: column → number, category, date, identifier or text, where the inferred role is not
+            the right one.
+        probabilities: instead of a table: a law, as an array or a file with one column.
+        uniform: instead of a table: number of equally likely atoms.
+        confidence: how sure the answer is, over the rows of the table.
+        nu: probability of a fresh test point.
+        lam: weight of a missed member.
+        unit: column that says whose row it is; a person with several rows is one record.
+        database_table: the table inside a DuckDB or SQLite file.
+
+    Command line:
+        memberbound plan --security 0.95 --uniform 316
+        memberbound plan people.csv --columns education,sex --security 0.98
+        memberbound plan --record-leak 0.1 --probabilities law.csv
 
     Examples:
         >>> plan(security=0.95, uniform=100).n_required
@@ -133,10 +175,10 @@ def plan(
         fraction("confidence", confidence, open_left=True, open_right=True)
         return _for_table(
             _Wish(security, record_leak, confidence, game),
-            (table, columns, unit, database_table),
+            (table, columns, roles, unit, database_table),
         )
-    if any(option is not None for option in (columns, unit, database_table)):
-        raise InputError("columns, unit and database_table belong to a table, not to a law.")
+    if any(option is not None for option in (columns, roles, unit, database_table)):
+        raise InputError("columns, roles, unit and database_table belong to a table, not to a law.")
     return _for_law(_Wish(security, record_leak, 1.0, game), probabilities, uniform)
 
 
@@ -153,7 +195,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
         atoms = whole_number("uniform", uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
     else:
-        law, _, _ = checked_law(read_probabilities(probabilities), None)
+        law = read_probabilities(probabilities)
         atoms, rarest, source = int(law.size), float(law.min()), f"a law with {law.size} atoms"
     answers: list[int | None] = []
     if wish.security is not None:
@@ -179,21 +221,23 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
     )
 
 
-def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> Plan:
+def _for_table(wish: _Wish, where: tuple[Any, Any, Roles, str | None, str | None]) -> Plan:
     from memberbound.tables import count_profile, open_table
+    from memberbound.tables.population import is_array
+    from memberbound.tables.roles import chosen_columns
 
-    table, columns, unit, database_table = where
+    table, columns, roles, unit, database_table = where
     with open_table(table, database_table) as opened:
-        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
-        profile = count_profile(opened, chosen, unit)
+        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+        profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
     reason = None
     if needed is None:
         least = decimals(smallest_certifiable_leak(profile, wish.confidence), "upper")
         reason = (
-            f"The table's {profile.rows} rows fall into {profile.atoms} cells"
-            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; "
-            f"leaks below about {least} cannot be certified from it, and rows seen once not at all."
+            f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells"
+            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; leaks "
+            f"below about {least} cannot be certified from it, and cells seen once not at all."
         )
     return Plan(
         needed,
@@ -204,12 +248,22 @@ def _for_table(wish: _Wish, where: tuple[Any, Any, str | None, str | None]) -> P
         wish.game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
         (
-            "The rows are independent draws from one law, now and later.",
-            whose_rows(unit),
+            *(
+                ("The rows are independent draws from one law, now and later.", whose_rows(None))
+                if unit is None
+                else (independent_units(unit, ", now and later"),)
+            ),
             "A record-leak target covers records whose values occur in the table; about values "
-            "never seen nothing is certified.",
+            "never seen nothing is certified."
+            if unit is None
+            else f"A record-leak target covers each {of_unit(unit)} whose rows occur alike in the "
+            "table; about combinations of rows never seen nothing is certified.",
+            *selection.assumption,
         ),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=reason,
+        unit=unit,
+        roles=selection.roles,
+        warnings=selection.notes,
     )

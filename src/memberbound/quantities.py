@@ -44,6 +44,7 @@ from memberbound.games import Game
 __all__ = [
     "CERTIFICATE",
     "INTERVAL",
+    "ONLY_BLIND",
     "SIGNS",
     "AuditBound",
     "Certificate",
@@ -76,6 +77,8 @@ Sides = Mapping[str, "Side | Sides"]
 
 #: What stands before a number of each side.
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
+#: In place of a floor that blind guessing reaches as well.
+ONLY_BLIND = "no more than blind guessing is shown"
 #: Sides of an estimate between two bounds, and of a certificate's dictionary.
 INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
 CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
@@ -269,11 +272,18 @@ def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
 
 
 def marked(
-    value: float | None, kind: Kind, quantity: str = "accuracy", places: int | None = None
+    value: float | None,
+    kind: Kind,
+    quantity: str = "accuracy",
+    places: int | None = None,
+    *,
+    blind: float | None = None,
 ) -> Mark:
     """Return a number as every face shows it; a vacuous ceiling is not shown as a proof.
 
     A share in per cent, or with ``places`` decimals.
+
+    Nor is a floor that blind guessing reaches, where it is said how often that is right.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
     (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
@@ -281,7 +291,11 @@ def marked(
     ('≥ 77.83 %', '≈ 90 %', '55 %')
     >>> marked(0.95, "certificate", "security", 6).text, marked(1.0, "certificate", "leak", 6).text
     ('≥ 0.950000', 'nothing is proved')
+    >>> marked(0.492, "audit", blind=0.5).text
+    'no more than blind guessing is shown'
     """
+    if kind == "audit" and value is not None and blind is not None and value <= blind:
+        return Mark("unproved", ONLY_BLIND)
     if kind == "certificate" and vacuous(value, quantity):
         return Mark("unproved", "nothing is proved")
     sides: dict[str, Side] = {

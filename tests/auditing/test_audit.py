@@ -19,7 +19,7 @@ from memberbound.auditing import audit, auditor
 from memberbound.auditing.sandwich import ContradictionError, read_ceiling, sandwiched
 from memberbound.auditing.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
-from memberbound.games import IidGame, SubsetGame
+from memberbound.games import IidGame, ModelGame, SubsetGame
 from memberbound.quantities import AuditBound, Certificate
 
 
@@ -63,6 +63,39 @@ def test_unusable_scores(change, words: str) -> None:
         audit(change(scores(1.0)))
 
 
+def test_a_score_table_is_the_game_of_its_model() -> None:
+    answer = audit(scores(1.0))
+    fields = answer.to_dict()
+    assert fields["game"] == "model"
+    assert fields["protects"] == "average record"
+    assert answer.detail.auc.game.name == "model"
+    assert "attack on this model" in answer.sentence
+    assert "nothing is said about other models of its learner" in answer.sentence
+    said = " ".join(fields["assumptions"])
+    assert "whole training set, or records drawn from it uniformly" in said
+
+
+def test_scores_that_show_nothing_have_no_floor() -> None:
+    said = audit(scores(0.0)).sentence
+    assert "at confidence 95 % no more than blind guessing is shown" in said
+    assert "at least" not in said
+
+
+def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame) -> None:
+    answer = audit(table, learner="tree", **options(shadows=32))
+    found = answer.exposure
+    lines = re.findall(r"record (\d+): right ≈ \S+ % of the time(.*)", answer.summary())
+    assert len(lines) == 5
+    for record, rest in lines:
+        least = found.lower[int(record)]
+        if least > found.blind:
+            printed = float(re.fullmatch(r", proved ≥ (\S+) %", rest)[1]) / 100
+            assert least - 1e-4 < printed <= least
+        else:
+            assert rest == "; no more than blind guessing is shown"
+    assert f"floors hold for all {len(table)} records at once" in answer.summary()
+
+
 def test_constant_scores_are_an_answer() -> None:
     found = audit(scores(0.0).assign(score=1.0)).attacks["scores"]
     assert found["auc"]["estimate"] == 0.5
@@ -75,7 +108,7 @@ def options(**more):
 
 def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path: Path) -> None:
     answer = audit(
-        table, learner="tree", records_out=tmp_path / "r.csv", cache=tmp_path / "c", **options()
+        table, learner="tree", records=tmp_path / "r.csv", cache=tmp_path / "c", **options()
     )
     fields = answer.to_dict()
     # Labels are coin flips, so a full tree is right on members and half right on others.
@@ -147,6 +180,11 @@ def test_only_certificates_of_the_same_game_are_compared(tmp_path: Path) -> None
         sandwiched(read_ceiling(other), floor)
     same = Certificate("eta", 0.1, "upper", SubsetGame(80, 40), ("X1",))
     assert sandwiched(read_ceiling(same), floor).gap == pytest.approx(2.0)
+    for game in (ModelGame(), IidGame()):
+        with pytest.raises(InputError, match="in the subset game"):
+            sandwiched(read_ceiling(same), replace(floor, game=game))
+    with pytest.raises(InputError, match="must be an advantage"):
+        sandwiched(read_ceiling(same), replace(floor, quantity="AUC"))
     # The file that protect writes holds the same.
     said = {"certificate": same.to_dict(), "population": 80, "size": 40}
     (tmp_path / "c.json").write_text(json.dumps(said))
@@ -196,7 +234,8 @@ def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> 
         ({"attacks": ["magic"]}, "attacks must be among"),
         ({"shadows": 4}, "at least 8"),
         ({"confidence": 1.0}, "confidence"),
-        ({"target": None, "certificate": {}}, "belong to the audit of a learner"),
+        ({"target": None, "certificate": {}}, "about one model, .* so neither bounds the other"),
+        ({"target": None, "certificate": {}, "attacks": []}, "belong to the audit of a learner"),
         ({"target": None, "attacks": ["loss"]}, "attacks belong to"),
     ],
 )

@@ -7,7 +7,7 @@ probability 0.025 would show more than 640 misses with probability below 1e-9 (b
 import math
 from fractions import Fraction
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -48,9 +48,71 @@ def test_clopper_pearson_covers_exactly(n, error):
     for p in [Fraction(i, 40) for i in range(41)] + [Fraction(1, 997)]:
         assert exact_miss(low, n, p, "lower") <= Fraction(error)
         assert exact_miss(high, n, p, "upper") <= Fraction(error)
-    for k in range(1, n + 1):  # tight: at the bound itself the tail is the error
+    for k in range(2, n + 1):  # tight: at the bound itself the tail is the error
         tail = sum(binomial(n, low[k])[k:])
         assert Fraction(error) * (1 - Fraction(1, 10**8)) <= tail <= Fraction(error)
+
+
+def hypergeometric(population, hits, n):
+    """All masses of the hits among n draws without replacement, exactly."""
+    whole = math.comb(population, n)
+    return [
+        Fraction(math.comb(hits, k) * math.comb(population - hits, n - k), whole)
+        for k in range(n + 1)
+    ]
+
+
+def without_replacement_misses(lower, upper, n, error, most=40):
+    """Largest probability of a miss on either side, over all populations up to ``most``."""
+    worst = [Fraction(0), Fraction(0)]
+    low = [Fraction(float(x)) for x in lower(range(n + 1), n, error)]
+    high = [Fraction(float(x)) for x in upper(range(n + 1), n, error)]
+    for population in range(n, most + 1):
+        for hits in range(population + 1):
+            share = Fraction(hits, population)
+            masses = hypergeometric(population, hits, n)
+            below = sum((m for m, x in zip(masses, low, strict=True) if x > share), Fraction(0))
+            above = sum((m for m, x in zip(masses, high, strict=True) if x < share), Fraction(0))
+            worst = [max(worst[0], below), max(worst[1], above)]
+    return worst
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 15])
+def test_clopper_pearson_covers_exactly_without_replacement(n):
+    # Errors just where a tail of a population is, and usual ones.
+    for error in (0.00625, 0.025, 0.0506, 0.0975, 0.2, 0.25):
+        missed = without_replacement_misses(clopper_pearson_lower, clopper_pearson_upper, n, error)
+        assert max(missed) <= Fraction(error)
+
+
+def test_plain_clopper_pearson_without_replacement_would_be_caught():
+    def lower(hits, trials, error):
+        k = np.asarray(hits, dtype=float)
+        return np.where(k > 0, stats.beta.ppf(error, k, trials - k + 1), 0.0)
+
+    def upper(hits, trials, error):
+        return 1 - lower(trials - np.asarray(hits), trials, error)
+
+    # One hit among 20 members: two draws find it with probability 0.1, two coins with 0.0975.
+    error = 1 - 0.95**2 + 1e-9
+    missed = without_replacement_misses(lower, upper, 2, error)
+    assert min(missed) == Fraction(1, 10) > Fraction(error)
+    missed = without_replacement_misses(clopper_pearson_lower, clopper_pearson_upper, 2, error)
+    assert max(missed) <= Fraction(error)
+
+
+@pytest.mark.parametrize(("n", "population"), [(2, 3), (3, 9), (6, 6), (5, 13), (7, 14)])
+def test_the_members_band_covers_without_replacement(n, population):
+    """P(sup(F̂ - F) > s) ≤ 2·exp(-2ns²), all subsets counted."""
+    deviations = []
+    for chosen in combinations(range(1, population + 1), n):
+        gaps = [Fraction(i + 1, n) - Fraction(r, population) for i, r in enumerate(chosen)]
+        deviations.append(max(Fraction(0), *gaps))
+    for s in sorted(set(deviations)):
+        at = float(s) - 1e-12  # beyond this lie all deviations from s on
+        share = sum(d >= s for d in deviations) / len(deviations)
+        tail = math.exp(-2 * n * at**2)
+        assert tail > 0.5 or share <= 2 * tail
 
 
 def test_the_textbook_interval_would_be_caught():
@@ -161,16 +223,16 @@ def test_deviation_is_the_quantile_of_the_sum(weights):
         value = math.exp(-2 * n * max(x, 0.0) ** 2)
         return value if value <= 0.5 else 1.0
 
+    # The members' deviation has the tail 2·exp(-2n₁a²) beyond the point where that is 1.
     floor = math.sqrt(math.log(2) / (2 * n1))
     other = (s - weights[1] * math.sqrt(math.log(2) / (2 * n0))) / weights[0]
-    inner, _ = integrate.quad(
-        lambda a: 4 * n1 * a * tail(a, n1) * tail((s - weights[0] * a) / weights[1], n0),
+    total, _ = integrate.quad(
+        lambda a: 8 * n1 * a * tail(a, n1) * tail((s - weights[0] * a) / weights[1], n0),
         floor,
         1.0,
         points=[other],
         limit=500,
     )
-    total = inner + 0.5 * tail((s - weights[0] * floor) / weights[1], n0)
     assert total <= ERROR
     assert total == pytest.approx(ERROR, rel=0.02)
 

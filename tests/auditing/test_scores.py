@@ -18,7 +18,7 @@ from memberbound.auditing.intervals import clopper_pearson_lower
 from memberbound.auditing.samples import Scores
 from memberbound.auditing.scores import audit_samples, audit_scores
 from memberbound.errors import InputError
-from memberbound.games import SubsetGame
+from memberbound.games import IidGame, ModelGame, SubsetGame
 from memberbound.quantities import AuditBound
 
 AUDITS, MISSES = 400, 31
@@ -81,6 +81,70 @@ def test_coverage(law, sizes):
                 above[name] += bound.upper < truth[name] - 1e-12
     assert max(below.values()) <= MISSES, below
     assert max(above.values()) <= MISSES, above
+
+
+def own_truth(members, law=PHI, quantile=PPF):
+    """Quantities of one model: these members, each as likely, against fresh normal scores."""
+    x = np.sort(members)
+    tpr = np.arange(x.size, 0, -1) / x.size
+    fpr = 1 - law(x)
+    return {
+        "auc": float(law(x).mean()),
+        "advantage": max(0.0, float((tpr - fpr).max())),
+        "0.1": float((x > quantile(0.9)).mean()),
+    }
+
+
+@pytest.mark.parametrize(("trained", "listed"), [(120, 120), (300, 120), (300, 300)])
+def test_one_model_of_a_learner_that_memorises_in_half_of_its_runs(trained, listed):
+    """The attacked model's own quantities are covered; the learner's mean over runs is not.
+
+    Some or all of the members are listed.  False-alarm rate: as the header says, for each count.
+    """
+    rng = np.random.default_rng(25)
+    runs = 200
+    misses = dict.fromkeys(["auc", "advantage", "0.1"], 0)
+    above_mean = 0
+    learner = (0.5 + PHI(3 / math.sqrt(2))) / 2
+    for _ in range(runs):
+        memorises = rng.random() < 0.5
+        members = rng.normal(3.0 if memorises else 0.0, 1.0, trained)
+        truth = own_truth(members)
+        shown = rng.choice(members, listed, replace=False)
+        audit = audit_samples(shown, rng.normal(size=400), fpr=(0.1,))
+        assert audit.game == ModelGame()
+        assert audit.auc.game.name == "model"
+        for name, value in truth.items():
+            bound = {"auc": audit.auc, "advantage": audit.advantage} | audit.tpr_at_fpr
+            misses[name] += not bound[name].lower - 1e-12 <= value <= bound[name].upper + 1e-12
+        above_mean += audit.auc.lower > learner
+    # Bin(200, 0.05): more than 24 have probability 5e-5.
+    assert max(misses.values()) <= 24, misses
+    # Negative control: read as a statement about the learner, every second audit is wrong.
+    assert above_mean > 0.3 * runs
+
+
+def test_a_model_that_ignores_its_data_is_not_accused_by_its_own_members():
+    """Its training set is a fresh sample as well: advantage 0 is covered, not only the sample's."""
+    rng = np.random.default_rng(26)
+    wrong = 0
+    for _ in range(AUDITS):
+        audit = audit_samples(rng.normal(size=60), rng.normal(size=3000), fpr=())
+        wrong += audit.advantage.lower > 0 or audit.auc.lower > 0.5
+    assert wrong <= 2 * MISSES
+
+
+def test_the_game_is_that_of_the_model_unless_every_score_has_its_own_run():
+    audit = audit_samples(np.arange(50.0), np.arange(50.0))
+    assert audit.game == ModelGame()
+    assert any("nothing is said about other models" in a for a in audit.assumptions)
+    assert "(model game)" in audit.summary()
+    runs = audit_samples(np.arange(50.0), np.arange(50.0), game=IidGame())
+    assert runs.auc.game == IidGame()
+    assert any("training run of its own" in a for a in runs.assumptions)
+    game = SubsetGame(population=100, size=50, record="average")
+    with pytest.raises(InputError, match="game must be ModelGame or IidGame"):
+        audit_samples(np.arange(50.0), np.arange(50.0), game=game)
 
 
 def test_misses_are_what_the_header_says():
@@ -208,13 +272,11 @@ def test_too_few_non_members_make_no_claim():
 
 
 def test_contract_form():
-    game = SubsetGame(population=100, size=50, record="average")
-    audit = audit_samples(np.arange(50.0), np.arange(50.0), game=game, attack="loss")
+    audit = audit_samples(np.arange(50.0), np.arange(50.0), attack="loss")
     form = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
     assert set(form["auc"]) == {"estimate", "lower", "upper"}
     assert set(form["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
     assert isinstance(audit.auc, AuditBound)
-    assert audit.auc.game == game
     assert "loss reached AUC 0.5" in audit.summary()
 
 

@@ -1,10 +1,12 @@
 """``certify`` and ``plan`` as functions: laws against rationals, tables against their counts."""
 
 import json
+import re
 from fractions import Fraction
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from memberbound.certification import certify, certify_profile
@@ -260,3 +262,70 @@ def test_plan_says_when_nothing_can_be_certified(tmp_path):
 def test_bad_plans(options, word):
     with pytest.raises(InputError, match=word):
         plan(**options)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_has_probability_zero_is_no_atom(place, tmp_path):
+    law = [0.5, 0.5]
+    padded = [*law[:place], 0.0, *law[place:]]
+    here, there = certify(probabilities=law, n=100), certify(probabilities=padded, n=100)
+    assert there.to_dict() == here.to_dict()
+    path = tmp_path / "law.csv"
+    path.write_text("p\n" + "\n".join(map(str, padded)), encoding="utf-8")
+    assert certify(probabilities=path, n=100).to_dict() == here.to_dict()
+    wish = {"security": 0.9, "record_leak": 0.1}
+    assert plan(probabilities=padded, **wish).to_dict() == plan(probabilities=law, **wish).to_dict()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tiny", [5e-324, 1e-300, 1e-12])
+def test_an_atom_however_rare_leaks_at_most_everything(tiny):
+    found = certify(probabilities=[0.5, 0.5, tiny], n=100).to_dict()
+    assert found["atoms"] == 3
+    assert found["record_leak"]["max"] <= 1
+
+
+def visits():
+    """2000 persons with two visits each."""
+    rng = np.random.default_rng(3)
+    return pd.DataFrame({"person": np.repeat(np.arange(2000), 2), "x": rng.integers(0, 2, 4000)})
+
+
+def test_unit_is_carried_by_every_face_of_certify():
+    by_person, by_row = certify(visits(), unit="person"), certify(visits(), columns="x")
+    assert by_person.to_dict()["unit"] == "person"
+    assert by_row.to_dict()["unit"] is None
+    assert certify(uniform=3, n=10).to_dict()["unit"] is None
+    assert set(by_person.to_dict()) == set(by_row.to_dict())
+    assert by_person.fields["rows"] == 2000
+    words = "2000 different values of “person” (each with all its rows)"
+    assert words in by_person.sentence
+    assert "average value of “person”" in by_person.sentence
+    assert not re.search(r"\d+ (training |such )?rows", by_person.summary())
+    assert any("“person” with all its rows" in a for a in by_person.assumptions)
+    assert not any("the rows are" in a.lower() for a in by_person.assumptions)
+    assert "4000 such rows" in by_row.sentence
+    vacuous = certify(visits().assign(x=np.arange(4000)), unit="person")
+    assert words in vacuous.sentence
+    assert all("2000 rows" not in warning for warning in vacuous.warnings)
+
+
+@pytest.mark.parametrize("wish", [{"security": 0.8}, {"security": 0.8, "record_leak": 0.5}])
+def test_unit_is_carried_by_every_face_of_plan(wish):
+    by_person, by_row = plan(visits(), unit="person", **wish), plan(visits(), columns="x", **wish)
+    assert by_person.to_dict()["unit"] == "person"
+    assert by_row.to_dict()["unit"] is None
+    assert set(by_person.to_dict()) == set(by_row.to_dict())
+    needed = by_person.n_required
+    start = f"{needed} different values of “person” (each with all its rows) give"
+    assert by_person.summary().startswith(start)
+    assert "training rows" not in by_person.summary()
+    assert by_row.summary().startswith(f"{by_row.n_required} training rows give")
+    assert any("“person” with all its rows" in a for a in by_person.assumptions)
+    # What it says is what is meant: so many persons, certified as persons.
+    again = certify(visits(), unit="person", n=needed)
+    assert again.security_lower >= 0.8
+    none = plan(visits().assign(x=np.arange(4000)), unit="person", security=0.9)
+    assert none.n_required is None
+    assert "No number of values of “person”" in none.summary()
+    assert "2000 different values of “person”" in none.summary()

@@ -1,6 +1,7 @@
 """Calibrated parameters meet their targets by independent formulae, and barely."""
 
 import math
+import re
 from fractions import Fraction
 
 import mpmath as mp
@@ -20,6 +21,8 @@ from memberbound.dp import (
     guarantee_from_gdp,
 )
 from memberbound.errors import InputError
+from memberbound.explanation import explain
+from memberbound.quantities import percent
 from oracle.readoffs import price
 from oracle.real import digits, gaussian_hockey_stick, gaussian_tpr
 
@@ -155,3 +158,50 @@ def test_calibrated_noise_without_sampling_is_the_calibrated_shift(target, adjac
 def test_unusable_targets_are_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+WRITTEN = [0.01, 0.03, 0.05, 0.07, 0.1, 0.123, 0.15, 0.2, 0.29, 0.3, 0.35, 0.4, 0.45]
+
+
+def printed(text):
+    """What a person reads: the accuracy in the sentence and the limits of the table."""
+    accuracy = F(re.search(r"right at most ([0-9.]+) %", text)[1]) / 100
+    eta = F(re.search(r"η \(MIP, replace-one\) +≤ ([0-9.]+)", text)[1])
+    advantage = F(re.search(r"advantage \(TPR - FPR\) +≤ ([0-9.]+)", text)[1])
+    return accuracy, eta, advantage
+
+
+@pytest.mark.parametrize("value", WRITTEN)
+def test_what_is_printed_keeps_the_target_as_it_was_written(value):
+    limit = F(str(value))
+    for adjacency in ("replace-one", "add-remove"):
+        accuracy, eta, _ = printed(explain(target_eta=value, adjacency=adjacency).summary())
+        assert accuracy <= F(1, 2) + limit
+        assert eta <= limit
+        found = explain(target_advantage=value, adjacency=adjacency)
+        accuracy, _, advantage = printed(found.summary())
+        assert accuracy <= (1 + limit) / 2
+        assert advantage <= limit
+        assert F(found.accuracy_upper) <= (1 + limit) / 2
+        assert found.advantage_upper >= value * (1 - 1e-12)  # not more private than asked
+    secure = explain(target_security=1 - value)
+    assert F(re.search(r"MIS at γ = 1 +≥ ([0-9.]+)", secure.summary())[1]) >= F(str(1 - value)) - (
+        F(1, 10**6)
+    )
+    assert F(secure.security_lower) >= F(str(1 - value))
+
+
+def test_printed_accuracy_of_dp_sgd_keeps_the_target():
+    found = explain(target_eta=0.05, sample_rate=0.1, steps=10, delta=1e-5)
+    accuracy, eta, _ = printed(found.summary())
+    assert accuracy <= F(55, 100)
+    assert eta <= F(5, 100)
+
+
+def test_a_search_that_stops_at_the_double_is_caught():
+    """0.05 as a double lies above 0.05: with η just there, 55.01 % would be printed."""
+    eta = 0.05
+    assert F(eta) > F("0.05")
+    curve = guarantee_from_epsilon_delta([(0.0, 2 * eta)]).curve
+    assert curve.eta <= eta
+    assert percent(curve.accuracy(), "upper") == "55.01 %"

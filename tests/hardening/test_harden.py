@@ -35,7 +35,7 @@ def source(frame, tmp_path) -> Path:
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".arrow", ".feather"])
 def test_file_to_file(source, tmp_path, ending) -> None:
     out, recipe = tmp_path / f"hard{ending}", tmp_path / "recipe.json"
-    result = harden(source, security=0.9, target="y", out=out, recipe_out=recipe, learners=False)
+    result = harden(source, security=0.9, target="y", out=out, recipe=recipe, learners=False)
     if ending.startswith(".csv"):
         read = pd.read_csv(out)
     else:
@@ -208,15 +208,32 @@ def test_what_is_a_number_is_decided_on_the_fitting_rows(frame, tmp_path) -> Non
     assert two.table.loc[changed, "x"].tolist() == ["(missing)"]
 
 
-def test_codes_with_leading_zeros_are_no_numbers(tmp_path) -> None:
-    from memberbound.hardening.question import numeric_columns
-
-    table = pd.DataFrame({"zip": ["007", "123"], "n": ["-1.5e3", "0"], "none": [None, None]})
-    assert numeric_columns(table) == ["n"]
-
-
 @pytest.mark.parametrize("cell", [[1], {"a": 1}, np.array([1.0])])
 def test_nested_cells_are_refused(cell):
     table = pd.DataFrame({"a": [cell] * 40, "y": [0, 1] * 20})
     with pytest.raises(InputError, match="column 'a' must hold single values"):
         harden(table, security=0.5, target="y")
+
+
+def test_sentence_and_assumptions_say_what_else_is_seen(frame: pd.DataFrame) -> None:
+    half = len(frame) // 2
+    split = harden(frame, security=0.8, target="y", learners=False)
+    other = harden(
+        frame.iloc[:half], reference=frame.iloc[half:], security=0.7, target="y", learners=False
+    )
+    assert "not told which rows were picked" in split.summary()
+    assert any("place in the table and the seed" in a for a in split.assumptions)
+    assert "picked" not in other.summary()
+    assert any("independent of the released ones" in a for a in other.assumptions)
+
+
+def test_help_says_that_a_reference_is_of_other_people() -> None:
+    from typer.testing import CliRunner
+
+    from memberbound.faces.command_line import application
+
+    shown = " ".join(
+        CliRunner().invoke(application(), ["harden", "--help"]).output.replace("│", " ").split()
+    )
+    assert "other people" in shown
+    assert "independent" in (harden.__doc__ or "")

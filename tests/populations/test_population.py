@@ -287,3 +287,45 @@ def test_command_line_refuses_in_one_sentence(tmp_path: Path) -> None:
         code, out, err = cli(*arguments)
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", [{"target_success": 0.53}, {"target_pmp": 0.5}])
+def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
+    """The coupling asks for more noise; the answer's own bound meets the target, and barely."""
+    values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: sooner worked out
+    answer = population(values, clip=3.0, delta=1e-4, **target)
+    ((name, limit),) = target.items()
+    quantity = "pmp" if name == "target_pmp" else "success"
+
+    def reached(bounds) -> float:
+        return bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
+
+    assert reached(answer.bounds) <= limit
+    assert reached(answer.setting.best(answer.sigma * 0.99)) > limit
+    # Control: what the coupling proves at this noise is far above, so it would add noise.
+    assert reached(answer.coupled) - (0.5 if quantity == "success" else 0) > 1.05 * (
+        limit - (0.5 if quantity == "success" else 0)
+    )
+    again = population(values, clip=3.0, delta=1e-4, sigma=answer.sigma)
+    assert reached(again.bounds) <= limit
+
+
+def test_no_number_of_rows_switches_the_exact_mixture_off(monkeypatch) -> None:
+    from memberbound.subset import mixtures
+
+    monkeypatch.setattr(mixtures, "MOST_EXACT", 100)
+    monkeypatch.setattr(mixtures, "_FIRST", 30)
+    gains = []
+    for count in (96, 100, 104, 108):
+        answer = population(cloud(108, 1, seed=2)[:count], epsilon=1.0, clip=4.0)
+        assert "exact mixtures" in answer.bounds.method
+        gains.append(answer.bounds.eta_upper)
+    assert np.abs(np.diff(gains)).max() < 0.1 * gains[0]
+
+
+@pytest.mark.long
+def test_twelve_thousand_rows_leak_no_more_than_ten_thousand() -> None:
+    values = np.clip(cloud(12_000, 1), -3, 3)
+    ten, twelve = (population(values[:n], epsilon=1.0, clip=3.0) for n in (10_000, 12_000))
+    assert twelve.bounds.eta_upper < ten.bounds.eta_upper * 1.02
+    assert ten.bounds.eta_upper < ten.coupled.eta_upper / 2

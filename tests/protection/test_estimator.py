@@ -198,8 +198,9 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     model = MembershipPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
     assert events == ["tune", "calibrate", "secret"]
     halves = [rows for rows in Spy.log if len(rows) == 80]
-    # 2·30 fits of pairs, 2·30 for the shape, 8 for scores, and the secret last but for the shell.
-    assert len(halves) == 2 * 30 + 2 * 30 + 8 + 1
+    # 2·30 fits of pairs, 2·8 to look for coins, 2·30 for the shape, 8 for scores, and the secret
+    # last but for the shell.
+    assert len(halves) == 2 * 30 + 2 * 8 + 2 * 30 + 8 + 1
     secret = set(halves[-1])
     assert all(set(rows) != secret for rows in halves[:-1])
     assert model.certificate_.value <= 0.2

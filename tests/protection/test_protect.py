@@ -1,7 +1,9 @@
 """The verb ``protect`` as a user meets it."""
 
 import json
+import re
 import sys
+from fractions import Fraction
 from pathlib import Path
 from subprocess import run
 
@@ -11,7 +13,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.protection.protecting import predict_table, protect
+from memberbound.protection.protecting import protect
 from memberbound.protection.saving import load, verified
 
 
@@ -39,10 +41,6 @@ def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path
     assert answer["certificate"]["upper"] <= 0.2
     assert answer["noise_scale"] > 0
     assert any("seed" in w for w in answer["warnings"])
-    saved = load(tmp_path / "model.skops")
-    said = predict_table(saved, people)
-    assert set(said) <= {"yes", "no"}
-    assert np.array_equal(said, predict_table(result.released, people))
     assert verified(tmp_path / "model.skops")["certificate"]["upper"] <= 0.2
 
 
@@ -53,7 +51,8 @@ def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
     two = protect(people, target="ill", **(options | {"insecure_seed": 4}))
     assert (one.score_clean, one.score_released) == (two.score_clean, two.score_released)
     assert one.noise_scale == two.noise_scale
-    assert not np.array_equal(one.released.released_.coef_, two.released.released_.coef_)
+    models = [found.released.model.released_.coef_ for found in (one, two)]
+    assert not np.array_equal(*models)
 
 
 @pytest.mark.parametrize("statistic", ["mean", "sum", "covariance"])
@@ -100,9 +99,29 @@ def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
     result = protect(
         people, target="ill", learner="tree", query=people.iloc[:3], **quick(eta=0.3, pairs=60)
     )
-    assert len(predict_table(result.released, people.iloc[:3])) == 3
+    assert len(result.released.predict(people.iloc[:3])) == 3
     with pytest.raises(InputError):
-        predict_table(result.released, people.iloc[3:5])
+        result.released.predict(people.iloc[3:5])
+
+
+def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_from(people):
+    """An odd population: blind guessing is right more than half of the time, and the sum shows."""
+    options = {"statistic": "mean", "columns": ["age"], "eta": 0.05, "insecure_seed": 1}
+    odd = protect(people.iloc[:57], **options)
+    assert odd.sentence.startswith(
+        "Nobody who knows all 57 records but not which 28 of them were drawn, and sees"
+    )
+    total, blind, points = (
+        Fraction(text) / 100
+        for text in re.search(
+            r"more than ([\d.]+) %.* right ([\d.]+) % .*\(29 of 57\).* most ([\d.]+) points",
+            odd.sentence,
+        ).groups()
+    )
+    exact = Fraction(29, 57) + Fraction(odd.calibration.certificate.value)
+    assert exact <= total <= exact + Fraction(1, 10000)
+    assert abs(blind + points - total) <= Fraction(1, 10000)
+    assert "(28 of 56)" not in protect(people.iloc[:56], **options).sentence
 
 
 @pytest.mark.parametrize(

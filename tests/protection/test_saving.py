@@ -123,7 +123,7 @@ def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
     save(model, path)
     without = tuple(n for n in saving._TRUSTED if not n.endswith("Certificate"))
     monkeypatch.setattr(saving, "_TRUSTED", without)
-    with pytest.raises(InputError, match=r"results\.Certificate"):
+    with pytest.raises(InputError, match=r"quantities\.Certificate"):
         load(path)
     assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2
 

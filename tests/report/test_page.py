@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.quantities import Kind, marked, numbers_in
-from memberbound.report import plots, prose
+from memberbound.report import marks, plots, prose
 from memberbound.report.appendix import block_of, sides_of, text_of
 from memberbound.report.page import _headline, render
 from report import sample as reports
@@ -186,12 +186,30 @@ def test_partial_reports_say_what_failed() -> None:
 
 def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     report = reports.sample()
-    said = "blind guess no attack is proved to do better"
-    model = [row for row in report["sandwich"] if row["subject"] == "model"]
-    assert Reader(render(report)).text.count(said) == 1  # the average record's floor
-    for row in model:
-        row["floor"]["lower"] = 0.9
+    said = "no more than blind guessing is shown"
+    idle = [row for row in report["sandwich"] if row["floor"] and marks.floor_of(row).text == said]
+    assert idle == [
+        row for row in report["sandwich"] if row["floor"] and row["floor"]["lower"] <= row["blind"]
+    ]
+    text = Reader(render(report)).text
+    assert text.count(said) > len(idle) > 1  # in words and numbers, and among the records
+    assert "≥ 50.08" not in text.replace("\u00a0", " ")
+    for row in report["sandwich"]:
+        if row["floor"]:
+            assert row["estimate"]["estimate"] >= row["floor"]["lower"]
+            row["floor"]["lower"] = 0.9
+    report["exposure"] = []
     assert said not in Reader(render(report)).text
+
+
+def test_ends_of_single_records_from_older_reports_are_not_shown() -> None:
+    report = reports.sample()
+    assert "The floors hold for all records at once" in Reader(render(report)).text
+    for item in report["exposure"]:
+        del item["records"]["ends_hold"]
+    text = Reader(render(report)).text
+    assert "The floors hold" not in text
+    assert "At least" not in text
 
 
 def test_the_recommended_remedy_is_marked_with_its_command() -> None:
@@ -270,7 +288,9 @@ def test_sandwich_draws_the_numbers_of_the_report() -> None:
                 by_symbol.setdefault(trace["marker"]["symbol"], []).extend(trace["x"])
         proved = [r for r in rows if r["ceiling"] is not None and r["ceiling"]["upper"] < 1]
         assert by_symbol["pentagon"] == [r["ceiling"]["upper"] for r in proved]
-        assert by_symbol["triangle-right"] == [r["floor"]["lower"] for r in rows if r["floor"]]
+        floors = [r["floor"]["lower"] for r in rows if r["floor"]]
+        shown = [lower for lower in floors if lower > rows[0]["blind"]]
+        assert by_symbol.get("triangle-right", []) == shown
         assert by_symbol["circle"] == [r["estimate"]["estimate"] for r in rows if r["estimate"]]
         striped = [t for t in drawing.data if t.get("marker", {}).get("pattern", {}).get("shape")]
         assert len(striped) == len(rows) - len(proved) > 0

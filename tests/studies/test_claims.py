@@ -68,7 +68,7 @@ def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -
 @pytest.mark.parametrize(("record", "eta"), [("every", 0.05), ("every", 0.49), ("average", 0.05)])
 def test_a_floor_about_one_record_above_its_ceiling_is_a_contradiction(run, record, eta) -> None:
     exposure = record_exposure(audit_shadows(run))
-    assert 0.55 < exposure.family_lower.max() < 0.99
+    assert 0.55 < exposure.lower.max() < 0.99
     game = SubsetGame(60, 30, record)
     certificate = Certificate("eta", eta, "upper", game, ("X1",), (), 0.95)
     if record == "every" and eta < 0.1:

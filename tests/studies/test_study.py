@@ -16,6 +16,8 @@ from memberbound.errors import InputError
 from memberbound.report.schema import validate
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
+from memberbound.studies.data import StudyData
+from memberbound.studies.question import StudyQuestion, read_configuration
 from memberbound.studies.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
@@ -59,6 +61,37 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     page = html.read_text(encoding="utf-8").replace("\u00a0", " ")
     assert str(escape(done.report["verdict"]["sentence"])) in page
     validate(done.report)
+
+
+def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp_path) -> None:
+    """With them the study is the one without them, and nobody has to guess why."""
+    table = people()
+    odd = table.assign(
+        who=[f"p{i}" for i in range(len(table))],
+        note=[f"the case number {i} is closed" for i in range(len(table))],
+    )
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    found = study(tmp_path / "odd.csv", **FEW, out=tmp_path / "out")
+    validate(found.report)
+    assert found.report["sandwich"] == done.report["sandwich"]
+    data = found.report["data"]
+    assert data["left_out"] == ["who", "note"]
+    assert (data["roles"]["who"], data["roles"]["note"]) == ("identifier", "text")
+    assert "'who' (identifier), 'note' (text)" in found.summary()
+    assert any("'who', 'note'" in said for said in found.report["assumptions"])
+    page = Path(found.files[0]).read_text(encoding="utf-8")
+    assert "left out as identifiers or free text: <bdi>who</bdi>, <bdi>note</bdi>" in page
+
+
+def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
+    (tmp_path / "study.yaml").write_text("target: y\nroles: {a: category, b: identifier}\n")
+    said = read_configuration(tmp_path / "study.yaml")
+    question = StudyQuestion("y").with_options(said)
+    data = StudyData.read(people(), question)
+    assert data.examples.columns == ("a",)
+    assert data.to_dict("y")["roles"] == {"a": "category", "b": "identifier", "y": "category"}
+    with pytest.raises(InputError, match="roles must map"):
+        StudyQuestion("y").with_options({"roles": "a=category"})
 
 
 def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import log_ndtr, ndtr
@@ -348,6 +348,10 @@ def test_rows_on_the_surface_are_not_touched():
     arrays(np.float64, (3, 2), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)),
     st.floats(5e-324, 1e308),
 )
+# C over a norm below 1 is beyond all doubles.
+@example(np.array([[1.0, 9e307], [9e307, 9e307], [1.7e308, -1.7e308]]), 9e307)
+@example(np.array([[1.0, 1e308], [5e-324, 1e308], [1e308, -1e308]]), math.nextafter(1e308, 0))
+@example(np.array([[5e-324, 5e-324], [1e-310, 1e308], [0.0, -1e-323]]), 5e-324)
 def test_clipping_at_all_magnitudes(vectors, radius):
     result = clipped(vectors, radius)
     assert outside(result.vectors, radius) == []

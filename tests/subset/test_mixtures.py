@@ -11,6 +11,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset import fourier_sums as fourier
+from memberbound.subset import mixtures
 from memberbound.subset.density_pairs import DensityPair, bernstein
 from memberbound.subset.fourier_sums import fourier_sums
 from memberbound.subset.mixtures import mixture_bounds
@@ -284,3 +285,108 @@ def test_bad_input(values, sigma, delta, said):
 def test_fewer_than_two_records_are_no_game():
     with pytest.raises(InputError, match="population"):
         SubsetGame(1, 1)
+
+
+def many(name, count):
+    rng = np.random.default_rng(7)
+    return {
+        "normal": np.clip(rng.standard_normal(count), -3, 3),
+        "even": rng.uniform(-1, 1, count),
+        "outlier": np.append(rng.standard_normal(count - 1), 9.0),
+    }[name]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let a small population count as a large one."""
+    monkeypatch.setattr(mixtures, "MOST_EXACT", 160)
+    monkeypatch.setattr(mixtures, "_FIRST", 50)
+
+
+@pytest.mark.parametrize("name", ["normal", "even", "outlier"])
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_values_not_worked_out_are_bounded_and_the_worst_is_exact(name, share, few):
+    count = 400
+    values, game = many(name, count), SubsetGame(count, round(count * share))
+    truth = mixture_bounds_of_all(values, game)
+    # A gain of 0, as where k < N/2 and hardly anything leaks, is kept to the way between values.
+    lost = 1e-8 if share == 0.5 else 4 * np.ptp(values) / (4.0 * mixtures.MOST_EXACT)
+    for every in (True, False):
+        found = mixture_bounds(values, game, sigma=4.0, delta=1e-4, every=every)
+        assert (found.success >= truth.success - 1e-8).all()
+        assert (found.pmp_epsilon >= truth.pmp_epsilon - 1e-5).all()
+        assert found.eta_upper <= truth.eta_upper * (1 + 2 * mixtures._LOSS) + lost
+        assert found.pmp_epsilon_upper <= truth.pmp_epsilon_upper * (1 + 2 * mixtures._LOSS) + 1e-5
+        assert np.isfinite(found.pmp_epsilon).all()
+
+
+def mixture_bounds_of_all(values, game):
+    """Every value worked out, as for a small population."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixtures, "MOST_EXACT", len(values))
+        return mixture_bounds(values, game, sigma=4.0, delta=1e-4)
+
+
+def test_taking_a_neighbours_number_for_ones_own_is_caught(few, monkeypatch):
+    values, game = many("normal", 400), SubsetGame(400, 200)
+    truth = mixture_bounds_of_all(values, game)
+    carry = mixtures._Line._carry
+
+    def free(self):
+        self.sigma, kept = math.inf, self.sigma  # every way has length 0
+        carry(self)
+        self.sigma = kept
+
+    monkeypatch.setattr(mixtures._Line, "_carry", free)
+    found = mixture_bounds(values, game, sigma=4.0, delta=1e-4)
+    assert (found.success < truth.success - 1e-6).any()
+    # At a smaller δ ε has some slack; twins of a neighbour's ε at δ itself fall short.
+    assert (found.pmp_epsilon < truth.pmp_epsilon - 1e-5).any()
+
+
+def test_more_values_than_are_worked_out_make_no_step(few):
+    """One record more than the limit moves the bounds as little as one record does."""
+    values = many("normal", 164)
+    values[0] = 4.0
+    worst = [
+        mixture_bounds(values[:count], SubsetGame(count, count // 2), sigma=4.0, delta=1e-4)
+        for count in (158, 160, 162, 164)
+    ]
+    for quantity in ("eta_upper", "pmp_epsilon_upper"):
+        found = np.array([getattr(bounds, quantity) for bounds in worst])
+        assert np.abs(np.diff(found)).max() < 0.03 * found[0]
+
+
+def attacked(count, trials, seed):
+    """Accuracy of a threshold attack on an outlier in a large population, and its bound."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(count)
+    values[0] = 2 * math.sqrt(count / 4)
+    sigma = 0.5 * math.sqrt(count / 4)
+    half = count // 2
+    bounds = mixture_bounds(values, SubsetGame(count, half), sigma=sigma, delta=1e-5)
+    member, release = np.empty(trials, dtype=bool), np.empty(trials)
+    for trial in range(trials):
+        chosen = rng.permutation(count)[:half]
+        member[trial] = (chosen == 0).any()
+        release[trial] = values[chosen].sum()
+    release += sigma * rng.standard_normal(trials)
+    # The sum without the outlier is nearly normal around half of all the others.
+    middle = values[1:].sum() / 2 + values[0] / 2
+    return ((release > middle) == member).mean(), bounds
+
+
+@pytest.mark.parametrize(
+    ("count", "trials"), [(8000, 1500), pytest.param(100_000, 4000, marks=pytest.mark.long)]
+)
+def test_very_large_population_against_a_simulated_attack(count, trials):
+    """4 standard errors, false alarm below 1e-4; half of the gain would be refuted."""
+    accuracy, bounds = attacked(count, trials, seed=3)
+    error = 4 * 0.5 / math.sqrt(trials)
+    assert bounds.worst_record == 0
+    assert accuracy <= bounds.success[0] + error
+    assert accuracy >= bounds.success[0] - error
+    assert accuracy > 0.5 + bounds.eta[0] / 2 + error
+    # The others leak hardly anything, and are all bounded.
+    assert np.median(bounds.eta) < 0.01
+    assert np.isfinite(bounds.pmp_epsilon).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 
 
 def canonical(value: object) -> object:
-    """Make Python's equality the documented one: NaN equals NaN, null only null, 0.0 is -0.0."""
+    """Make Python's equality the documented one: the same type, the same bits."""
     if value is None:
         return ("null",)
     if isinstance(value, float):
-        return ("nan",) if math.isnan(value) else ("float", value + 0.0)
+        return ("float", struct.pack("<d", value))
     return (type(value).__name__, value)
 
 

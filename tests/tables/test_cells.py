@@ -42,7 +42,7 @@ def test_cell_counts_are_those_of_a_dictionary():
 
 
 def test_cell_counts_can_be_limited_to_small_cells_and_run_elsewhere(tmp_path):
-    table = random_table(12, 300, nan=False)
+    table = random_table(12, 300, lite=True)
     every = Counter(naive.rows_of(table, KEYS))
     sqlite_file(table, tmp_path / "a.sqlite")
     polars = ibis.polars.connect({"t": pl.from_arrow(table)}).table("t")
@@ -94,7 +94,7 @@ def test_with_a_unit_every_row_gets_its_persons_value(tmp_path):
 
 
 def test_other_engines_and_odd_names(tmp_path):
-    table = random_table(14, 200, nan=False)
+    table = random_table(14, 200, lite=True)
     sqlite_file(table, tmp_path / "a.sqlite")
     write_records(tmp_path / "a.sqlite", KEYS, values_for(table), tmp_path / "a.parquet")
     back = pq.read_table(tmp_path / "a.parquet")

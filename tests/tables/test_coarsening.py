@@ -2,6 +2,7 @@
 
 import json
 import math
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -294,3 +295,44 @@ def test_the_target_may_be_absent_from_new_rows_and_changes_nothing() -> None:
     pd.testing.assert_frame_equal(
         made.transform(fresh.drop(columns="y")), made.transform(fresh).drop(columns="y")
     )
+
+
+SPELLINGS = [True, 1, 1.0, "1", False, 0, -0.0, "True", Decimal(1), np.bool_(True), np.int8(1), 2,
+             2.5, "2.5", None, math.nan, "", 2**70]  # fmt: skip
+RULES = [Merge(("1", "True")), Merge(("0", "2.5", MISSING)), Bins((0.5, 1.5)),
+         Generalise((("1", "one"), ("True", "yes"), ("2.5", "more")))]  # fmt: skip
+
+
+@given(st.permutations(SPELLINGS))
+@settings(max_examples=60)
+def test_a_recipe_is_a_function_of_one_row(order):
+    """Whichever of True, 1, 1.0 and "1" comes first, and whatever else is in the table."""
+    frame = pd.DataFrame({"a": pd.Series(order, dtype=object)})
+    pooled = Pool(("a",), (("1",), ("True",), (MISSING,)))
+    for recipe in [Recipe((("a", rule),)) for rule in RULES] + [Recipe((("a", Keep()),), pooled)]:
+        together = recipe.apply(frame)["a"].tolist()
+        alone = [recipe.apply(frame.iloc[[i]])["a"].iloc[0] for i in range(len(frame))]
+        assert together == alone
+
+
+@given(st.permutations([True, 1, 1.0, "1"] * 3))
+@settings(max_examples=30)
+def test_a_fitted_recipe_does_not_depend_on_the_order_of_rows(order):
+    frame = pd.DataFrame({"a": pd.Series(order, dtype=object)})
+    fitted = Coarsener(columns={"a": {"top": 1}}, min_count=1).fit(frame).recipe_
+    assert fitted == Recipe((("a", Merge(("1",))),))  # nine rows "1", three "True"
+    released = fitted.apply(frame)["a"]
+    assert [value == "1" for value in released] == [value is not True for value in order]
+
+
+def test_naming_all_equal_values_by_the_first_is_caught():
+    """What pandas does: True and 1 are one value, named by whichever came first."""
+    first, second = (pd.factorize(pd.Series(o, dtype=object))[1][0] for o in ([True, 1], [1, True]))
+    assert canonical(first) != canonical(second)
+
+
+def test_a_hierarchy_tells_true_from_one():
+    tree = {"yes": [True], "number": [1, 2]}
+    assert read_hierarchy(tree) == {"True": ("yes",), "1": ("number",), "2": ("number",)}
+    with pytest.raises(InputError, match="once"):
+        read_hierarchy({"a": [1], "b": ["1"]})

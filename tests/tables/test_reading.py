@@ -184,25 +184,6 @@ def test_csv_pairs_need_no_guessing(tmp_path):
     assert [c.tolist() for c in pair] == [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
 
 
-def test_with_numbers_parses_what_is_written_as_numbers(tmp_path):
-    (tmp_path / "a.csv").write_text(
-        "whole,real,code,word,big,empty,odd\n1,1.50,007,x,1,,nan\n-2,1.5,12,2,99999999999999999999,,1\n,3e2,5,3,2,,2\n"
-    )
-    with open_table(tmp_path / "a.csv").with_numbers() as table:
-        kinds = {name: str(kind) for name, kind in table.expr.schema().items()}
-        assert kinds == {
-            "whole": "int64",
-            "real": "float64",
-            "code": "string",
-            "word": "string",
-            "big": "float64",
-            "empty": "string",
-            "odd": "string",
-        }
-        assert expanded(table, "real") == [1, 2]
-        assert table.expr.whole.sum().to_pyarrow().as_py() == -1
-
-
 @pytest.mark.parametrize(
     "values",
     [

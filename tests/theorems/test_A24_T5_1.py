@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from memberbound.discrete.worst_case import leak_of_uniform
-from memberbound.ledger.errata import ERRATA
-from memberbound.ledger.errata.a24 import exact_sum_leak_lower, needed_constant
+from memberbound.papers.errata_aubinais import ERRATA, exact_sum_leak_lower, needed_constant
 
 F = Fraction
 POINTS = [1, 4, 16, 64, 256]  # base 4: sums of up to three points have one reading

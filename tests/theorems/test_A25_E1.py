@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from memberbound.discrete.gaussian_mean import leak_of_gaussian_mean
-from memberbound.ledger.errata import ERRATA
-from memberbound.ledger.errata.a25_overfitting import chance_to_reach
+from memberbound.papers.errata_aubinais import ERRATA, chance_to_reach
 
 
 def least_losses(x, count, seed):

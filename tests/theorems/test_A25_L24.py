@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memberbound.discrete.atoms import Between, diversity, diversity_given_largest_atom
-from memberbound.ledger.errata import ERRATA
+from memberbound.papers.ledger import ERRATA
 
 
 def random_laws(seed=24, count=400):

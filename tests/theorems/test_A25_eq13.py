@@ -10,8 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from memberbound.auditing.overfitting import ceiling_from_overfitting
-from memberbound.ledger.errata import ERRATA
-from memberbound.ledger.errata.a25_overfitting import capped_loss, squared_loss_ceiling
+from memberbound.papers.errata_aubinais import ERRATA, capped_loss, squared_loss_ceiling
 
 LEVELS = [1e-2, 1e-4, 1e-6]
 

@@ -9,8 +9,8 @@ import mpmath as mp
 import pytest
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.subset.finite import exact_pmp_ratio
-from memberbound.subset.mechanisms import ReciprocalSum
 
 SIZES = (2, 4, 6, 8, 10)
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 from random import Random
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import PostProcessed
 from memberbound.subset.finite import finite_bounds, finite_curves, finite_worlds
-from memberbound.subset.mechanisms import PostProcessed
 from oracle import finite, mechanisms, subset
 
 F = Fraction

@@ -4,8 +4,8 @@ from fractions import Fraction
 from math import comb
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import SetIndicator
 from memberbound.subset.finite import exact_dp_ratio, exact_eta, finite_bounds
-from memberbound.subset.mechanisms import SetIndicator
 from oracle import mechanisms, subset
 
 F = Fraction

@@ -10,8 +10,8 @@ from math import comb
 import numpy as np
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import RandomisedResponse, SetIndicator
 from memberbound.subset.finite import exact_eta, neighbour_curve
-from memberbound.subset.mechanisms import RandomisedResponse, SetIndicator
 from oracle import mechanisms, subset
 
 F = Fraction

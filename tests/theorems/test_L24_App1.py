@@ -7,8 +7,8 @@ the smallest member, has n eta/2 instead (erratum).
 from fractions import Fraction
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import OneRecord
 from memberbound.subset.finite import exact_eta, exact_pmp_delta, exact_pmp_ratio, finite_bounds
-from memberbound.subset.mechanisms import OneRecord
 from oracle import mechanisms, subset
 
 F = Fraction

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from memberbound.games import SubsetGame
+from memberbound.papers.example_mechanisms import SumModulo
 from memberbound.subset.finite import exact_dp_ratio, exact_pmp_ratio, finite_bounds
-from memberbound.subset.mechanisms import SumModulo
 from oracle import mechanisms, subset
 
 F = Fraction

@@ -16,19 +16,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import memberbound.ledger.errata as errata_package
-from memberbound.ledger.errata import (
-    ERRATA,
-    Counterexample,
-    Erratum,
-    a23,
-    a24,
-    a25,
-    a25_privacy,
-    i24,
-    l24,
-)
-from memberbound.ledger.errata import x as beyond
+from memberbound import papers
+from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
+from memberbound.papers.errata import Counterexample, Erratum
+from memberbound.papers.example_learners import leak_of_learner
+from memberbound.papers.ledger import ERRATA
 
 # A restatement under another number demonstrates the same thing as its source.
 RESTATED = {
@@ -99,15 +91,16 @@ def test_restatements_carry_their_source(shown):
 
 
 def test_import_computes_nothing_and_stays_light():
-    # Under a name of its own, so that what the parent packages import does not count, and
+    # Under a name of their own, so that what the parent packages import does not count, and
     # without site-packages (-I -S): only the standard library is there to be imported.
-    home = pathlib.Path(errata_package.__file__).parent
+    home = pathlib.Path(papers.__file__).parent
     code = (
-        "import sys, importlib.util as u;"
+        "import importlib, sys, importlib.util as u;"
         f"spec = u.spec_from_file_location('alone', {str(home / '__init__.py')!r},"
         f" submodule_search_locations=[{str(home)!r}]);"
-        "module = u.module_from_spec(spec); sys.modules['alone'] = module;"
-        "spec.loader.exec_module(module); assert len(module.ERRATA) > 0"
+        "sys.modules['alone'] = u.module_from_spec(spec);"
+        "names = ('errata_aubinais', 'errata_izzo', 'errata_lowy');"
+        "assert all(importlib.import_module(f'alone.{name}').ERRATA for name in names)"
     )
     command = [sys.executable, "-I", "-S", "-c", code]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -166,7 +159,7 @@ def _full_dimension_accuracy(d, eta, draws, seed):
 def test_I24_C10_simulation_agrees_with_full_dimension():
     d, eta, draws = 6 * 1500, 0.5, 3000
     naive = _full_dimension_accuracy(d, eta, draws, seed=5)
-    reduced = i24.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
+    reduced = errata_izzo.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
     # Five standard errors of the naive run: false alarm below 1e-6.
     assert abs(naive - reduced) < 5 * 0.5 / math.sqrt(draws)
     assert reduced > 0.6  # the comparison is made where the attack works
@@ -187,14 +180,14 @@ def test_I24_C10_violation_is_significant_and_gamma_radius_keeps_the_promise(sho
 
 def test_I24_C10_leak_grows_with_dimension_and_is_absent_in_low_dimension():
     accuracy = {
-        d: i24.attack_on_norm_noise(d, 0.25, "laplace", 50_000, seed=d)
+        d: errata_izzo.attack_on_norm_noise(d, 0.25, "laplace", 50_000, seed=d)
         for d in (12, 99_996, 999_996, 3_999_996)
     }
     assert accuracy[12] < 0.52
     assert accuracy[12] < accuracy[99_996] < accuracy[999_996] < accuracy[3_999_996]
     assert accuracy[3_999_996] > 0.93
     with pytest.raises(ValueError, match="multiple of 6"):
-        i24.attack_on_norm_noise(100, 0.25, "laplace", 10, seed=0)
+        errata_izzo.attack_on_norm_noise(100, 0.25, "laplace", 10, seed=0)
 
 
 def test_I24_Alg1_by_simulating_the_algorithm(shown):
@@ -269,7 +262,7 @@ def test_I24_P11_with_the_missing_record(shown):
         )
         assert jump >= 2 ** (n / 3)
         assert np.var(list(values.values())) <= 5
-        assert i24.reciprocal_sensitivity(tuple(records), n // 2)[0] == pytest.approx(jump)
+        assert errata_izzo.reciprocal_sensitivity(tuple(records), n // 2)[0] == pytest.approx(jump)
     assert numbers["sensitivity_with_the_missing_record"] >= shown["I24-P11"].printed_value
     assert numbers["records_in_that_set"] != numbers["records_required"]
 
@@ -427,7 +420,7 @@ def test_L24_P9_two_sided_value_meets_the_definition_and_is_least(shown):
 
 def test_L24_P9_one_sided_value_is_right_at_n_1():
     # With two records the in-law of one is the out-law of the other: no erratum at n = 1.
-    pairs = l24.exponential_mechanism_ratios((0.0, 3.0), (0.0, 1.0, 9.0), 10, 2.0)
+    pairs = errata_lowy.exponential_mechanism_ratios((0.0, 3.0), (0.0, 1.0, 9.0), 10, 2.0)
     logs = [math.log(a / b) for a, b in pairs]
     assert max(logs) == pytest.approx(max(abs(v) for v in logs), abs=1e-12)
 
@@ -466,7 +459,7 @@ def test_A23_C411_corrected_bound_and_size_hold(shown):
     assert numbers["n_from_the_quadratic"] > numbers["n"]
     for n in (2, 5, 100, 2000):
         bound = math.sqrt(2 / math.pi) / (2 * math.sqrt(n)) + 1 / (2 * n)
-        low, high = a23.gaussian_mean_delta(n)
+        low, high = errata_aubinais.gaussian_mean_delta(n)
         assert 0 < low <= high <= bound
 
 
@@ -489,7 +482,7 @@ def test_A24_C542_holds_when_every_atom_is_expected(n):
             for p in law
             for k in range(n + 1)
         )
-        assert a24.worst_leak(law, n) == deviation / 2
+        assert errata_aubinais.worst_leak(law, n) == deviation / 2
         assert bound <= deviation / 2
 
 
@@ -536,12 +529,14 @@ def test_A24_PB1_holds_from_two_on(d):
                 tv = np.abs(other - stats.norm.pdf(grid)).sum() * (grid[1] - grid[0]) / 2
                 assert tv <= 1 / (2 * n) + beta / (2 * math.sqrt(n)) + 1e-6
                 if beta == 0:
-                    assert a24.centred_gaussian_distance(n) == pytest.approx(tv, abs=1e-6)
+                    assert errata_aubinais.centred_gaussian_distance(n) == pytest.approx(
+                        tv, abs=1e-6
+                    )
         else:
             cut = -d * v * math.log(v) / (1 - v)
             tv = stats.chi2.cdf(cut / v, d) - stats.chi2.cdf(cut, d)
             assert 0 < tv <= math.sqrt(d) / (2 * n)
-    assert a24.centred_gaussian_distance(1) == 1 > 1 / 2
+    assert errata_aubinais.centred_gaussian_distance(1) == 1 > 1 / 2
 
 
 # A25
@@ -557,7 +552,7 @@ def test_A25_R4_formula_over_all_attacks(shown):
         data = tuple(int(z) for z in rng.integers(0, atoms, size=n))
         nu = Fraction(int(rng.integers(1, 6)), 6)
         formula = sum(max(nu * p, (1 - nu) * Fraction(data.count(z), n)) for z, p in enumerate(law))
-        assert a25_privacy.best_conditional_accuracy(law, data, nu) == formula
+        assert errata_aubinais.best_conditional_accuracy(law, data, nu) == formula
         apart = all(law[z] == 0 for z in data)
         assert (formula == 1) == apart
         degenerate += apart
@@ -597,7 +592,7 @@ def test_A25_H2_no_private_channel_passes_the_ceiling(shown):
             for p, r in zip(law, channel, strict=True)
             for y in range(outputs)
         )
-        assert leak == a25_privacy.channel_leak(law, channel)
+        assert leak == errata_aubinais.channel_leak(law, channel)
         assert leak <= ceiling
         best = max(best, leak)
     assert ceiling / 2 < best < printed  # the search comes near enough to mean something
@@ -647,7 +642,7 @@ def test_A25_L33_deterministic_learners():
     sets = list(itertools.product((0, 1), repeat=n))
     for outputs in itertools.product((0, 1, 2), repeat=len(sets)):
         table = dict(zip(sets, outputs, strict=True))
-        delta = a25_privacy.least_dp_delta(table.__getitem__, n)
+        delta = errata_aubinais.least_dp_delta(table.__getitem__, n)
         # At any e^ε: two different certain outputs differ by the whole mass.
         neighbours = [(s, t) for s in sets for t in sets if sum(map(operator.ne, s, t)) == 1]
         assert delta == max(Fraction(table[s] != table[t]) for s, t in neighbours)
@@ -707,19 +702,21 @@ def _delta_by_enumeration(probabilities, n, gamma, release):
 @pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(4, 5)])
 def test_A25_L22_delta_equals_enumeration(gamma, p):
     for n in range(1, 7):
-        assert a25.maximum_delta(p, n, gamma) == _delta_by_enumeration([1 - p, p], n, gamma, max)
+        assert errata_aubinais.maximum_delta(p, n, gamma) == _delta_by_enumeration(
+            [1 - p, p], n, gamma, max
+        )
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 10), Fraction(1, 3), Fraction(3, 4)])
 def test_A25_L22_corrected_rates(p):
     q = 1 - p
     for n in (1, 7, 50):
-        assert a25.maximum_delta(p, n, Fraction(1)) == 2 * p * q**n
+        assert errata_aubinais.maximum_delta(p, n, Fraction(1)) == 2 * p * q**n
     late = 200
-    assert a25.maximum_delta(p, late, Fraction(2, 3)) == p * q**late
+    assert errata_aubinais.maximum_delta(p, late, Fraction(2, 3)) == p * q**late
     for gamma in (Fraction(21, 20), Fraction(2), 1 / q, 1 / q + 1):
         expected = max(Fraction(0), 1 - gamma * q) * q**late
-        assert a25.maximum_delta(p, late, gamma) == expected
+        assert errata_aubinais.maximum_delta(p, late, gamma) == expected
 
 
 def test_A25_L29_remainder_is_the_exact_tail_and_below_hoeffding(shown):
@@ -755,7 +752,7 @@ def test_A25_L29_exact_form_of_the_remainder_both_sides_of_gamma_1(gamma):
         left += sum(pmf(p, k) * abs(Fraction(k, n) - gamma * p) for k in range(n + 1))
         # ψ by its meaning, E[(np − B)1{B ≤ m}], not by the closed form.
         psi += sum(pmf(p, k) * (n * p - k) for k in range(min(m, n) + 1))
-        below = 1 - a25.upper_tail(n, p, m)
+        below = 1 - errata_aubinais.upper_tail(n, p, m)
         term += p * (1 - below if gamma > 1 else below)
     factor = abs(1 - 1 / gamma)
     assert left / (2 * gamma) == psi / (gamma * n) + factor / 2 - factor * term
@@ -770,9 +767,9 @@ def test_A25_R13_quadratic_root_is_exact_and_printed_size_is_enough_up_to_1():
         def bound(n, c=c, d=d):
             return c / math.sqrt(n) + math.sqrt(d) / (2 * n)
 
-        exact = a25.required_sample_size(c, d, epsilon)
+        exact = errata_aubinais.required_sample_size(c, d, epsilon)
         assert bound(exact) == pytest.approx(epsilon, rel=1e-9)
-        assert bound(a25.printed_sample_size(c, d, epsilon)) <= epsilon * (1 + 1e-12)
+        assert bound(errata_aubinais.printed_sample_size(c, d, epsilon)) <= epsilon * (1 + 1e-12)
 
 
 def test_A25_R13_taylor_step(shown):
@@ -798,7 +795,7 @@ def test_A25_Tab1_delta_equals_enumeration_of_datasets():
         expected = _delta_by_enumeration(
             probabilities, n, Fraction(1), lambda data: tuple(sorted(data))
         )
-        assert a25.histogram_delta(probabilities, n) == expected
+        assert leak_of_learner(tuple, probabilities, n) == expected
 
 
 def test_A25_Tab1_bound_over_pairs_holds_and_cluster_bound_only_without_labels(shown):
@@ -834,14 +831,14 @@ def test_X7_poisson_form_and_integer_k(n, shown):
             math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p)
             for k in range(n + 1)
         ) / (2 * p)
-        assert beyond.cell_leak(n, p) == leak
+        assert errata_aubinais.cell_leak(n, p) == leak
         expected = float(n * p)
-        upper = beyond.cell_leak_upper(expected)
+        upper = errata_aubinais.cell_leak_upper(expected)
         assert leak <= upper * (1 + 1e-12)
         if expected >= 1:
             assert upper <= 1 / math.sqrt(2 * math.pi * math.floor(expected)) * (1 + 1e-12)
             assert upper < 0.4 / math.sqrt(math.floor(expected))
-    grid = [beyond.cell_leak_upper(v / 64) for v in range(1, 64 * 20)]
+    grid = [errata_aubinais.cell_leak_upper(v / 64) for v in range(1, 64 * 20)]
     assert all(a >= b for a, b in itertools.pairwise(grid))
     numbers = shown["X7"].numbers
     assert numbers["leak_at_one_and_a_half"] > numbers["printed_at_one_and_a_half"]

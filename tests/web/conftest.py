@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from memberbound.web.limits import Limits
+from memberbound.faces.web.limits import Limits
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def opened(limits: Limits = SMALL, policy: Any = None) -> Any:
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
 
-    from memberbound.web.application import application
+    from memberbound.faces.web.application import application
 
     return TestClient(application(limits, policy), base_url="http://127.0.0.1:8000")
 

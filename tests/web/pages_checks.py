@@ -45,12 +45,12 @@ def cli(command: str, folder: Path) -> dict[str, Any]:
     """Run a command line that the page shows, as a user would paste it, with ``--json``."""
     from typer.testing import CliRunner
 
-    from memberbound.cli import app
+    from memberbound.faces.command_line import application
 
     name, *words = shlex.split(command, comments=True)
     assert name == "memberbound"
     with chdir(folder):
-        done = CliRunner().invoke(app, [*words, "--json"])
+        done = CliRunner().invoke(application(), [*words, "--json"])
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import memberbound
-from memberbound.web.answering import ANSWERS, answered
-from memberbound.web.calculations import Calculations
-from memberbound.web.limits import Limits
-from memberbound.web.refusals import RefusedError
+from memberbound.faces.web.answering import ANSWERS, answered
+from memberbound.faces.web.calculations import Calculations
+from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.refusals import RefusedError
 from web.conftest import COMMAND, in_a_loop, opened
 
 QUESTIONS = [

@@ -9,20 +9,20 @@ import subprocess
 import pytest
 
 import memberbound
-from memberbound.cli.tables import named
 from memberbound.errors import InputError
-from memberbound.web.equivalents import equivalent
-from memberbound.web.options import (
-    AuditOptions,
-    CertifyOptions,
-    ExplainOptions,
-    HardenOptions,
-    PlanOptions,
-    PopulationOptions,
-    ProtectOptions,
-    StudyOptions,
-)
+from memberbound.faces import requests
+from memberbound.faces.command_line import names as split_names
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.web.models import JOBS
+from memberbound.faces.web.verbs import outputs_of
 from web.conftest import COMMAND
+
+
+def equivalent(verb, table, options):
+    """What the server shows for a request: its own outputs in place of what asks for them."""
+    plain = {name: value for name, value in options.items() if name != "records"}
+    return requests.equivalent(verb_named(verb), table, plain, outputs_of(verb, options))
+
 
 WORDS = [
     ("explain", None, {"epsilon": 8.0, "fpr": 0.01}, "explain --epsilon 8.0 --fpr 0.01 --json"),
@@ -31,6 +31,12 @@ WORDS = [
         None,
         {"gdp": 1.0, "fpr": [0.1, 0.01]},
         "explain --gdp 1.0 --fpr 0.1 --fpr 0.01 --json",
+    ),
+    (
+        "plan",
+        "p.csv",
+        {"security": 0.9, "roles": {"a,b": "identifier", "c=d": "date"}},
+        "plan p.csv --security 0.9 --roles '\"a,b=identifier\",c=d=date' --json",
     ),
     (
         "certify",
@@ -86,35 +92,29 @@ def test_a_list_that_the_command_line_reads_from_a_file_says_so():
 )
 def test_the_command_line_reads_the_names_that_were_meant(names):
     words = shlex.split(equivalent("certify", "p.csv", {"columns": names}).command)
-    assert named(words[words.index("--columns") + 1]) == names
+    assert split_names("columns", words[words.index("--columns") + 1]) == names
 
 
 def test_a_line_break_between_names_is_refused_with_a_sentence():
     with pytest.raises(InputError, match="columns must be names separated by commas"):
-        named("a\nb")
+        split_names("columns", "a\nb")
 
 
 def test_every_option_is_one_of_the_command_line():
     """No option of the web is unknown to the command, whatever its value."""
     import typer
 
-    from memberbound.cli import app
+    from memberbound.faces.command_line import application
 
-    commands = typer.main.get_command(app).commands
-    for verb, options in (
-        ("explain", ExplainOptions),
-        ("plan", PlanOptions),
-        ("certify", CertifyOptions),
-        ("harden", HardenOptions),
-        ("population", PopulationOptions),
-        ("audit", AuditOptions),
-        ("protect", ProtectOptions),
-        ("study", StudyOptions),
-    ):
+    commands = typer.main.get_command(application()).commands
+    for verb in ("explain", *JOBS):
+        options = requests.options_model(verb_named(verb))
         known = {flag for p in commands[verb].params for flag in (*p.opts, *p.secondary_opts)}
         for name in options.model_fields:
-            value = True if name in ("records", "tune", "learners") else "x"
-            value = {"a": [1.0]} if (verb, name) == ("harden", "bins") else value
+            kind = verb_named(verb).by_name[name].kind
+            value = True if kind in ("records", "switch") else "x"
+            value = {"a": [1.0]} if kind == "numbers by column" else value
+            value = {"a": "date"} if kind == "roles" else value
             words = shlex.split(equivalent(verb, "t.csv", {name: value}).command)
             flags = [word for word in words[3:] if word.startswith("--")]
             assert set(flags) <= known, (verb, name)

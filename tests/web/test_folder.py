@@ -7,13 +7,13 @@ import tempfile
 
 import pytest
 
-from memberbound.web.desk import Desk
-from memberbound.web.folder import PrivateFolder, remove_leftovers
-from memberbound.web.limits import Limits
+from memberbound.faces.web.desk import Desk
+from memberbound.faces.web.folder import PrivateFolder, remove_leftovers
+from memberbound.faces.web.limits import Limits
 
 KILLED = """
 import os, signal
-from memberbound.web.folder import PrivateFolder
+from memberbound.faces.web.folder import PrivateFolder
 folder = PrivateFolder().path
 (folder / "files").mkdir()
 (folder / "files" / "table.csv").write_text("name\\nsomebody\\n")

@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.web import gate
-from memberbound.web.gate import _STRINGS, Policy
-from memberbound.web.server import Listening, is_loopback
+from memberbound.faces.web import gate
+from memberbound.faces.web.gate import _STRINGS, Policy
+from memberbound.faces.web.server import Listening, is_loopback
 from web.conftest import SMALL, in_a_loop, opened
 
 TOKEN = "correct-horse-battery-staple"
@@ -379,7 +379,7 @@ def test_a_failure_of_ours_is_told_without_details(client, monkeypatch, caplog):
     def broken(self):
         raise KeyError("Jane Doe")
 
-    monkeypatch.setattr("memberbound.web.limits.Limits.to_dict", broken)
+    monkeypatch.setattr("memberbound.faces.web.limits.Limits.to_dict", broken)
     answer = client.get("/api/health")
     assert answer.status_code == 500
     assert answer.json() == {"error": "the server failed at this request."}

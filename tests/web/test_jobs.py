@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.web.limits import MIB
-from memberbound.web.uploads import Uploads
+from memberbound.faces.web.limits import MIB
+from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memberbound
-from memberbound.ledger import theorems
+from memberbound.papers.ledger import theorems
 from memberbound.quantities import confident, decimals, marked, percent, significant
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until

@@ -46,7 +46,7 @@ def test_a_port_that_is_taken_is_named(served):
 def test_without_the_extra_it_says_which_to_install():
     code = (
         "import sys; sys.modules['fastapi'] = None; sys.argv = ['memberbound', 'serve'];"
-        "from memberbound.cli import main; main()"
+        "from memberbound.faces.command_line import main; main()"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
@@ -59,7 +59,8 @@ def test_without_the_extra_it_says_which_to_install():
 def test_importing_the_package_needs_no_web():
     code = (
         "import sys; sys.modules['fastapi'] = sys.modules['uvicorn'] = None;"
-        "import memberbound, memberbound.cli; print(memberbound.explain(epsilon=1).eta_upper)"
+        "import memberbound, memberbound.faces.command_line\n"
+        "print(memberbound.explain(epsilon=1).eta_upper)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

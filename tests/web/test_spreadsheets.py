@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.web.spreadsheets import harmless, without_formulas
+from memberbound.faces.web.spreadsheets import harmless, without_formulas
 
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 

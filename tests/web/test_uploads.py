@@ -16,9 +16,9 @@ import pytest
 from pyarrow import feather
 
 from memberbound.errors import InputError
-from memberbound.web.inspection import ending_of, inspected
-from memberbound.web.refusals import RefusedError
-from memberbound.web.uploads import Upload, Uploads, shown_name
+from memberbound.faces.web.inspection import ending_of, inspected
+from memberbound.faces.web.refusals import RefusedError
+from memberbound.faces.web.uploads import Upload, Uploads, shown_name
 from web.conftest import SMALL, in_a_loop, opened, uploaded
 
 TABLE = pa.table(

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from memberbound.web.desk import Views
-from memberbound.web.refusals import RefusedError
+from memberbound.faces.web.desk import Views
+from memberbound.faces.web.refusals import RefusedError
 from report.sample import hostile, sample
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from memberbound.auditing.exposure import Exposure
@@ -13,13 +13,13 @@ from memberbound.auditing.scores import ScoreAudit
 from memberbound.games import Game
 from memberbound.quantities import (
     INTERVAL,
+    ONLY_BLIND,
     Sides,
     common_fields,
     confident,
     decimals,
     interval,
     marked,
-    percent,
     significant,
 )
 
@@ -77,6 +77,7 @@ class Audit:
     learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -91,6 +92,7 @@ class Audit:
             "learned": None if self.learned is None else self.learned.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
+            "roles": dict(self.roles),
         }
         return result | ({} if self.sandwich is None else self.sandwich.to_dict())
 
@@ -99,15 +101,22 @@ class Audit:
         """What was reached, and what that does not mean."""
         found = self.attacks[self.best]["advantage"]
         lower = found["lower"]
+        who = "attack on this model"
+        more = (
+            "Other attacks may reach more, and nothing is said about other models of its "
+            "learner: this is no guarantee."
+        )
         if isinstance(self.detail, LearnerAudit):
             # The attack was picked after looking; its own interval does not pay for that.
             lower = self.detail.best_advantage.lower
-        return (
-            f"The best attack tried ({self.best}) reached an advantage (TPR - FPR) of "
-            f"{decimals(found['estimate'], 'estimate', 3)}, at least "
-            f"{decimals(lower, 'lower', 3)} with confidence {confident(self.confidence)}. "
-            "Other attacks may reach more: this is no guarantee."
-        )
+            who = f"best attack tried ({self.best})"
+            more = "Other attacks may reach more: this is no guarantee."
+        reached = decimals(found["estimate"], "estimate", 3)
+        sure = f"confidence {confident(self.confidence)}"
+        least = f"; at {sure} {ONLY_BLIND}"
+        if lower > 0:
+            least = f", at least {decimals(lower, 'lower', 3)} with {sure}"
+        return f"The {who} reached an advantage (TPR - FPR) of {reached}{least}. {more}"
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
@@ -134,21 +143,24 @@ class Audit:
                 f"({self.exposure.targets} target models)"
             )
             for item in e["most_exposed"]:  # type: ignore[attr-defined]
-                text += (
-                    f"\n  record {item['record']}: right ≈ "
-                    f"{percent(item['estimate'], 'estimate')} of the time "
-                    f"[{interval(item['lower'], item['upper'])}]"
-                    + (", proved" if item["proved"] else "")
-                )
+                text += f"\n  {_record(item, self.exposure.blind)}"
+            text += (
+                f"\n  (floors hold for all {self.exposure.estimate.size} records at once, "
+                f"confidence {confident(self.exposure.confidence)})"
+            )
         if self.learned is not None:
             text += f"\n\n{self.learned.summary()}"
         if self.sandwich is not None:
             gap = self.sandwich.gap
+            shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
             text += (
                 "\n\ncertified advantage "
                 f"{marked(self.sandwich.ceiling.advantage, 'certificate', 'advantage', 4)}, "
-                f"audited ≥ {decimals(self.sandwich.floor, 'lower', 4)}"
-                + ("" if gap is None else f", ratio ≈ {significant(gap, 'estimate', 2)}")
+                + (
+                    ONLY_BLIND
+                    if gap is None
+                    else f"{shown}, ratio ≈ {significant(gap, 'estimate', 2)}"
+                )
             )
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
@@ -156,5 +168,12 @@ class Audit:
 def _cell(found: dict[str, float] | None) -> str:
     if found is None:
         return "–"
-    ends = interval(found["lower"], found["upper"], 3)
-    return f"{decimals(found['estimate'], 'estimate', 3)} {ends}"
+    estimate = decimals(found["estimate"], "estimate", 3)
+    return f"{estimate} {interval(found['lower'], found['upper'], 3)}"
+
+
+def _record(item: dict[str, Any], blind: float) -> str:
+    """Return what is known about one record; the floor holds for all records at once."""
+    floor = marked(item["lower"], "audit", blind=blind)
+    said = f"record {item['record']}: right {marked(item['estimate'], 'estimate')} of the time"
+    return f"{said}, proved {floor}" if floor.kind == "audit" else f"{said}; {floor}"

@@ -7,62 +7,77 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from memberbound.auditing.answer import Audit
 from memberbound.auditing.attacks import DEFAULT_ATTACKS
+from memberbound.auditing.cache import default_cache
 from memberbound.auditing.exposure import Exposure, record_exposure
 from memberbound.auditing.learned import Targets, learned_attack
 from memberbound.auditing.learner_audit import audit_shadows
 from memberbound.auditing.sandwich import Ceiling, read_ceiling, sandwiched
 from memberbound.auditing.scores import audit_scores
 from memberbound.auditing.shadows import ShadowRun, train_shadows
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Rates,
+    RecordsFile,
+    Seed,
+    Table,
+    Workers,
+)
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
-from memberbound.games import IidGame
 from memberbound.learners import learner_from_name, read_examples
-from memberbound.learners.examples import read_frame
-from memberbound.quantities import Certificate
+from memberbound.tables.population import column_names, read_population
 
 __all__ = ["audit", "audit_run"]
 
 #: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
 LEARNED = "learned"
 
-_SCORE_ASSUMPTIONS = (
-    "The scores are independent within and between members and non-members.",
-    "The attack that made the scores did not see which of these records were members.",
-    "Each interval holds with the stated confidence on its own, not all of them at once.",
-)
-
 
 def audit(
-    source: Any,
+    source: Table,
     *,
-    target: str | None = None,
-    learner: str | Any = "logistic",
-    shadows: int = 64,
-    attacks: Iterable[str] | None = None,
+    target: Column | None = None,
+    learner: LearnerName = "logistic",
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
+    attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
-    fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    columns: list[str] | None = None,
-    database_table: str | None = None,
-    certificate: Certificate | str | os.PathLike[str] | dict[str, Any] | None = None,
-    records_out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    cache: str | os.PathLike[str] | None = None,
-    backend: str = "processes",
-    workers: int = -1,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    fpr: Rates = (0.1, 0.01, 0.001),
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    cache: Annotated[
+        str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
+    ]
+    | None = None,
+    backend: Annotated[
+        Literal["processes", "sequential", "dask"], Option("choice", web=False)
+    ] = "processes",
+    workers: Workers = -1,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
+    | None = None,
 ) -> Audit:
     """Measure what membership attacks reach, with intervals that hold.
 
     Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
-    rather a member) and ``member`` (1 or 0).  With ``target`` it is a population: ``shadows``
-    models are trained on random halves of it and attacked with one another.
+    rather a member) and ``member`` (1 or 0) about one model: the model game, its members against
+    fresh records.  With ``target`` it is a population: ``shadows`` models are trained on random
+    halves of it and attacked with one another, the subset game.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
@@ -79,18 +94,26 @@ def audit(
             of A25 §7, trained on some models and scored on others.
         confidence: of each interval.
         fpr: false-positive rates for the TPR.
-        columns: use these columns only.
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.auditing.sandwich.ContradictionError`.  If fits failed the
             two are not compared, and a warning says so.
-        records_out: CSV file with the exposure of every record.
+        records: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
-        cache: folder for finished fits; a run that was stopped goes on from there.
+        cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
+            cache folder, which the command line takes unless told otherwise.
         backend: ``processes``, ``sequential`` or ``dask``.
         workers: processes.
         seed: of the halves and the learners.
         progress: called with (done, total).
+
+    Command line:
+        memberbound audit scores.csv
+        memberbound audit people.csv --target income --learner random-forest --cache fits
+        memberbound audit people.csv --target income --attacks loss,lira,rmia --shadows 128
 
     Examples:
         >>> scores = {"score": [*range(100), *range(60, 160)], "member": [0] * 100 + [1] * 100}
@@ -99,29 +122,40 @@ def audit(
         True
     """
     models = whole_number("shadows", shadows, at_least=2)
+    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
     out = None
-    if records_out is not None:
+    if records is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         out = check_output(
-            Path(records_out), name="records", formats=(".csv",), source=own, force=force
+            Path(records), name="records", formats=(".csv",), source=own, force=force
         )
     if target is None:
         options = {
             "attacks": attacks,
             "columns": columns,
+            "roles": roles,
             "certificate": certificate,
-            "records": records_out,
-            "cache": cache,
+            "records": records,
+            "cache": None if isinstance(cache, bool) else cache,
         }
         given = [name for name, value in options.items() if value is not None]
+        if given == ["certificate"]:
+            raise InputError(
+                "certificate must be left out for a table of scores: the scores are about one "
+                "model, a certificate about what a learner does on average over training sets and "
+                "coins, so neither bounds the other. To hold a learner against its certificate, "
+                "name its target."
+            )
         if given:
             raise InputError(
                 f"{' and '.join(given)} belong to the audit of a learner; name its target."
             )
-        return _of_scores(source, database_table, confidence, tuple(fpr), start)
+        return _of_scores(source, database_table, confidence, rates, start)
     ceiling = None if certificate is None else read_ceiling(certificate)
-    examples = read_examples(source, target, columns=columns, database_table=database_table)
+    examples = read_examples(
+        source, target, columns=columns, roles=roles, database_table=database_table
+    )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
     run = train_shadows(
         examples,
@@ -130,17 +164,19 @@ def audit(
         seed=start,
         n_jobs=workers,
         backend=backend,
-        cache=cache,
+        cache=(default_cache() if cache else None) if isinstance(cache, bool) else cache,
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    answer = audit_run(run, attacks=names, confidence=confidence, fpr=fpr, ceiling=ceiling)
+    answer = audit_run(run, attacks=names, confidence=confidence, fpr=rates, ceiling=ceiling)
     exposure = answer.exposure
     if LEARNED in names:
         shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
         targets = Targets(run.membership, signals=shown, features=examples.features)
         answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
     assert exposure is not None
+    notes = (*answer.warnings, *examples.notes)
+    answer = replace(answer, warnings=notes, roles=examples.roles)
     if out is None:
         return answer
     _write_records(exposure, out, force=force)
@@ -165,8 +201,7 @@ def audit_run(
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
-        nobody, unproved = np.zeros(0, dtype=np.int64), np.zeros_like(exposure.family_lower)
-        exposure = replace(exposure, exposed=nobody, family_lower=unproved)
+        exposure = exposure.unproved()
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
         if ceiling is not None:
             warnings += ("The certificate was not compared, for the same reason.",)
@@ -192,49 +227,43 @@ def _of_scores(
     fpr: tuple[float, ...],
     seed: int,
 ) -> Audit:
-    frame, name = read_frame(source, database_table)
+    names, name = column_names(source, database_table)
     for column in ("score", "member"):
-        if column not in frame.columns:
+        if column not in names:
             raise InputError(
                 f"{name} must have the columns score and member, {column!r} is missing. To audit a "
                 "learner on this table, name its target."
             )
+    table = read_population(
+        source, ("score", "member"), numeric=True, database_table=database_table
+    )
     found = audit_scores(
-        _numbers(frame["score"], f"column 'score' of {name}"),
-        _numbers(frame["member"], f"column 'member' of {name}"),
+        table.numbers("score"),
+        table.numbers("member"),
         confidence=confidence,
         fpr=fpr,
         seed=seed,
     )
     fields = found.to_dict()
     return Audit(
-        IidGame(),
+        found.game,
         {"scores": fields},
         "scores",
         confidence,
-        _SCORE_ASSUMPTIONS,
+        found.assumptions,
         found,
         warnings=found.notes,
     )
 
 
-def _numbers(column: Any, name: str) -> Any:
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers.") from None
-
-
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
-    """Write the exposure of every record, in the order of the rows."""
-    proved = np.isin(np.arange(exposure.estimate.size), exposure.exposed)
+    """Write the exposure of every record, in the order of the rows; all ends hold at once."""
     columns = {
         "record": np.arange(exposure.estimate.size),
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "accuracy_lower_all_at_once": exposure.family_lower,
-        "exposed": proved.astype(int),
+        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
     }
 
     def write(draft: Path) -> None:

@@ -89,7 +89,9 @@ def epsilon_from_scores(
     Guarantee: as :func:`epsilon_lower`; the threshold is a function of scores that the bound does
     not use.  The estimate is that of the evaluated part.
     Theorem: proofs/audit-intervals.md claim 5.
-    Assumes: every score comes from its own run of the mechanism; higher speaks for "in".
+    Assumes: every score comes from its own run of the mechanism; higher speaks for "in".  Many
+    records of one model, as ``audit`` reads them (the model game), do not qualify: they say how
+    this model turned out, and ε is about the mechanism.
     Numerics: rounded down.
     Edge cases: constant scores give 0.
 

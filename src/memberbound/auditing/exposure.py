@@ -1,16 +1,16 @@
 """Which records are exposed: the attacks' accuracy on each record, and a list that is proved.
 
 A record is played once per target model: the attack says "in" or "out" and is right or wrong.
-Records of one release depend on each other, which a family-wise correction allows.
+Whoever reads the result looks at the records that were guessed best, so every end holds for all
+records at once (the error is shared among them); records of one release may depend on each other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.auditing.learner_audit import LearnerAudit
@@ -18,25 +18,22 @@ from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["Exposure", "holm", "record_exposure"]
-
-#: Relative error granted to scipy's binomial tails.
-_SLACK = 1e-9
+__all__ = ["Exposure", "record_exposure"]
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """Accuracy of the attack on every record, with an interval for each.
+    """Accuracy of the attack on every record, with intervals that hold for all records at once.
 
     Attributes:
         estimate: share of the target models on which the attack was right about the record.
-        lower: the best of the attacks is right at least this often; one record at a time.
-        upper: the weakest of the attacks is right at most this often; one record at a time.
-        family_lower: as ``lower``, for all records at once.
-        exposed: numbers of the records that are provably exposed, the most exposed first; all of
-            them are, at once, with the stated confidence.
+        lower: the best of the attacks is right at least this often; for all records at once, with
+            half of the error.
+        upper: the weakest of the attacks is right at most this often; likewise.
+        exposed: numbers of the records whose ``lower`` exceeds ``level``, the most exposed first.
         worst_estimate: accuracy on the record that is guessed best, chosen on half of the target
-            models and measured on the other, so that choosing it does not flatter it.
+            models and measured on the other, so that choosing it does not flatter it; the largest
+            ``lower`` where that is more.
         blind: accuracy of an attacker who sees no model.
         attacks: the attack of each block of targets, chosen on the shadows before it.
     """
@@ -44,7 +41,6 @@ class Exposure:
     estimate: FloatArray
     lower: FloatArray
     upper: FloatArray
-    family_lower: FloatArray
     exposed: NDArray[np.int64]
     level: float
     blind: float
@@ -57,11 +53,16 @@ class Exposure:
     @property
     def eta_lower(self) -> FloatArray:
         """Accuracy beyond blind guessing that is proved, per record, for all records at once."""
-        return np.maximum(np.nextafter(self.family_lower - self.blind, -1.0), 0.0)
+        return np.maximum(np.nextafter(self.lower - self.blind, -1.0), 0.0)
+
+    def unproved(self) -> Exposure:
+        """Return the same without any floor, for halves that were not uniform."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return replace(self, exposed=nobody, lower=np.zeros_like(self.lower))
 
     def to_dict(self, most: int = 20) -> dict[str, object]:
         """Return JSON-ready fields, with the records that are guessed best."""
-        order = np.lexsort((-self.family_lower, -self.estimate))[:most]
+        order = np.argsort(-self.estimate, kind="stable")[:most]
         return {
             "targets": self.targets,
             "attacks": list(self.attacks),
@@ -77,6 +78,7 @@ class Exposure:
             "exposed_share": float(self.exposed.size / self.estimate.size),
             "exposed_above": self.level,
             "confidence": self.confidence,
+            "ends_hold": "for all records at once",
             "most_exposed": [
                 {
                     "record": int(r),
@@ -88,24 +90,6 @@ class Exposure:
                 for r in order
             ],
         }
-
-
-def holm(p_values: FloatArray, error: float) -> NDArray[np.bool_]:
-    """Return which hypotheses Holm's step-down procedure rejects at a family-wise ``error``.
-
-    Examples:
-        >>> holm(np.array([0.001, 0.04, 0.02]), 0.05).tolist()
-        [True, True, True]
-        >>> holm(np.array([0.001, 0.04, 0.03]), 0.05).tolist()
-        [True, False, False]
-    """
-    order = np.argsort(p_values, kind="stable")
-    many = len(p_values)
-    passes = p_values[order] <= error / np.arange(many, 0, -1)
-    stop = many if passes.all() else int(np.argmin(passes))
-    rejected = np.zeros(many, dtype=np.bool_)
-    rejected[order[:stop]] = True
-    return rejected
 
 
 def record_exposure(
@@ -121,13 +105,14 @@ def record_exposure(
     the one that was best on the shadows before it.  A record is listed if its accuracy provably
     exceeds ``above``, which is blind guessing unless told otherwise.
 
-    Guarantee: with probability at least ``confidence``, for *every* listed record some attack is
-    right about it with probability above ``above``; so no certificate for every record may promise
-    less.  ``lower`` and ``upper`` hold for each record on its own.
-    Theorem: proofs/audit-subset-game.md claim 3, with Holm's correction.
+    Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
+    records hold together, so whichever records are looked at; ``lower`` alone fails with half the
+    error.  About every listed record some attack is right with probability above ``above``, so no
+    certificate for every record may promise less.
+    Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
     Assumes: as the audit.
-    Numerics: binomial tails are raised by more than their error.
-    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/N.
+    Numerics: ends are rounded outward.
+    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
 
     Examples:
         >>> from memberbound.auditing.learner_audit import audit_shadows
@@ -160,14 +145,14 @@ def record_exposure(
     level = blind if above is None else fraction("above", above)
     if level < blind:
         raise InputError(f"above must be at least blind guessing {blind!r}, got {above!r}.")
-    tails = stats.binom.sf(hits - 1, trials, level) * (1 + _SLACK)
-    listed = np.flatnonzero(holm(np.minimum(tails, 1.0), error))
+    each = error / (2 * len(hits))
+    lower = clopper_pearson_lower(hits, trials, each)
+    listed = np.flatnonzero(lower > level)
     listed = listed[np.argsort(-hits[listed], kind="stable")]
     return Exposure(
         hits / trials,
-        clopper_pearson_lower(hits, trials, error / 2),
-        clopper_pearson_upper(hits, trials, error / 2),
-        clopper_pearson_lower(hits, trials, error / len(hits)),
+        lower,
+        clopper_pearson_upper(hits, trials, each),
         listed,
         level,
         blind,
@@ -175,7 +160,7 @@ def record_exposure(
         sure,
         tuple(used),
         audit.game,
-        _worst(answers),
+        max(_worst(answers), float(lower.max())),
     )
 
 

@@ -35,44 +35,47 @@ _CELLS = 4096
 
 
 def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatArray:
-    """Bound a probability from below, from ``hits`` in ``trials`` independent trials.
+    """Bound a probability from below, from ``hits`` in ``trials``.
 
     Guarantee: P(result > p) ≤ ``error`` for every p.
-    Theorem: Clopper and Pearson 1934: the p at which ``hits`` or more have probability ``error``.
-    Assumes: independent trials with one probability.
+    Theorem: Clopper and Pearson 1934: the p at which ``hits`` or more have probability ``error``;
+    proofs/audit-intervals.md claim 3 for trials without replacement.
+    Assumes: independent trials with one probability; or, for an error of at most ¼, draws without
+    replacement from a finite population of which the share p hits.
     Numerics: lowered by 1e-11 of its size, more than the error of the inverse beta function.
-    Edge cases: no hits give 0.
+    Edge cases: no hits give 0.  One hit gives ``error``/``trials``, a little below Clopper and
+    Pearson's value, which would not hold without replacement.
 
     Examples:
         >>> clopper_pearson_lower([0, 10], 10, 0.025).round(4).tolist()
         [0.0, 0.6915]
     """
     k, n, level = _trials(hits, trials, error)
-    some = k > 0
-    a = np.where(some, k, 1.0)
-    value = special.betaincinv(a, n - a + 1, level) * (1 - _SLACK)
-    return np.asarray(np.where(some, value, 0.0))
+    several = k > 1
+    a = np.where(several, k, 1.0)
+    value = np.where(several, special.betaincinv(a, n - a + 1, level), level / n)
+    return np.asarray(np.where(k > 0, value * (1 - _SLACK), 0.0))
 
 
 def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatArray:
     """Bound a probability from above; mirror of :func:`clopper_pearson_lower`.
 
     Guarantee: P(result < p) ≤ ``error`` for every p.
-    Theorem: Clopper and Pearson 1934.
-    Assumes: independent trials with one probability.
-    Numerics: 1 - lower bound for the misses, and where that is small the direct inverse: raised.
-    Edge cases: hits in every trial give 1.
+    Theorem: as :func:`clopper_pearson_lower`, for the misses.
+    Assumes: as :func:`clopper_pearson_lower`.
+    Numerics: the complemented inverse, raised.
+    Edge cases: hits in every trial give 1; one miss gives 1 - ``error``/``trials``.
 
     Examples:
         >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
         [0.3085, 1.0]
     """
     k, n, level = _trials(hits, trials, error)
-    some = k < n
-    b = np.where(some, n - k, 1.0)
+    several = n - k > 1
+    b = np.where(several, n - k, 1.0)
     # The complemented inverse keeps relative accuracy for small probabilities.
-    value = special.betainccinv(n - b + 1, b, level) * (1 + _SLACK)
-    return np.asarray(np.where(some, np.minimum(value, 1.0), 1.0))
+    value = np.where(several, special.betainccinv(n - b + 1, b, level), 1 - level / n)
+    return np.asarray(np.where(k < n, np.minimum(value * (1 + _SLACK), 1.0), 1.0))
 
 
 def _trials(hits: ArrayLike, trials: int, error: float) -> tuple[FloatArray, float, float]:
@@ -90,7 +93,8 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
     Guarantee: P(result > AUC) ≤ ``error`` for any laws of X and Y.
     Theorem: proofs/audit-intervals.md claim 1: with n the smaller sample, the estimate deviates no
     more easily than the mean of n coins: P(Û ≥ u) ≤ exp(-n·kl(u, AUC)) for u ≥ AUC.
-    Assumes: members' scores i.i.d., non-members' scores i.i.d., the two independent.
+    Assumes: members' scores i.i.d. or drawn without replacement, non-members' scores i.i.d., the
+    two independent.
     Numerics: the last double that the inequality excludes, from a divergence computed from below.
     Edge cases: an estimate of 0 gives 0.
 
@@ -145,15 +149,16 @@ def two_sample_deviation(
 
     Guarantee: with probability at least 1 - ``error``, at all thresholds at once, and so also at
     one chosen on the same scores.  The same s bounds under-estimates (a separate event).
-    Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for either sample, and the law
-    of the sum of the two independent deviations instead of a union bound.
+    Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for either sample, doubled for
+    the members, who may be drawn without replacement, and the law of the sum of the two independent
+    deviations instead of a union bound.
     Assumes: as :func:`auc_lower`.
     Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
     Edge cases: can exceed the sum of the weights, in which case it says nothing.
 
     Examples:
-        >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0936
-        0.072
+        >>> round(two_sample_deviation(1000, 1000, 0.025), 4)  # a union bound gives 0.0972
+        0.0766
     """
     return _deviation(
         (positive("weight", weights[0]), whole_number("members", members)),
@@ -167,12 +172,12 @@ def two_sample_deviation(
 def _deviation(first: tuple[float, int], second: tuple[float, int], level: float) -> float:
     (w1, n1), (w0, n0) = first, second
     # The members' deviation is divided into cells of equal width, from the least value the
-    # inequality speaks of (mass ½) to the point it passes with a thousandth of the error.
+    # inequality speaks of to the point it passes with a thousandth of the error.
     floor = math.sqrt(math.log(2) / (2 * n1))
-    top = math.sqrt(-math.log(level / 1000) / (2 * n1)) + floor
+    top = math.sqrt(-math.log(level / 2000) / (2 * n1)) + floor
     ends = np.linspace(floor, top, _CELLS)
-    beyond = np.minimum(np.exp(-2.0 * n1 * np.square(ends)), 0.5)
-    masses = np.concatenate(([0.5], beyond[:-1] - beyond[1:]))
+    beyond = np.minimum(2.0 * np.exp(-2.0 * n1 * np.square(ends)), 1.0)
+    masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
     def holds(s: float) -> bool:
         share = masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]

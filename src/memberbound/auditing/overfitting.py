@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from memberbound.auditing.intervals import clopper_pearson_lower, clopper_pearson_upper
 from memberbound.errors import InputError, fraction, nonnegative, positive
-from memberbound.games import IidGame
+from memberbound.games import IidGame, ModelGame
 from memberbound.numerics.betting import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
 from memberbound.quantities import AuditBound, Estimate, json_number, percent, significant
@@ -250,7 +250,7 @@ def _one_run(
         min(lower, estimate),
         max(upper, estimate),
         confidence,
-        game,
+        ModelGame(),
         ATTACK,
     )
     security = Estimate(

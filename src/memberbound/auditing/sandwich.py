@@ -19,9 +19,9 @@ from memberbound.quantities import (
     AuditBound,
     Certificate,
     Sides,
-    confident,
-    decimals,
+    at_confidence,
     json_number,
+    significant,
 )
 
 __all__ = ["Ceiling", "ContradictionError", "Sandwich", "read_ceiling", "sandwiched"]
@@ -137,7 +137,12 @@ def _ceiling(eta: float, confidence: float, record: str, population: int, size: 
 def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
     """Put an audited advantage below a certified one; raise when they contradict each other."""
     game = floor.game
-    if isinstance(game, SubsetGame) and ceiling.population not in (None, game.population):
+    if not isinstance(game, SubsetGame) or floor.quantity != "advantage":
+        raise InputError(
+            "floor must be an advantage in the subset game, which is what the certificate bounds, "
+            f"got {floor.quantity} in the {game.name} game."
+        )
+    if ceiling.population not in (None, game.population):
         raise InputError(
             f"certificate must be about the audited population of {game.population} records, got "
             f"{ceiling.population}."
@@ -145,9 +150,9 @@ def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
     if floor.lower > ceiling.advantage:
         raise ContradictionError(
             "the audit reached an advantage of at least "
-            f"{decimals(floor.lower, 'lower')} (confidence {confident(floor.confidence)}), above "
-            f"the certified {decimals(ceiling.advantage, 'upper')} (confidence "
-            f"{confident(ceiling.confidence)}). One of the two is wrong, or the audited learner is "
-            "not the certified one: please report it."
+            f"{significant(floor.lower, 'lower', 4)}{at_confidence(floor.confidence)}, above the "
+            f"certified {significant(ceiling.advantage, 'upper', 4)}"
+            f"{at_confidence(ceiling.confidence)}. One of the two is wrong, or the audited learner "
+            "is not the certified one: please report it."
         )
     return Sandwich(ceiling, max(0.0, floor.lower))

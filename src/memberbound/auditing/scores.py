@@ -2,6 +2,9 @@
 
 The attack calls "member" when its score reaches a threshold.  The price of choosing the threshold
 on the same scores is paid in every interval (proofs/audit-intervals.md).
+
+The scores are those of *one* model, its members against fresh records: the model game.  Nothing
+follows for other models of the same learner, which may behave differently in other runs.
 """
 
 from __future__ import annotations
@@ -23,18 +26,32 @@ from memberbound.auditing.intervals import (
     two_sample_deviation,
 )
 from memberbound.auditing.samples import Scores
-from memberbound.errors import fraction, whole_number
-from memberbound.games import Game, IidGame
+from memberbound.errors import InputError, fraction, whole_number
+from memberbound.games import IidGame, ModelGame
 from memberbound.quantities import AuditBound, Estimate, confident, json_number, significant
 
 __all__ = ["ScoreAudit", "audit_samples", "audit_scores"]
 
-_ASSUMPTIONS = (
-    "Given the attacked model or models, the scores of members are independent draws from one law "
-    "and so are the scores of non-members.",
-    "Higher scores speak for membership, and the score of a record does not use its label.",
+_RULE = (
+    "Higher scores speak for membership; how a record is scored was settled without looking at "
+    "which of these records are members.",
     "Each interval holds with the stated confidence on its own, not all of them at once.",
 )
+_ASSUMPTIONS: dict[str, tuple[str, ...]] = {
+    "model": (
+        "All scores are about one model. The numbers are about it and its own members; nothing is "
+        "said about other models of the same learner.",
+        "The members are the model's whole training set, or records drawn from it uniformly.",
+        "The non-members are independent draws from the source of the training records and had no "
+        "part in the model or the attack.",
+        *_RULE,
+    ),
+    "iid": (
+        "Every score comes from a training run of its own, on its own independent draws: the "
+        "scores of members are independent and alike, and so are those of non-members.",
+        *_RULE,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,18 @@ class ScoreAudit:
     members: int
     non_members: int
     notes: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
+
+    @property
+    def game(self) -> ModelGame | IidGame:
+        """One model and its members, unless every score had a run of its own."""
+        game = self.auc.game
+        assert isinstance(game, (ModelGame, IidGame))
+        return game
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true for the intervals to hold."""
+        return _ASSUMPTIONS[self.game.name]
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
@@ -83,23 +111,25 @@ def audit_scores(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     prior: float = 0.5,
-    game: Game | None = None,
+    game: ModelGame | IidGame | None = None,
     attack: str = "scores",
     seed: int = 0,
 ) -> ScoreAudit:
-    """Measure an attack from its scores and the truth (1: member, 0: not).
+    """Measure an attack on one model from its scores and the truth (1: member, 0: not).
 
-    Quantities, for the attack "score at least t": AUC = P(X > Y) + ½P(X = Y) for a member's score X
-    and a non-member's Y; advantage = max over t of TPR - FPR; accuracy = max over t of
-    prior·TPR + (1 - prior)·(1 - FPR), balanced unless ``prior`` says otherwise, and once more at
-    the share of members among the scores; TPR at FPR α = the largest TPR of a threshold whose true
-    FPR is at most α.
+    Quantities, for the attack "score at least t", a uniform member of this model with score X and
+    a fresh record with score Y: AUC = P(X > Y) + ½P(X = Y); advantage = max over t of TPR - FPR;
+    accuracy = max over t of prior·TPR + (1 - prior)·(1 - FPR), balanced unless ``prior`` says
+    otherwise, and once more at the share of members among the scores; TPR at FPR α = the largest
+    TPR of a threshold whose true FPR is at most α.
 
-    Guarantee: each ``[lower, upper]`` contains its quantity with probability at least
-    ``confidence``, over the scores and the random split, and each end fails with at most half the
-    remaining probability.
+    Guarantee: given the model and its training set, each ``[lower, upper]`` contains its quantity
+    with probability at least ``confidence``, over the draw of the scored records and the random
+    split, and each end fails with at most half the remaining probability.
     Theorem: proofs/audit-intervals.md claims 1 to 4.
-    Assumes: independent scores within and between the classes, given the attacked models.
+    Assumes: the members are the training set or a uniform part of it, the non-members independent
+    fresh records; with ``game=IidGame()`` that every score has a training run of its own, and then
+    the quantities are the learner's.
     Numerics: thresholds and counts are exact, bounds are rounded outwards.
     Edge cases: constant scores give AUC ½ and advantage 0; infinite scores are ranked like others;
     where the non-members are too few for an FPR its entry is ``None`` and a note says why.  Running
@@ -117,7 +147,7 @@ def audit_scores(
         confidence=confidence,
         rates=tuple(fpr),
         prior=prior,
-        game=game or IidGame(),
+        game=game,
         attack=attack,
         seed=seed,
     )
@@ -130,13 +160,13 @@ def audit_samples(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     prior: float = 0.5,
-    game: Game | None = None,
+    game: ModelGame | IidGame | None = None,
     attack: str = "scores",
     seed: int = 0,
 ) -> ScoreAudit:
     """Measure an attack from the scores of members and those of non-members.
 
-    Guarantee, Theorem, Assumes, Numerics and Edge cases: as :func:`audit_scores`.
+    Guarantee, Theorem, Assumes, Numerics, Edge cases: as :func:`audit_scores`.
 
     Examples:
         >>> audit_samples(range(100), range(100)).auc.estimate
@@ -147,7 +177,7 @@ def audit_samples(
         confidence=confidence,
         rates=tuple(fpr),
         prior=prior,
-        game=game or IidGame(),
+        game=game,
         attack=attack,
         seed=seed,
     )
@@ -159,10 +189,16 @@ def _audit(
     confidence: float,
     rates: tuple[float, ...],
     prior: float,
-    game: Game,
+    game: ModelGame | IidGame | None,
     attack: str,
     seed: int,
 ) -> ScoreAudit:
+    played = ModelGame() if game is None else game
+    if not isinstance(played, (ModelGame, IidGame)):
+        raise InputError(
+            f"game must be ModelGame or IidGame, got {game!r}. Records of a known population "
+            "depend on each other through the model: audit the learner."
+        )
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     odds = fraction("prior", prior, open_left=True, open_right=True)
     side = (1 - sure) / 2
@@ -176,7 +212,7 @@ def _audit(
             min(max(low, 0.0), estimate),
             max(min(high, 1.0), estimate),
             sure,
-            game,
+            played,
             attack,
         )
 
@@ -246,8 +282,13 @@ def _gap(
     threshold, _ = choose.best_threshold(weights)
     if min(sample.size for sample in (*choose, *evaluate)) > 0 and threshold < np.inf:
         hits, alarms = evaluate.hits(threshold)
-        reached = clopper_pearson_lower(hits, evaluate.members.size, side / 4)
         falsely = clopper_pearson_upper(alarms, evaluate.non_members.size, side / 4)
+        others = float(clopper_pearson_lower(hits, evaluate.members.size, side / 4))
+        # The bound is about the members outside the choosing third.  That third is from none to
+        # n₁/3 of all members, so the TPR of all is between these two.
+        share = choose.members.size / n1
+        among = choose.hits(threshold)[0] / choose.members.size
+        reached = min(others, share * among + (1 - share) * others)
         lower = max(lower, float(weights[0] * reached - weights[1] * falsely) - 1e-15)
     return lower, estimate, upper
 

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from numpy.typing import ArrayLike
-
-from memberbound.certification.answer import Certification, certified_fields, whose_rows
+from memberbound.certification.answer import (
+    Certification,
+    certified_fields,
+    independent_units,
+    whose_rows,
+)
 from memberbound.certification.law import certify_law, certify_uniform, read_probabilities
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    InputFile,
+    Law,
+    Names,
+    Option,
+    RecordsFile,
+    Table,
+    Whole,
+)
 from memberbound.discrete.certificates import CountCertificate, certify_counts
 from memberbound.discrete.counts import CountProfile
 from memberbound.discrete.extrapolation import leak_beyond_the_table
@@ -26,22 +40,23 @@ __all__ = ["Certification", "certify", "certify_profile"]
 
 
 def certify(
-    table: Any = None,
+    table: Table | None = None,
     *,
-    columns: str | Sequence[str] | None = None,
-    n: int | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    n: Whole | None = None,
     confidence: float = 0.95,
     nu: float = 0.5,
     lam: float = 1.0,
-    probabilities: str | os.PathLike[str] | ArrayLike | None = None,
-    uniform: int | None = None,
-    reference: Any = None,
-    unit: str | None = None,
-    database_table: str | None = None,
+    probabilities: Law | None = None,
+    uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
+    reference: InputFile | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
     exposed_above: float = 0.5,
-    list_exposed: int = 0,
-    records: str | os.PathLike[str] | None = None,
-    force: bool = False,
+    list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
+    records: RecordsFile | None = None,
+    force: Force = False,
 ) -> Certification:
     """Certify how much any learner whatsoever can leak about its training rows.
 
@@ -58,20 +73,29 @@ def certify(
 
     Args:
         table: the rows; nulls are a category of their own.
-        columns: the columns a learner sees; all unless named.
-        n: training rows; all rows of the table unless given.
+        columns: the columns a learner sees; all but identifiers unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one; identifiers are left out.
+        n: training rows (with ``unit``, training units); all of the table unless given.
         confidence: 1 - β.
         nu: probability of a fresh test point.
         lam: weight of a missed member.
         probabilities: a law, as an array or a file with one column.
         uniform: number of equally likely atoms.
-        reference: further rows of the same law that are not trained on.
-        unit: column that says whose row it is; a person with several rows is one record.
+        reference: further rows of the same law, independent of the table's, that are not trained
+            on.
+        unit: column that says whose row it is; a person with several rows is one record, and all
+            numbers of rows are then numbers of persons.
         database_table: the table inside a DuckDB or SQLite file.
         exposed_above: rows whose certified leak is larger are counted as exposed.
         list_exposed: how many of the exposed cells to list with their values, rarest first.
         records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
+
+    Command line:
+        memberbound certify people.csv --columns education,sex,income
+        memberbound certify visits.parquet --unit patient --records leaks.parquet
+        memberbound certify --uniform 316 --n 32561
 
     Examples:
         >>> certify(uniform=316, n=32561).security_lower > 0.96
@@ -95,7 +119,7 @@ def certify(
         )
     if table is None:
         listed = list_exposed or None
-        options = (columns, reference, unit, database_table, records, listed)
+        options = (columns, roles, reference, unit, database_table, records, listed)
         return _of_law(game, n, probabilities, uniform, *options)
     fraction("confidence", confidence, open_left=True, open_right=True)
     above = nonnegative("exposed_above", exposed_above)
@@ -103,9 +127,12 @@ def certify(
     if n is not None:
         whole_number("n", n)
     from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
+    from memberbound.tables.population import is_array
+    from memberbound.tables.roles import chosen_columns
 
     with open_table(table, database_table) as opened:
-        chosen = list(columns) if columns is not None and not isinstance(columns, str) else columns
+        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+        chosen = list(selection.columns)
         joint = None
         if reference is not None:
             if unit is not None:
@@ -116,9 +143,16 @@ def certify(
         else:
             profile = count_profile(opened, chosen, unit)
         result = certify_profile(
-            profile, n, confidence, game=game, reference=joint, exposed_above=above
+            profile, n, confidence, game=game, reference=joint, exposed_above=above, unit=unit
         )
-        result = replace(result, assumptions=(*result.assumptions, whose_rows(unit)))
+        result = replace(
+            result,
+            assumptions=(*result.assumptions, *selection.assumption),
+            warnings=(*result.warnings, *selection.notes),
+            roles=selection.roles,
+        )
+        if unit is None:
+            result = replace(result, assumptions=(*result.assumptions, whose_rows(unit)))
         leaks = result.leaks
         assert leaks is not None
         if shown:
@@ -140,8 +174,12 @@ def certify_profile(
     game: IidGame | None = None,
     reference: JointProfile | None = None,
     exposed_above: float = 0.5,
+    unit: str | None = None,
 ) -> Certification:
-    """Certify from the counts of counts alone; see :func:`certify`."""
+    """Certify from the counts of counts alone; see :func:`certify`.
+
+    With ``unit`` the profile counts different values of that column, each with all its rows.
+    """
     rules = game or IidGame()
     size = profile.rows if n is None else whole_number("n", n)
     if size > profile.rows:
@@ -153,19 +191,28 @@ def certify_profile(
             profile, size, confidence, nu=rules.nu, lam=rules.lam, reference=reference
         )
     leaks = record_leaks(profile, size, confidence)
-    assumptions = tuple(_sentence(text) for text in found.assumptions)
+    assumptions = [_sentence(text) for text in found.assumptions]
+    same = "rows that agree in them are the same to it."
+    warnings = found.warnings
+    if unit is not None:
+        who = f"values of “{unit}”"
+        assumptions[0] = independent_units(unit)
+        same = f"{who} whose rows agree in them, in whatever order, are the same to it."
+        warnings = tuple(
+            w.replace(f"{profile.rows} rows", f"{profile.rows} {who}") for w in warnings
+        )
     return Certification(
         certified_fields(found, leaks, rules, exposed_above),
         rules,
         (*found.theorems, "X7", "X15"),
         (
             *assumptions,
-            "A learner sees the chosen columns only, and rows that agree in them are the same "
-            "to it.",
+            f"A learner sees the chosen columns only, and {same}",
             "The leak of the table and the leaks of its records each hold with the stated "
             "confidence by themselves.",
         ),
-        found.warnings,
+        warnings,
+        unit=unit,
         leaks=leaks,
     )
 
@@ -239,8 +286,8 @@ def _of_law(
         raise InputError("n must be given with a law: the number of rows trained on.")
     if any(option is not None for option in table_options):
         raise InputError(
-            "columns, reference, unit, database_table, records and list_exposed belong to a table, "
-            "not to a law."
+            "columns, roles, reference, unit, database_table, records and list_exposed belong to a "
+            "table, not to a law."
         )
     if uniform is not None:
         return certify_uniform(uniform, n, game)

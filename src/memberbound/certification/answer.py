@@ -25,6 +25,9 @@ __all__ = [
     "Certification",
     "accuracy_from_leak",
     "certified_fields",
+    "independent_units",
+    "of_unit",
+    "rows_in_words",
     "security_from_leak",
     "whose_rows",
 ]
@@ -39,6 +42,30 @@ CERTIFIED: Sides = {
     "record_leak": {"exposed_above": "given", "max": "upper", "median": "upper", "p99": "upper"},
     "security_lower": "lower",
 }
+
+
+def of_unit(unit: str) -> str:
+    """Return what a record is when it is all rows of one person."""
+    return f"value of “{unit}”"
+
+
+def independent_units(unit: str, when: str = "") -> str:
+    """Return what is assumed in place of independent rows."""
+    return (
+        f"One record is one value of “{unit}” with all its rows; these records are independent "
+        f"draws from one law{when}."
+    )
+
+
+def rows_in_words(count: int, unit: str | None, kind: str = "") -> str:
+    """Return how many records, and what a record is.
+
+    >>> rows_in_words(17, None, "training "), rows_in_words(17, "patient", "training ")
+    ('17 training rows', '17 different values of “patient” (each with all its rows)')
+    """
+    if unit is None:
+        return f"{count} {kind}rows"
+    return f"{count} different values of “{unit}” (each with all its rows)"
 
 
 def security_from_leak(leak: float) -> float:
@@ -92,7 +119,11 @@ def certified_fields(
 
 @dataclass(frozen=True, eq=False)
 class Certification:
-    """A certificate for a table or a law; ``fields`` are the keys of the contract."""
+    """A certificate for a table or a law; ``fields`` are the keys of the contract.
+
+    With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
+    column, each with all its rows.
+    """
 
     SIDES: ClassVar[Sides] = {
         **CERTIFIED,
@@ -109,7 +140,9 @@ class Certification:
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     exposed: tuple[dict[str, Any], ...] = ()
+    unit: str | None = None
     leaks: RecordLeaks | None = field(default=None, repr=False)
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def delta_upper(self) -> float:
@@ -141,8 +174,10 @@ class Certification:
             "nu": self.game.nu,
             "lam": self.game.lam,
             "warnings": list(self.warnings),
+            "unit": self.unit,
             "records": self.records_out,
             "exposed_cells": list(self.exposed),
+            "roles": dict(self.roles),
             "sentence": self.sentence,
         }
 
@@ -151,25 +186,34 @@ class Certification:
         """A sentence a data steward can pass on."""
         f = self.fields
         sure = at_confidence(f["confidence"])
+        one = "row" if self.unit is None else of_unit(self.unit)
         if f["delta_upper"] >= 1:
             return (
-                f"Nothing can be certified{sure}: with {f['n']} rows in {f['atoms']} different "
-                "cells some learner could give away the average row completely; coarser or fewer "
-                "columns would help."
+                f"Nothing can be certified{sure}: with {rows_in_words(f['n'], self.unit)} in "
+                f"{f['atoms']} different cells some learner could give away the average {one} "
+                "completely; coarser or fewer columns would help."
+            )
+        right = percent(min(1.0, f["accuracy_upper"]), "upper")
+        if self.unit is None:
+            return (
+                f"Whatever is trained on {f['n']} such rows, nobody is right about the average "
+                f"row's membership more than {right} of the time{sure}."
             )
         return (
-            f"Whatever is trained on {f['n']} such rows, nobody is right about the average row's "
-            f"membership more than {percent(min(1.0, f['accuracy_upper']), 'upper')} of the "
-            f"time{sure}."
+            f"Whatever is trained on {rows_in_words(f['n'], self.unit)}, nobody is right about the "
+            f"membership of the average {one} more than {right} of the time{sure}."
         )
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
         f = self.fields
         leak = f["record_leak"]
+        one, many = "row", "rows"
+        if self.unit is not None:
+            one, many = "value", f"values of “{self.unit}”"
         rows: list[tuple[str, object]] = [
-            ("rows", "–" if f["rows"] is None else f"{f['rows']}"),
-            ("training rows n", f"{f['n']}"),
+            (many, "–" if f["rows"] is None else f"{f['rows']}"),
+            (f"training {one}s n", f"{f['n']}"),
             ("cells", f"{f['atoms']}"),
             ("leak Δ, any learner", marked(f["delta_upper"], "certificate", "delta", 6)),
             ("security MIS", marked(f["security_lower"], "certificate", "security", 6)),
@@ -181,14 +225,14 @@ class Certification:
         rows += [
             (f"record leak, {name}", marked(leak[key], "certificate", "leak", 6))
             for name, key in (
-                ("median row", "median"),
-                ("99 % of rows", "p99"),
-                ("worst row", "max"),
+                (f"median {one}", "median"),
+                (f"99 % of {one}s", "p99"),
+                (f"worst {one}", "max"),
             )
         ]
         if leak["exposed_rows"] is not None:
             limit = significant(leak["exposed_above"], "given")
-            rows.append((f"rows that may leak > {limit}", leak["exposed_rows"]))
+            rows.append((f"{one}s that may leak > {limit}", leak["exposed_rows"]))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)

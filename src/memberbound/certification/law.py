@@ -27,36 +27,36 @@ _NAMES = ("probability", "probabilities", "p")
 
 
 def read_probabilities(source: str | os.PathLike[str] | ArrayLike) -> FloatArray:
-    """Return the probabilities of a law from a file (one column, or one named p) or an array."""
+    """Return the atoms of a law from a file (one column, or one named p) or an array.
+
+    What has probability 0 is no atom, and is left out.
+    """
     if not isinstance(source, (str, os.PathLike)):
-        return np.asarray(source, dtype=np.float64).ravel()
-    from memberbound.tables import open_table
+        return _atoms(np.asarray(source, dtype=np.float64).ravel())
+    from memberbound.tables.population import column_names, read_population
 
     path = Path(source)
-    with open_table(path) as table:
-        numbers = table.with_numbers()
-        columns = list(numbers.columns)
-        named = [c for c in columns if str(c).lower() in _NAMES]
-        if len(columns) > 1 and len(named) != 1:
-            raise InputError(
-                f"{path} must hold one column of probabilities, or one named 'probability', got "
-                f"the columns {', '.join(map(repr, columns))}."
-            )
-        column = named[0] if named else columns[0]
-        found = numbers.fetch(numbers.expr.select(column), "reading probabilities")
-        values: Any = found.column(0).to_numpy(zero_copy_only=False)
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{path} must hold numbers in column {column!r}, got text.") from None
+    columns, _ = column_names(path)
+    named = [c for c in columns if str(c).lower() in _NAMES]
+    if len(columns) > 1 and len(named) != 1:
+        raise InputError(
+            f"{path} must hold one column of probabilities, or one named 'probability', got "
+            f"the columns {', '.join(map(repr, columns))}."
+        )
+    column = named[0] if named else columns[0]
+    return _atoms(read_population(path, [column], numeric=True).values[:, 0])
 
 
-def certify_law(probabilities: FloatArray, n: int, game: IidGame) -> Certification:
-    """Return the exact worst case of a law with these atoms at training size n."""
+def _atoms(probabilities: FloatArray) -> FloatArray:
+    law, _, _ = checked_law(probabilities)
+    return law[law > 0]
+
+
+def certify_law(law: FloatArray, n: int, game: IidGame) -> Certification:
+    """Return the exact worst case of a law with these atoms, all positive, at training size n."""
     size = whole_number("n", n)
-    law, _, _ = checked_law(probabilities, None)
     leak = leak_of_law(law, size, game.nu, game.lam)
-    record = up_array(np.minimum(half_deviation_upper(size, law) / law, 1.0), 8)
+    record = np.minimum(up_array(half_deviation_upper(size, law) / law, 8), 1.0)
     c_k = float(np.sqrt(law * (1 - law)).sum())
     order = np.argsort(record)
     share = np.cumsum(law[order])

@@ -22,7 +22,7 @@ import numpy as np
 from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.roots import last_true
-from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, up
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, sum_up, up
 
 if TYPE_CHECKING:
     from memberbound.curve.polygon import PolygonCurve
@@ -162,6 +162,8 @@ class TradeoffCurve(ABC):
         if stick == 0.0:
             # 1 - base is exact: where it exceeds π, the subtraction 1 - π was rounded down.
             return math.nextafter(base, 1.0) if pi < min(0.5, 1 - base) else base
+        if pi == 0.5:
+            return min(1.0, sum_up(base, half_up(stick)))
         return min(1.0, up(base + weight * stick))
 
     def precision(self, prior: float = 0.5, fpr: float | None = None) -> float:

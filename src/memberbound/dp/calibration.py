@@ -1,11 +1,15 @@
 """From a target back to a parameter: how much ε, or how much noise, a promise allows.
 
-Every result was evaluated again and meets its target (theory §6, trap 5).
+Every result was evaluated again and meets its target (theory §6, trap 5), as it was written: 0.05
+is the decimal number, not the double a little above it.  Where the target fixes the accuracy at
+even odds as well, that is kept too, so that "η ≤ 0.05" is never printed beside "55.01 %".
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 from memberbound.curve.base import price_exponent
@@ -61,6 +65,26 @@ def _attacker(parameters: DpSgd, adjacency: Adjacency) -> float:
     return parameters.profile("remove" if adjacency == "add-remove" else "replace").advantage
 
 
+def _written(value: float) -> Fraction:
+    """Return what somebody wrote: the shortest decimal that reads back as this double."""
+    return Fraction(repr(float(value)))
+
+
+def _at_most(limit: Fraction) -> float:
+    """Return the largest double that is not above ``limit``."""
+    near = float(limit)
+    return near if Fraction(near) <= limit else math.nextafter(near, -math.inf)
+
+
+def _excess(guarantee: DpGuarantee, attained: float, advantage: Fraction, scale: int = 1) -> float:
+    """Attained minus allowed, for a target that is an advantage over ``scale``; accuracy as well.
+
+    With even odds an advantage of A is an accuracy of (1 + A)/2.
+    """
+    over = attained - _at_most(advantage / scale)
+    return max(over, guarantee.curve.accuracy() - _at_most((1 + advantage) / 2))
+
+
 def _open_fraction(name: str, value: float) -> float:
     return fraction(name, value, open_left=True, open_right=True)
 
@@ -76,7 +100,7 @@ class AdvantageTarget:
 
     def excess(self, guarantee: DpGuarantee) -> float:
         """Attained minus allowed advantage."""
-        return guarantee.curve.advantage - self.advantage
+        return _excess(guarantee, guarantee.curve.advantage, _written(self.advantage))
 
     def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
         """Attained minus allowed advantage."""
@@ -105,7 +129,7 @@ class TprTarget:
 
     def excess(self, guarantee: DpGuarantee) -> float:
         """Attained minus allowed TPR."""
-        return guarantee.curve.tpr(self.fpr) - self.tpr
+        return guarantee.curve.tpr(self.fpr) - _at_most(_written(self.tpr))
 
     def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
         """Attained minus allowed TPR, the worse of both orders for add-remove."""
@@ -136,7 +160,8 @@ class EtaTarget:
 
     def excess(self, guarantee: DpGuarantee) -> float:
         """Attained minus allowed η."""
-        return guarantee.replaced().curve.eta - self.eta
+        replaced = guarantee.replaced()
+        return _excess(replaced, replaced.curve.eta, 2 * _written(self.eta), 2)
 
     def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
         """Attained minus allowed η; the adjacency asked for does not matter."""
@@ -162,7 +187,11 @@ class SecurityTarget:
 
     def excess(self, guarantee: DpGuarantee) -> float:
         """Demanded minus attained security."""
-        return self.security - guarantee.replaced().curve.security(self.nu, self.lam)
+        replaced, leak = guarantee.replaced(), 1 - _written(self.security)
+        short = -_at_most(leak - 1) - replaced.curve.security(self.nu, self.lam)
+        if price_exponent(self.nu, self.lam)[0] > 0.0:
+            return short
+        return max(short, _excess(replaced, replaced.curve.advantage, leak))
 
     def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
         """Demanded minus attained security; the adjacency asked for does not matter."""

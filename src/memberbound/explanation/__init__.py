@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
+from memberbound.declarations import Option, Rates
 from memberbound.errors import fraction, one_of
 from memberbound.explanation.answer import Explanation
 from memberbound.explanation.question import Question, rates, target
@@ -19,11 +20,11 @@ def explain(
     gdp: float | None = None,
     noise_multiplier: float | None = None,
     sample_rate: float | None = None,
-    steps: int | None = None,
+    steps: Annotated[int, Option("whole", least=1, most=10**12)] | None = None,
     nu: float = 0.5,
     lam: float = 1.0,
     prior: float = 0.5,
-    fpr: Sequence[float] | float | None = None,
+    fpr: Rates | None = None,
     adjacency: Adjacency | None = None,
     target_advantage: float | None = None,
     target_tpr: float | None = None,
@@ -42,6 +43,30 @@ def explain(
     replace-one and DP-SGD as add-remove unless ``adjacency`` says otherwise.
     Numerics: upper bounds are rounded up, lower bounds down.
     Edge cases: ε = 0 gives coin tossing, ε = 700 gives 1 without overflow.
+
+    Args:
+        epsilon: ε of (ε, δ)-DP.
+        delta: δ; 0 if left out with epsilon, else 1e-5.
+        gdp: μ of Gaussian DP.
+        noise_multiplier: DP-SGD: noise over clipping norm.
+        sample_rate: DP-SGD: Poisson sampling rate, batch over data size.
+        steps: DP-SGD: number of steps.
+        nu: MIS: probability of a fresh test point.
+        lam: MIS: weight of a missed member.
+        prior: share of candidates who were in, for the accuracy.
+        fpr: false-positive rate for the TPR; may be repeated.
+        adjacency: what “out” means; replace-one for ε and μ, add-remove for DP-SGD.
+        target_advantage: inverse: largest TPR - FPR that you accept.
+        target_tpr: inverse: largest TPR that you accept at the false-positive rate.
+        target_eta: inverse: largest η; 0.05 is “right 55 % of the time”.
+        target_security: inverse: smallest MIS.
+
+    Command line:
+        memberbound explain --epsilon 8 --delta 1e-5
+        memberbound explain --gdp 1 --fpr 0.01 --fpr 0.001 --plot roc.png
+        memberbound explain --noise-multiplier 1 --sample-rate 0.01 --steps 1000
+        memberbound explain --target-advantage 0.1
+        memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
     Examples:
         >>> result = explain(epsilon=1.0)

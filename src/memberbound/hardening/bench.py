@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,16 +80,26 @@ class Bench:
         subsample: NDArray[np.bool_],
     ) -> None:
         self.ladders = tuple(ladders)
-        self.fixed, self.keep, self.target = fixed, keep, target
+        self.fixed, self.keep = fixed, keep
         self.pools, self.every = tuple(pools), every
         self.rows, self.confidence = rows, confidence
         self.subsample = subsample
         self.size = int(fixed.size)
+        self._aim(target)
+
+    def _aim(self, target: Codes | None) -> None:
+        self.target = target
         self.shares: Vector = np.ones(self.size) if target is None else target_shares(target)
         #: What the columns that stay predict by themselves.
         self.prior = self.shares
         if target is not None:
-            self.prior = left_out_prediction(keep, target, self.shares)
+            self.prior = left_out_prediction(self.keep, target, self.shares)
+
+    def shuffled(self, order: Codes) -> Bench:
+        """Return the same bench with the target's values in another order: they say nothing."""
+        twin = copy(self)
+        twin._aim(None if self.target is None else self.target[order])
+        return twin
 
     @property
     def start(self) -> State:
@@ -130,12 +141,16 @@ class Bench:
                 # A pooled row is left with the columns that stay.
                 told = np.where(pooled == pooled.max(), self.prior, told)
             prediction = left_out_prediction(_joined(pooled, self.keep), self.target, told)
-            information = float(np.mean(np.log(prediction / self.shares)))
+            information = self.information(prediction)
         counts = np.bincount(cell)
         leak = self._predicted(counts, np.bincount(cell[self.subsample]))
         # Without a pool, combinations that the fitting rows lack would form cells of their own.
         certain = not self.every or self.pools[state[-1]] > 0
         return Score(information, leak, int(counts.min()) if certain else 0), prediction
+
+    def information(self, prediction: Vector) -> float:
+        """Return by how many nats a prediction is better than the shares of the target."""
+        return float(np.mean(np.log(prediction / self.shares)))
 
     def profile(self, state: State) -> CountProfile:
         """Return the counts of counts of the fitting rows under one coarsening."""

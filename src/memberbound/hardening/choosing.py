@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from memberbound.hardening.ladder import (
     plan_codes,
 )
 from memberbound.hardening.search import Archive, explore, extend
-from memberbound.learners.encoding import is_number
 from memberbound.tables.coarsening import Coarsener, Plan, frequent_categories
 from memberbound.tables.hierarchy import Ancestors
+from memberbound.tables.roles import Selection
 
 __all__ = ["Choice", "Wish", "choose"]
 
@@ -68,6 +68,8 @@ class Choice:
     wish: Wish
     best_leak: float
     candidates: int
+    left_out: tuple[str, ...] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
 
     def coarsener(self, state: State) -> Coarsener:
         """Return the (unfitted) transformer of a state."""
@@ -77,27 +79,35 @@ class Choice:
             for ladder, level in zip(bench.ladders, state, strict=False)
         }
         return Coarsener(
-            columns={**self.fixed_plans, **plans},
+            columns={**dict.fromkeys(self.left_out, "drop"), **self.fixed_plans, **plans},
             hierarchies={c: dict(a) for c, a in self.wish.hierarchies.items()} or None,
             min_count=MIN_COUNT,
             pool_below=bench.pools[state[-1]],
             pool_except=tuple(self.fixed_plans),
             pool_every=bench.every,
+            forms=dict(self.forms) or None,
         )
 
 
-def choose(frame: Any, rows: int, wish: Wish, *, data_free: bool, width: int) -> Choice:
+def choose(
+    frame: Any, rows: int, wish: Wish, selection: Selection, *, data_free: bool, width: int
+) -> Choice:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
-    With ``data_free`` only plans that no row influences are candidates; their number is what the
-    union bound has to pay for.
+    What ``selection`` leaves out is dropped.  With ``data_free`` only plans that no row influences
+    are candidates; their number is what the union bound has to pay for, and it includes keeping
+    what was left out after a look at the rows.
     """
-    fixed_plans = _fixed_plans(frame, wish, data_free)
-    ladders = _ladders(frame, wish, data_free)
+    readings = selection.readings
+    forms = {c: r.form if r.numeric else "text" for c, r in readings.items()}
+    written = {} if data_free else {c: f for c, f in forms.items() if f not in ("number", "text")}
+    fixed_plans = _fixed_plans(frame, wish, data_free, forms)
+    ladders = _ladders(frame, wish, data_free, forms, selection.left_out)
     candidates = math.prod(len(given_ladder(*_given(wish, ladder.column))) for ladder in ladders)
     confidence = paid_confidence(wish.confidence, candidates if data_free else 1)
     coarse = {
-        c: plan_codes(frame, c, plan, wish.hierarchies.get(c)) for c, plan in fixed_plans.items()
+        c: plan_codes(frame, c, plan, wish.hierarchies.get(c), written.get(c))
+        for c, plan in fixed_plans.items()
     }
     together = frame.assign(**coarse)[list(coarse)]
     pools, every, needed = _pools(len(frame), rows, wish, confidence, data_free)
@@ -122,14 +132,17 @@ def choose(frame: Any, rows: int, wish: Wish, *, data_free: bool, width: int) ->
         archive.visit(bench.finest, best_state)
         extend(archive, best_state)
     best = min(score.leak for score in archive.scores.values())
-    return Choice(archive, ranked, fixed_plans, wish, best, candidates)
+    dropped = () if data_free else selection.left_out
+    return Choice(archive, ranked, fixed_plans, wish, best, candidates, dropped, written)
 
 
 def _given(wish: Wish, column: str) -> tuple[Sequence[float] | None, Ancestors | None]:
     return wish.edges.get(column), wish.hierarchies.get(column)
 
 
-def _fixed_plans(frame: Any, wish: Wish, data_free: bool) -> dict[str, Plan]:
+def _fixed_plans(
+    frame: Any, wish: Wish, data_free: bool, forms: Mapping[str, str]
+) -> dict[str, Plan]:
     """Plans of the columns that the search leaves alone."""
     plans: dict[str, Plan] = {c: "keep" for c in frame.columns if c in wish.keep}
     if wish.target is not None and wish.target not in plans:
@@ -141,7 +154,7 @@ def _fixed_plans(frame: Any, wish: Wish, data_free: bool) -> dict[str, Plan]:
             plans[wish.target] = {"level": 1}
         elif data_free or column.nunique() <= _TARGET_VALUES:
             plans[wish.target] = "keep"
-        elif is_number(column):
+        elif forms[wish.target] != "text":
             plans[wish.target] = {"bins": _TARGET_BINS}
         else:
             frequent = len(frequent_categories(column, MIN_COUNT))
@@ -149,13 +162,22 @@ def _fixed_plans(frame: Any, wish: Wish, data_free: bool) -> dict[str, Plan]:
     return plans
 
 
-def _ladders(frame: Any, wish: Wish, data_free: bool) -> list[Ladder]:
+def _ladders(
+    frame: Any,
+    wish: Wish,
+    data_free: bool,
+    forms: Mapping[str, str],
+    left_out: Sequence[str],
+) -> list[Ladder]:
     free = [c for c in frame.columns if c not in wish.keep and c != wish.target]
     if not data_free:
-        return [column_ladder(frame, c, *_given(wish, c)) for c in free]
+        used = [c for c in free if c not in left_out]
+        return [column_ladder(frame, c, *_given(wish, c), forms[c]) for c in used]
     made = []
     for column in free:
         plans = given_ladder(*_given(wish, column))
+        if column in left_out:
+            plans = plans[:1]
         ancestors = wish.hierarchies.get(column)
         codes = tuple(plan_codes(frame, column, plan, ancestors) for plan in plans)
         made.append(Ladder(column, tuple(plans), codes))

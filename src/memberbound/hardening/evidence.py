@@ -34,8 +34,12 @@ def _raw_codes(series: Any) -> NDArray[np.int64]:
 
     if series.dtype.kind == "O":
         # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.
-        spelled = [v if isinstance(v, str) else f"{type(v).__name__}\0{v!r}" for v in series]
+        spelled = [f"{type(v).__name__}\0{v if isinstance(v, str) else repr(v)}" for v in series]
         series = pd.Series(spelled, dtype=object).where(pd.notna(series).to_numpy(), None)
+    elif isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
+        # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
+        values = series.to_numpy(dtype=np.float64)
+        series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
     codes: NDArray[np.int64] = pd.factorize(series, use_na_sentinel=False)[0]
     return codes.astype(np.int64)
 

@@ -5,8 +5,10 @@ Points are estimates from the fitting rows; only the chosen coarsening is certif
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from memberbound.hardening.bench import State
 from memberbound.hardening.search import Archive
 
 __all__ = ["FrontierPoint", "frontier"]
@@ -20,9 +22,11 @@ class FrontierPoint:
     security_estimate: float
 
 
-def frontier(archive: Archive) -> tuple[FrontierPoint, ...]:
+def frontier(archive: Archive, information: Mapping[State, float]) -> tuple[FrontierPoint, ...]:
     """Return the coarsenings that none beats in both, from the safest to the most telling."""
-    return tuple(
-        FrontierPoint(max(0.0, score.information), max(0.0, score.security))
-        for score in archive.front()
-    )
+    points: list[FrontierPoint] = []
+    for state in archive.front():
+        point = FrontierPoint(information[state], max(0.0, archive.scores[state].security))
+        if not points or point.information_estimate > points[-1].information_estimate:
+            points.append(point)
+    return tuple(points)

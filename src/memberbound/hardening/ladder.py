@@ -6,7 +6,7 @@ never moves rows between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,17 +42,22 @@ def column_ladder(
     column: str,
     edges: Sequence[float] | None = None,
     ancestors: Ancestors | None = None,
+    form: str | None = None,
 ) -> Ladder:
-    """Return the ladder of a column; given edges or a hierarchy replace quantiles and counts."""
+    """Return the ladder of a column; given edges or a hierarchy replace quantiles and counts.
+
+    ``form`` is how numbers or dates are written (``text`` for a column that holds neither); None
+    goes by the column's type.
+    """
     if edges is not None or ancestors is not None:
         plans = given_ladder(edges, ancestors)
-    elif is_number(frame[column]):
+    elif form != "text" and (form is not None or is_number(frame[column])):
         plans = ["drop", *({"bins": size} for size in _SIZES), "keep"]
     else:
         most = len(frequent_categories(frame[column], MIN_COUNT))
         sizes = sorted({size for size in (1, *_SIZES, most) if 1 <= size <= min(most, _SIZES[-1])})
         plans = ["drop", *({"top": size} for size in sizes), "keep"]
-    return _distinct(frame, column, plans, ancestors)
+    return _distinct(frame, column, plans, ancestors, form)
 
 
 def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> list[Plan]:
@@ -69,11 +74,19 @@ def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> 
 
 
 def plan_codes(
-    frame: Any, column: str, plan: Plan, ancestors: Ancestors | None = None
+    frame: Any,
+    column: str,
+    plan: Plan,
+    ancestors: Ancestors | None = None,
+    form: str | None = None,
 ) -> NDArray[np.int64]:
     """Return the number of every row's coarsened value."""
-    hierarchies: Mapping[str, Any] | None = None if ancestors is None else {column: ancestors}
-    maker = Coarsener({column: plan}, hierarchies=hierarchies, min_count=MIN_COUNT)
+    maker = Coarsener(
+        {column: plan},
+        hierarchies=None if ancestors is None else {column: ancestors},
+        min_count=MIN_COUNT,
+        forms=None if form is None else {column: form},
+    )
     ((_, rule),) = maker.fit(frame[[column]]).recipe_.rules
     if isinstance(rule, Drop):
         return np.zeros(len(frame), dtype=np.int64)
@@ -81,14 +94,18 @@ def plan_codes(
 
 
 def _distinct(
-    frame: Any, column: str, plans: Sequence[Plan], ancestors: Ancestors | None
+    frame: Any,
+    column: str,
+    plans: Sequence[Plan],
+    ancestors: Ancestors | None,
+    form: str | None,
 ) -> Ladder:
     """Leave out plans that split no cell of the plan before them."""
     kept: list[Plan] = []
     codes: list[NDArray[np.int64]] = []
     cells = 0
     for plan in plans:
-        found = plan_codes(frame, column, plan, ancestors)
+        found = plan_codes(frame, column, plan, ancestors, form)
         size = np.unique(found).size
         if size > cells:
             kept.append(plan)

@@ -19,13 +19,19 @@ _FOLDS = 3
 
 
 def accuracy_estimates(
-    features: Any, target: Any, seed: int = 0, rows: int = _ROWS
+    features: Any,
+    target: Any,
+    forms: Mapping[str, str],
+    seed: int = 0,
+    rows: int = _ROWS,
 ) -> Mapping[str, float] | None:
     """Return the cross-validated accuracy of each learner, or None where it means nothing.
 
+    ``forms`` says which columns are numbers, and how they are written.
     Nothing can be validated when fewer than two values of the target have one row per fold.
     """
     from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
 
     chosen = np.sort(np.random.default_rng(seed).permutation(len(features))[:rows])
     codes, _ = labels_of(target.iloc[chosen])
@@ -36,15 +42,12 @@ def accuracy_estimates(
     table = features.iloc[chosen].reset_index(drop=True)
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
     return {
-        name: float(np.mean(cross_val_score(_pipeline(name, table, seed), table, codes, cv=folds)))
-        for name in LEARNERS
+        name: float(np.mean(cross_val_score(pipeline, table, codes, cv=folds)))
+        for name, pipeline in (
+            (name, make_pipeline(column_encoder(table, forms), _learner(name, seed)))
+            for name in LEARNERS
+        )
     }
-
-
-def _pipeline(name: str, table: Any, seed: int) -> Any:
-    from sklearn.pipeline import make_pipeline
-
-    return make_pipeline(column_encoder(table), _learner(name, seed))
 
 
 def _learner(name: str, seed: int) -> Any:

@@ -10,20 +10,14 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.hardening.choosing import Wish
 from memberbound.tables.coarsening import checked_frame
 from memberbound.tables.hierarchy import read_hierarchy
+from memberbound.tables.population import read_frame
+from memberbound.tables.roles import Reading, numbers_from
+from memberbound.tables.source import Columns
 
-__all__ = [
-    "LEAST_ROWS",
-    "check_columns",
-    "is_written",
-    "numeric_columns",
-    "read",
-    "wished",
-    "with_numbers",
-]
+__all__ = ["LEAST_ROWS", "as_read", "check_columns", "read", "wished"]
 
 #: Fewer rows certify nothing worth having.
 LEAST_ROWS = 20
-_NUMBER = r"[+-]?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?"
 
 
 def wished(
@@ -59,43 +53,44 @@ def wished(
     )
 
 
-def read(table: Any) -> Any:
-    """Return a table in memory, as typed; a CSV file has no types and comes as text."""
+def read(table: Any, columns: Columns = None, target: str | None = None) -> Any:
+    """Return a table in memory, its values as they are written; of named columns only those."""
     import pandas as pd
 
     if isinstance(table, pd.DataFrame):
-        return checked_frame(table)
-    from memberbound.tables.source import open_table
+        frame = checked_frame(table)
+    else:
+        frame = checked_frame(read_frame(table)[0])
+    if columns is None:
+        return frame
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in frame.columns:
+            known = ", ".join(frame.columns)
+            raise InputError(f"columns must be columns of the table ({known}), got {name!r}.")
+    return frame[[c for c in frame.columns if c in names or c == target]]
 
-    with open_table(table) as opened:
-        frame = opened.fetch(opened.expr, "reading the table").to_pandas()
-    return checked_frame(frame)
 
+def as_read(frame: Any, readings: Mapping[str, Reading]) -> Any:
+    """Return the table with written numbers as numbers; what is no number becomes missing.
 
-def is_written(table: Any) -> bool:
-    """Tell whether a table is a text file, whose columns have no types."""
-    endings = [e.lower() for e in Path(table).suffixes] if isinstance(table, (str, Path)) else []
-    return ".csv" in endings or ".tsv" in endings
-
-
-def numeric_columns(frame: Any) -> list[str]:
-    """Return the columns of text in which every value given is written as a number.
-
-    Codes such as ``007`` are not numbers, and a column without any value is not either.
+    Dates stay as they are written: their rule reads them.
     """
-    found = []
-    for name in frame.columns:
-        texts = frame[name].dropna().astype(str)
-        if len(texts) and bool(texts.str.fullmatch(_NUMBER).all()):
-            found.append(name)
-    return found
+    written = [
+        c
+        for c in frame.columns
+        if readings[c].role == "number"
+        and readings[c].form in ("number", "comma")
+        and not is_numeric(frame[c])
+    ]
+    return frame.assign(**{c: numbers_from(frame[c], readings[c].form) for c in written})
 
 
-def with_numbers(frame: Any, columns: Sequence[str]) -> Any:
-    """Return the table with these columns as numbers; what is no number becomes missing."""
-    import pandas as pd
+def is_numeric(series: Any) -> bool:
+    """Tell whether a column is typed as numbers."""
+    from pandas.api import types
 
-    return frame.assign(**{c: pd.to_numeric(frame[c], errors="coerce") for c in columns})
+    return bool(types.is_numeric_dtype(series) or types.is_timedelta64_dtype(series))
 
 
 def check_columns(frame: Any, wish: Wish, reference: Any) -> None:

@@ -36,12 +36,18 @@ class Parts:
             return (
                 f"the recipe was chosen among {candidates} candidates fixed without looking at any "
                 "row, and the certificate pays for all of them (union bound); which one was chosen "
-                "is not counted as a release"
+                "is seen as well, and is not counted as a release"
             )
-        whose = "of a reference table" if self.validity == "reference" else "that are not released"
+        if self.validity == "reference":
+            return (
+                f"the recipe was fitted and chosen on {len(self.fitting)} rows of a reference "
+                "table that are independent of the released ones (no person is in both); what the "
+                "recipe says about those rows is not certified"
+            )
         return (
-            f"the recipe was fitted and chosen on {len(self.fitting)} rows {whose}; what the "
-            "recipe says about those rows is not certified"
+            f"the recipe was fitted and chosen on {len(self.fitting)} rows that are not released; "
+            "what the recipe says about those rows is not certified; rows were picked for release "
+            "by their place in the table and the seed, so whoever knows both knows who was picked"
         )
 
 

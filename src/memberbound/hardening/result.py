@@ -63,6 +63,9 @@ class Hardening:
     accuracy: Mapping[str, Mapping[str, float] | None] | None = None
     out: str | None = None
     recipe_out: str | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -89,8 +92,18 @@ class Hardening:
                 for p in self.frontier
             ],
             "recipe": self.recipe_out,
+            "roles": dict(self.roles),
+            "warnings": list(self.warnings),
             "sentence": self.sentence,
         }
+
+    @property
+    def _unless(self) -> str:
+        """What else may be seen, and would say more than the released rows do."""
+        return {
+            "split": " who was not told which rows were picked for release",
+            "union": " who learns nothing from the choice of this recipe",
+        }.get(self.validity, "")
 
     @property
     def sentence(self) -> str:
@@ -101,8 +114,8 @@ class Hardening:
             return f"Nothing is proved about the {len(self.table)} released rows{sure}."
         was = marked(self.before["security_lower"], "certificate", "security", 6)
         return (
-            f"Whatever is trained on the {len(self.table)} released rows, nobody is right about "
-            "the membership of the average record more than "
+            f"Whatever is trained on the {len(self.table)} released rows, nobody{self._unless} is "
+            "right about the membership of the average record more than "
             f"{percent(after['accuracy_upper'], 'upper')} of the time{sure}: MIS "
             f"{marked(after['security_lower'], 'certificate', 'security', 6)} (before: {was})."
         )
@@ -130,6 +143,7 @@ class Hardening:
                 "most that any coarsening tried on the fitting rows showed (estimate)"
             )
         lines += ["", *(f"- {step}" for step in self.steps)]
+        lines += [f"note: {note}." for note in self.warnings]
         if self.out is not None:
             lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from memberbound.hardening.bench import Bench, Codes, Score, State, Vector
 
 __all__ = ["Archive", "explore", "extend"]
 
 #: A refinement must add this many nats to count as an improvement.
 _STEP = 1e-4
+#: Shuffled targets from which the cost of a prediction is read off.
+_SHUFFLES = 4
 #: Rounds without improvement before the search ends.
 _PATIENCE = 2
 
@@ -60,13 +64,37 @@ class Archive:
         ]
         return [state for _, state in sorted(good)]
 
-    def front(self) -> list[Score]:
-        """Return the scores that no other score beats in both information and security."""
-        best: list[Score] = []
-        for score in sorted(self.scores.values(), key=lambda s: (s.leak, -s.information)):
-            if not best or score.information > best[-1].information:
-                best.append(score)
+    def front(self) -> list[State]:
+        """Return the states that no other one beats in both information and security."""
+        best: list[State] = []
+        order = sorted(self.scores.items(), key=lambda item: (item[1].leak, -item[1].information))
+        for state, score in order:
+            if not best or score.information > self.scores[best[-1]].information:
+                best.append(state)
         return best
+
+    def information(self, states: Iterable[State], seed: int = 0) -> dict[State, float]:
+        """Return the information of some states in nats, without what guessing shares costs.
+
+        That cost is what the same predictions lose for shuffled targets.
+        """
+        wanted = list(states)
+        if self.bench.target is None:
+            return {state: self.scores[state].information for state in wanted}
+        rng = np.random.default_rng(seed)
+        lost = np.zeros((_SHUFFLES, len(wanted)))
+        for row in lost:
+            twin = Archive(self.bench.shuffled(rng.permutation(self.bench.size)))
+            twin._from = self._from
+            for place, state in enumerate(wanted):
+                said = twin.prediction(state)
+                assert said is not None
+                row[place] = twin.bench.information(said)
+        costs = np.minimum(lost.mean(axis=0), 0.0)
+        return {
+            state: max(0.0, self.scores[state].information - float(cost))
+            for state, cost in zip(wanted, costs, strict=True)
+        }
 
 
 def explore(archive: Archive, accept: Callable[[Score], bool], width: int = 4) -> None:

@@ -1,6 +1,15 @@
 """Learners by name, and tables as examples that they can be fitted on."""
 
-from memberbound.learners.examples import Examples, encoded_rows, read_examples
+from memberbound.learners.examples import Examples, examples_of, read_examples
 from memberbound.learners.naming import LEARNERS, learner_from_name
+from memberbound.learners.new_rows import encoded_rows, raw_rows
 
-__all__ = ["LEARNERS", "Examples", "encoded_rows", "learner_from_name", "read_examples"]
+__all__ = [
+    "LEARNERS",
+    "Examples",
+    "encoded_rows",
+    "examples_of",
+    "learner_from_name",
+    "raw_rows",
+    "read_examples",
+]

@@ -1,4 +1,4 @@
-"""A table as examples: features, target, and what the target is.
+"""A population as examples: features, target, and what the target is.
 
 The encoding is fitted on the whole table.  In the subset game the whole population is known to the
 attacker, so scales and categories taken from it say nothing about who was drawn.
@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.learners.encoding import column_encoder, is_number
+from memberbound.learners.encoding import column_encoder
 from memberbound.learners.naming import Task
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.population import Population, read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.source import open_table
+from memberbound.tables.roles import Roles
+from memberbound.tables.source import Columns
 
-__all__ = ["Examples", "encoded_rows", "read_examples", "read_frame"]
+__all__ = ["Examples", "examples_of", "read_examples"]
 
 #: A numeric target with more values than this is a regression target.
 _CLASSES = 20
@@ -27,7 +29,11 @@ _CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``."""
+    """Rows of numbers with a target; classes are coded 0, 1, … in the order of ``classes``.
+
+    ``encoder`` makes the features of raw rows: it parses numbers and dates as they are written;
+    ``class_values`` are the classes as the target's column has them.
+    """
 
     features: FloatArray
     target: NDArray[Any]
@@ -36,40 +42,50 @@ class Examples:
     classes: tuple[str, ...] = ()
     name: str = "the table"
     encoder: Any = None
+    population: Population | None = None
+    class_values: NDArray[Any] | None = None
 
     @property
     def rows(self) -> int:
         """Number of records."""
         return int(self.features.shape[0])
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said about the columns."""
+        return () if self.population is None else self.population.selection.notes
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Column → role."""
+        return {} if self.population is None else self.population.selection.roles
+
 
 def read_examples(
     source: Any,
     target: str,
     *,
-    columns: list[str] | None = None,
+    columns: Columns = None,
+    roles: Roles = None,
     task: Task | None = None,
     database_table: str | None = None,
 ) -> Examples:
-    """Read a table and encode it for learners.
+    """Read a table and encode it for learners; see :func:`examples_of`."""
+    found = read_population(
+        source, columns, roles=roles, target=target, database_table=database_table
+    )
+    return examples_of(found, task)
+
+
+def examples_of(population: Population, task: Task | None = None) -> Examples:
+    """Encode a population with a target.
 
     ``task`` is guessed when left out: a numeric target with more than 20 values is a regression
     target, every other one has classes.
-    Edge cases: rows without a target, a target with one value, no feature and no row are refused.
+    Edge cases: rows without a target, a target with one value and no row are refused.
     """
-    import pandas as pd
-
-    frame, name = read_frame(source, database_table)
-    names = [str(c) for c in frame.columns]
-    if target not in names:
-        raise InputError(f"{name} has no column {target!r}; it has {', '.join(names)}.")
-    chosen = [c for c in names if c != target] if columns is None else list(columns)
-    unknown = [c for c in chosen if c not in names or c == target]
-    if unknown or not chosen:
-        raise InputError(
-            f"columns of {name} must be among {', '.join(c for c in names if c != target)}, got "
-            f"{unknown or chosen!r}."
-        )
+    frame, name, target = population.frame, population.name, population.target
+    assert target is not None
     if len(frame) == 0:
         raise InputError(f"{name} must hold at least one row, got none.")
     wanted = frame[target]
@@ -79,7 +95,8 @@ def read_examples(
             f"{target!r} must be given in every row, got nothing in row {place + 1}. "
             "Drop such rows first."
         )
-    kind = task or _guessed(wanted)
+    number = population.readings[target].numeric
+    kind = task or ("regression" if number and wanted.nunique() > _CLASSES else "classification")
     if kind == "classification":
         codes, labels = labels_of(wanted)
         order = np.argsort(labels)
@@ -91,54 +108,34 @@ def read_examples(
         if len(classes) < 2:
             raise InputError(f"{target!r} must have at least two classes, got {classes[0]!r} only.")
     else:
-        values, classes = pd.to_numeric(wanted).to_numpy(dtype=np.float64), ()
+        values, classes = population.numbers(target), ()
         if not np.isfinite(values).all() or np.ptp(values) == 0:
             raise InputError(f"{target!r} must hold finite numbers that are not all the same.")
-    encoder = column_encoder(frame[chosen], dense=True)
-    features = np.asarray(encoder.fit_transform(frame[chosen]), dtype=np.float64)
+    raw = frame[list(population.columns)]
+    encoder = column_encoder(raw, population.forms, dense=True)
+    features = np.asarray(encoder.fit_transform(raw), dtype=np.float64)
     if not np.isfinite(features).all():
         raise InputError(f"{name} must hold finite numbers in its features.")
     return Examples(
         np.ascontiguousarray(features),
         values,
         kind,
-        tuple(chosen),
+        population.columns,
         classes,
         name,
         encoder,
+        population,
+        _class_values(population, target, values) if classes else None,
     )
 
 
-def read_frame(source: Any, database_table: str | None = None) -> tuple[Any, str]:
-    """Return a table as pandas reads it, numbers as numbers, and its name."""
-    import pandas as pd
-
-    if isinstance(source, pd.DataFrame):
-        return source, "the table"
-    with open_table(source, database_table) as opened:
-        numbers = opened.with_numbers()
-        return numbers.fetch(numbers.expr, "reading rows").to_pandas(), opened.name
-
-
-def encoded_rows(encoder: Any, columns: tuple[str, ...], source: Any) -> FloatArray:
-    """Return the features of further rows, encoded as the population's were.
-
-    Edge cases: a missing column is refused; a category that the population never had counts as a
-    rare one.
-    """
-    frame, name = read_frame(source)
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{name} must have the columns {', '.join(columns)}; {missing[0]!r} is not."
-        )
-    rows = np.asarray(encoder.transform(frame[list(columns)]), dtype=np.float64)
-    if len(rows) == 0 or not np.isfinite(rows).all():
-        raise InputError(f"{name} must hold at least one row of finite numbers.")
-    return np.ascontiguousarray(rows)
-
-
-def _guessed(target: Any) -> Task:
-    if not is_number(target):
-        return "classification"
-    return "regression" if target.nunique() > _CLASSES else "classification"
+def _class_values(population: Population, target: str, codes: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes as the target has them: numbers as numbers, else their names."""
+    first = np.unique(codes, return_index=True)[1]
+    if population.readings[target].numeric:
+        numbers = population.numbers(target)[first]
+        whole = np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
+        return numbers.astype(np.int64) if whole else numbers
+    found = population.frame[target].iloc[first].to_numpy().tolist()
+    plain = len({type(v) for v in found}) == 1 and isinstance(found[0], (bool, int, float, str))
+    return np.array(found if plain else [str(v) for v in found])

@@ -3,46 +3,60 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from memberbound.declarations import (
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    InputFile,
+    Names,
+    Option,
+    Points,
+    RecordsFile,
+    Seed,
+    Table,
+)
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.populations.answer import PopulationAnswer, write_records
 from memberbound.populations.exponential import Sampling, answer_exponential
 from memberbound.populations.gaussian import answer_gaussian
 from memberbound.populations.question import Amount, Question
-from memberbound.populations.setting import Progress
 from memberbound.subset.clipping import Query
 
 __all__ = ["PopulationAnswer", "population"]
 
 
 def population(
-    records: Any,
+    table: Table,
     *,
-    mechanism: str = "gaussian",
-    query: str = "mean",
+    mechanism: Literal["gaussian", "exponential"] = "gaussian",
+    query: Literal["mean", "sum"] = "mean",
     epsilon: float | None = None,
     sigma: float | None = None,
     delta: float | None = None,
-    clip: float | None = None,
+    clip: Annotated[float, Option("number", metavar="C")] | None = None,
     sensitivity: float | None = None,
-    candidates: Any = None,
-    losses: Any = None,
-    size: int | None = None,
-    target_pmp: float | None = None,
+    candidates: Points | None = None,
+    losses: InputFile | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    target_pmp: Annotated[float, Option("number", metavar="E")] | None = None,
     target_success: float | None = None,
-    releases: int = 1,
-    columns: Any = None,
-    database_table: str | None = None,
+    releases: Annotated[int, Option("whole", least=1, most=1000000000)] = 1,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
     confidence: float = 0.95,
-    subsets: int | None = None,
-    seed: int = 0,
-    records_out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    progress: Progress = None,
+    subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    seed: Seed = 0,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
+    | None = None,
 ) -> PopulationAnswer:
     """Say what a DP parameter means for the records of a known population.
 
@@ -60,7 +74,7 @@ def population(
     rows has success equal to the blind guess.
 
     Args:
-        records: a file or an object with one record per row; its numeric columns are used.
+        table: a file or an object with one record per row; its numeric columns are used.
         mechanism: ``gaussian`` or ``exponential``.
         query: ``mean`` or ``sum`` (Gaussian mechanism).
         epsilon: the worst-case DP parameter to which the mechanism is calibrated.
@@ -74,14 +88,21 @@ def population(
         target_pmp: inverse: largest ε̃ that you accept; the noise or ε is found.
         target_success: inverse: largest success rate that you accept.
         releases: number of independent answers to the same Gaussian query, as one joint release.
-        columns: use these columns only.
+        columns: use these columns only; all numbers but identifiers unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         confidence: for sampled subsets.
         subsets: how many subsets to sample.
         seed: of the sampled subsets.
-        records_out: CSV file for the bounds of every record.
-        force: overwrite ``records_out``.
+        records: CSV file for the bounds of every record.
+        force: overwrite ``records``.
         progress: called with (done, total).
+
+    Command line:
+        memberbound population patients.csv --epsilon 10 --clip 5 --plot success.png
+        memberbound population patients.csv --target-success 0.55 --clip 5
+        memberbound population xy.csv --mechanism exponential --candidates c.csv --epsilon 5
 
     Examples:
         >>> rows = [index / 20 for index in range(-20, 20)]
@@ -91,16 +112,17 @@ def population(
     """
     one_of("mechanism", mechanism, ("gaussian", "exponential"))
     out = None
-    if records_out is not None:
-        source = Path(records) if isinstance(records, (str, os.PathLike)) else None
+    if records is not None:
+        source = Path(table) if isinstance(table, (str, os.PathLike)) else None
         out = check_output(
-            Path(records_out), name="records", formats=(".csv",), source=source, force=force
+            Path(records), name="records", formats=(".csv",), source=source, force=force
         )
     gaussian = mechanism == "gaussian"
     question = Question.about(
-        records,
+        table,
         Amount(epsilon, sigma, target_pmp, target_success),
         columns=columns,
+        roles=roles,
         database_table=database_table,
         size=size,
         delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
@@ -130,6 +152,7 @@ def population(
             sampling=sampling,
             progress=progress,
         )
+    answer = replace(answer, roles=question.table.selection.roles)
     if out is None:
         return answer
     return replace(answer, records_out=write_records(answer, out, force=force))

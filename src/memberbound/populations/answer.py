@@ -69,6 +69,7 @@ class PopulationAnswer:
     amount: Amount
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    roles: dict[str, str] = field(default_factory=dict)
     setting: Setting = field(repr=False, kw_only=True)
 
     @property
@@ -161,6 +162,7 @@ class PopulationAnswer:
             "clipped_records": self.clipped,
             "warnings": list(self.warnings),
             "records_out": self.records_out,
+            "roles": dict(self.roles),
             "sentence": self.sentence,
         }
         if self.coupled is not None:

@@ -21,7 +21,7 @@ from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import clipped
 from memberbound.subset.sampled import sampled_bounds
-from memberbound.tables.matrix import numeric_table
+from memberbound.tables.population import column_names, is_array, read_population
 
 __all__ = ["ExponentialSetting", "Sampling", "answer_exponential"]
 
@@ -222,7 +222,7 @@ def _mechanism(
     if losses is not None:
         if question.clip is not None or question.sensitivity is None:
             raise InputError("losses need sensitivity (clip belongs to candidates).")
-        matrix = numeric_table(losses).values
+        matrix = _matrix(losses)
         if matrix.shape[0] != question.game.population:
             raise InputError(
                 f"losses must have one row per record ({question.game.population}), got "
@@ -234,13 +234,19 @@ def _mechanism(
         values, moved = clipped(values, question.clip)
     mechanism = ExponentialMechanism.geometric_median(
         values,
-        numeric_table(candidates).values,
+        _matrix(candidates),
         size=question.game.size,
         epsilon=epsilon,
         clip=question.clip,
         sensitivity=question.sensitivity,
     )
     return mechanism, moved
+
+
+def _matrix(source: Any) -> FloatArray:
+    """Return a table of numbers as they are: no column of it is anything else."""
+    columns = None if is_array(source) else column_names(source)[0]
+    return read_population(source, columns, numeric=True).values
 
 
 def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:

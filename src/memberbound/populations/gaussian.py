@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -35,10 +37,8 @@ from memberbound.subset.profile import NeighbourProfile
 
 __all__ = ["GaussianSetting", "answer_gaussian"]
 
-#: Exact one-dimensional mixtures are computed up to this many records …
-MOST_MIXED = 10_000
-#: … and searched through, for an inverse question, up to this many.
-MOST_SEARCHED = 1_000
+#: Less noise than e^-this of what the coupling asks for is not looked for.
+LEAST_SHARE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ class GaussianSetting:
         )
 
     def exact(self, sigma: float, progress: Progress = None) -> RecordBounds | None:
-        """Bounds by the exact mixture (X9), where the release is one number and N allows it."""
-        if self.line is None or self.game.population > MOST_MIXED:
+        """Bounds by the exact mixture (X9), where the release is one number."""
+        if self.line is None:
             return None
         return mixture_bounds(
             self.line, self.game, sigma=self.effective(sigma), delta=self.delta, progress=progress
@@ -104,6 +104,23 @@ class GaussianSetting:
         coupled, exact = self.coupled(sigma), self.exact(sigma, self.progress)
         return coupled if exact is None else coupled.tightened(exact)
 
+    def worst(self, quantity: Quantity, sigma: float) -> float:
+        """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
+        noise = self.effective(sigma)
+        if quantity == "pmp":
+            if self.line is not None:
+                exact = mixture_bounds(
+                    self.line, self.game, sigma=noise, delta=self.delta, every=False
+                )
+                if math.isfinite(exact.pmp_epsilon_upper):
+                    return exact.pmp_epsilon_upper
+            return float(self.profile.pmp_epsilon(self.delta, noise).max())
+        found = gaussian_success(self.profile, self.game, noise)
+        if self.line is not None:
+            exact = mixture_bounds(self.line, self.game, sigma=noise, delta=0.0, every=False)
+            found = np.minimum(found, exact.success)
+        return float(found.max())
+
     def sigma_for(self, quantity: Quantity, target: float) -> float:
         """Smallest σ with ε̃ ≤ target or success ≤ target, on the safe side."""
         if quantity == "pmp":
@@ -111,31 +128,40 @@ class GaussianSetting:
         else:
             found = noise_for_success(self.profile, self.game, target)
         sigma = self.released(found)
-        if found == 0.0 or self.line is None or self.game.population > MOST_SEARCHED:
+        if found == 0.0 or self.line is None:
             return sigma
 
+        allowed = (
+            target if quantity == "pmp" else target - max(self.game.prior, 1 - self.game.prior)
+        )
+
+        @cache
         def excess(shift: float) -> float:
-            bounds = self.best(sigma * math.exp(-shift))
-            reached = bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
-            return reached - target
+            over = self.worst(quantity, sigma * math.exp(-shift)) - target
+            # Far off, or out of the mixture's reach: only the sign counts.
+            return over if over <= allowed else math.inf
 
         # The exact mixture allows less noise: look for it below what the coupling asks for.
-        low = 1.0
-        while low < 64.0 and excess(low) <= 0:
-            low *= 2
-        try:
-            shift = safe_crossing(excess, 0.0, low, relative=1e-3, evaluations=24)
-        except SearchError:
-            return sigma
-        return sigma * math.exp(-shift)
+        safe, unsafe = 0.0, 0.5
+        while unsafe <= LEAST_SHARE and excess(unsafe) <= 0:
+            safe, unsafe = unsafe, 2 * unsafe
+        shift = safe
+        if unsafe <= LEAST_SHARE:
+            with suppress(SearchError):
+                shift = safe_crossing(excess, safe, unsafe, relative=1e-3, evaluations=24)
+        # With ε as well, other values are worked out: the answer itself must meet the target.
+        for factor in (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0):
+            less = min(sigma, sigma * math.exp(-shift) * factor)
+            bounds = self.best(less)
+            reached = bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
+            if reached <= target:
+                return less
+        return sigma
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for who knows all but one, who knows the population's worst, and who not."""
         sigma = self.sigma_from_epsilon(epsilon)
-        coupled = gaussian_success(self.profile, self.game, self.effective(sigma))
-        exact = self.exact(sigma)
-        success = coupled if exact is None else np.minimum(coupled, exact.success)
-        return self.compared(epsilon, sigma, float(success.max()))
+        return self.compared(epsilon, sigma, self.worst("success", sigma))
 
     def compared(self, epsilon: float, sigma: float, practical: float) -> Comparison:
         """Return the comparison for a success bound that is already there."""

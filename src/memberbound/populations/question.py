@@ -13,7 +13,8 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.populations.setting import Quantity
 from memberbound.quantities import significant
 from memberbound.subset.gaussian import clipped
-from memberbound.tables.matrix import NumericTable, numeric_table
+from memberbound.tables.population import Population, read_population
+from memberbound.tables.roles import Roles
 
 __all__ = ["Amount", "Question"]
 
@@ -57,7 +58,7 @@ class Amount:
 class Question:
     """The records of the population and what is asked about them."""
 
-    table: NumericTable
+    table: Population
     game: SubsetGame
     amount: Amount
     delta: float
@@ -72,6 +73,7 @@ class Question:
         amount: Amount,
         *,
         columns: Any,
+        roles: Roles = None,
         database_table: str | None,
         size: int | None,
         delta: float,
@@ -82,7 +84,9 @@ class Question:
         chance = fraction("delta", delta, open_right=True)
         radius = None if clip is None else positive("clip", clip)
         shift = None if sensitivity is None else positive("sensitivity", sensitivity)
-        table = numeric_table(records, columns, database_table)
+        table = read_population(
+            records, columns, roles=roles, numeric=True, database_table=database_table
+        )
         total = table.values.shape[0]
         if total < FEWEST:
             raise InputError(f"{table.name} must hold at least {FEWEST} records, got {total}.")
@@ -111,10 +115,8 @@ class Question:
         return values, radius, None, (note,)
 
 
-def _remarks(table: NumericTable) -> list[str]:
-    notes = []
-    if table.left_out:
-        notes.append("columns without numbers are left out: " + ", ".join(table.left_out))
+def _remarks(table: Population) -> list[str]:
+    notes = list(table.selection.notes)
     total = table.values.shape[0]
     distinct = np.unique(table.values, axis=0).shape[0]
     if distinct < total:

@@ -6,6 +6,17 @@
 
 from memberbound.protection.answer import Protection
 from memberbound.protection.estimator import MembershipPrivate
-from memberbound.protection.protecting import predict_table, protect
+from memberbound.protection.predicting import Prediction, predict
+from memberbound.protection.protecting import protect
+from memberbound.protection.saving import load
+from memberbound.protection.table_model import TableModel
 
-__all__ = ["MembershipPrivate", "Protection", "predict_table", "protect"]
+__all__ = [
+    "MembershipPrivate",
+    "Prediction",
+    "Protection",
+    "TableModel",
+    "load",
+    "predict",
+    "protect",
+]

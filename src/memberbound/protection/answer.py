@@ -10,8 +10,8 @@ import numpy as np
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.protection.calibration import Calibration
-from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import Release
+from memberbound.protection.table_model import TableModel
 from memberbound.quantities import (
     CERTIFICATE,
     Sides,
@@ -42,7 +42,7 @@ class Protection:
     }
 
     calibration: Calibration
-    released: MembershipPrivate | Release
+    released: TableModel | Release
     what: str
     score: str | None
     score_clean: float | None
@@ -50,6 +50,7 @@ class Protection:
     out: str | None = None
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
 
     @property
     def eta(self) -> float:
@@ -83,22 +84,30 @@ class Protection:
                 "fits": self.calibration.fits,
                 "out": self.out,
                 "warnings": list(self.warnings),
+                "roles": dict(self.roles),
             }
             | self.details
         )
 
     @property
     def sentence(self) -> str:
-        """A sentence to pass on with the release."""
+        """A sentence to pass on with the release: who is held to what, and knowing what."""
         bound = self.calibration.certificate
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
-        sure = at_confidence(bound.confidence)
-        game = bound.game
-        blind = max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+        game, blind, odds = bound.game, 0.5, ""
+        knows = "every record but one"
+        if isinstance(game, SubsetGame):
+            knows = f"all {game.population} records but not which {game.size} of them were drawn"
+            blind = max(game.prior, 1 - game.prior)
+            if 2 * game.size != game.population:
+                outside = game.population - game.size
+                odds = f" ({max(game.size, outside)} of {game.population})"
         return (
-            f"Nobody who sees the released {self.what} is right about {whom} membership more than "
-            f"{percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the time{sure}; guessing "
-            f"blindly is right {percent(blind, 'upper')}."
+            f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
+            f"membership more than {percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the "
+            f"time{at_confidence(bound.confidence)}: guessing blindly is right "
+            f"{percent(blind, 'upper')} of the time{odds}, and the release adds at most "
+            f"{percent(bound.value, 'upper').removesuffix(' %')} points."
         )
 
     def summary(self) -> str:

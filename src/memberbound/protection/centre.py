@@ -25,7 +25,7 @@ from memberbound.protection.calibration import (
     checked_eta,
 )
 from memberbound.protection.enumerated import all_subsets, worth_enumerating
-from memberbound.protection.fitting import fitted
+from memberbound.protection.fitting import Fits, fitted
 from memberbound.protection.noise import NormExponentialNoise, izzo_constant
 from memberbound.protection.norms import ScaledNorm
 from memberbound.protection.retraining import calibration_from_scale
@@ -54,8 +54,7 @@ class _Sample:
     pilot: FloatArray
     certify: FloatArray
     confidence: float | None
-    fits: int
-    unconverged: int
+    fits: Fits
 
 
 def _sample(
@@ -94,7 +93,7 @@ def _sample(
     )
     chosen_on = fits.rows if enumerate_all else fits.rows[:pilot]
     level = None if enumerate_all else sure
-    return _Sample(chosen_on, fits.rows[pilot:], level, fits.count, fits.unconverged)
+    return _Sample(chosen_on, fits.rows[pilot:], level, fits)
 
 
 def spatial_median(outputs: FloatArray, family: ScaleFamily) -> FloatArray:
@@ -158,10 +157,9 @@ def _centred(
         halved=False,
         fits=sample.fits,
         details={
-            "subsets": sample.fits,
+            "subsets": sample.fits.count,
             "pilot_subsets": 0 if sample.confidence is None else len(sample.pilot),
             "spread_estimate": spread,
-            "fits_unconverged": sample.unconverged,
         }
         | details,
     )
@@ -193,7 +191,8 @@ def calibrate_moment(
     Assumes: the released training set is drawn apart from ``fresh``.
     Numerics: as in :func:`calibrate_neighbour`.
     Edge cases: no noise when the statistic never (or provably hardly ever) leaves the centre;
-    SearchError when there are too few subsets for any noise; InputError when a fit fails.
+    SearchError when there are too few subsets for any noise; a fit that fails counts as zeros,
+    InputError when more than one in a hundred does.
 
     Examples:
         >>> class Mean:

@@ -32,13 +32,13 @@ from memberbound.protection.calibration import (
 )
 from memberbound.protection.erm import RegularisedRisk
 from memberbound.protection.gaussian_noise import ShapedGaussianNoise
+from memberbound.protection.retraining import subset_assumptions
 from memberbound.protection.searching import (
     ScaleFamily,
     distance_target,
     eta_from_distance,
     mean_bounds,
 )
-from memberbound.protection.snapping import SAMPLER_ASSUMPTION
 from memberbound.protection.stability import Metric, SwapLengths
 from memberbound.quantities import Certificate, significant
 
@@ -78,7 +78,7 @@ def calibrate_convex(
     one of them at once (union over records).
     Theorem: X3 with X1; proofs/convex-learners.md.
     Assumes: the released θ comes from the same ``risk`` on a uniform subset that calibration has
-    not seen; the minimiser meets its tolerance on it (it refuses otherwise).
+    not seen; the minimiser meets its tolerance on every subset (zeros are released otherwise).
     Numerics: lengths, bins, distances and means err upward; scales are about 2 % apart.
     Edge cases: few enough subsets are enumerated and the confidence is 1.  If no sampled scale
     beats the worst case over all D (record by record, without sampling), that is returned, with
@@ -148,6 +148,7 @@ def calibrate_convex(
     chosen, route = (sampled, "fits") if sampled < plain else (plain, "worst case")
     if route == "worst case":
         level, bound = 1.0, target
+    tolerance = risk.gradient_tolerance
     certificate = Certificate(
         quantity="eta",
         value=eta_from_distance(game, bound, slack),
@@ -155,10 +156,15 @@ def calibrate_convex(
         game=SubsetGame(game.population, game.size, record),
         theorems=("X1", "X3"),
         assumptions=(
-            "The training set is a uniform subset of the population that calibration has not seen.",
-            "The minimiser reaches a gradient norm of "
-            f"{significant(risk.gradient_tolerance, 'given')} on it; it refuses otherwise.",
-            SAMPLER_ASSUMPTION,
+            *subset_assumptions(
+                game,
+                noisy=chosen > 0,
+                sampled=level < 1,
+                coins="The minimiser is a function of the training set alone.",
+            ),
+            f"The minimiser reaches a gradient norm of {significant(tolerance, 'upper', 3)} on "
+            "every subset that may be drawn; should it not, zeros are released with the same "
+            "noise, and that is not covered.",
         ),
         confidence=level,
     )

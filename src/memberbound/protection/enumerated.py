@@ -15,7 +15,7 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.protection.calibration import Rows, Statistic
-from memberbound.protection.fitting import fitted
+from memberbound.protection.fitting import tosses_coins
 from memberbound.protection.searching import ScaleFamily
 
 __all__ = ["NeighbourLengths", "all_subsets", "worth_enumerating"]
@@ -48,16 +48,11 @@ def worth_enumerating(
     # Several of them, from the first to the last: coins may matter for some records only.
     everything = all_subsets(game)
     places = np.unique(np.linspace(0, len(everything) - 1, _PROBES).round().astype(np.int64))
-    probes = [[everything[place]] for place in places]
-    once, again = (
-        fitted(statistic, probes, lambda out: out[0], seed="all subsets", workers=1).rows
-        for _ in range(2)
-    )
-    repeats = np.array_equal(once, again)
+    repeats = not tosses_coins(statistic, [everything[place] for place in places])
     if exact and not repeats:
         raise InputError(
             "exact must be False for a statistic that differs from fit to fit on the same subset, "
-            "got True. Fix the learner's random_state, or let the subsets be sampled."
+            "got True. Let the learner draw from a seeded generator, or the subsets be sampled."
         )
     return repeats
 

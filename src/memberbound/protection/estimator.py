@@ -29,6 +29,7 @@ from memberbound.protection.calibration import (
     checked_eta,
 )
 from memberbound.protection.fitted_parameters import clipped_rows
+from memberbound.protection.fitting import evaluated
 from memberbound.protection.learning import METHODS, calibrated, chosen_method, learnable
 from memberbound.protection.parameters import Population, adapter_for
 from memberbound.protection.randomness import RandomSource
@@ -65,8 +66,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     """Fit an estimator on a secret half of the data and release it with certified noise.
 
     ``fit(X, y)`` takes the *population*.  A uniformly random half becomes the training set; nobody
-    who sees the released model is right about a record's membership more than 50 % + ``eta`` of the
-    time, on the average record or on every record.
+    who knows all records but not which half was drawn, and sees the released model, is right about
+    a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
+    number of records), on the average record or on every record.
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
@@ -318,13 +320,10 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         pairs = fresh.neighbours(min(_SHAPE_PAIRS, self.pairs or _SHAPE_PAIRS))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                moved = [statistic(one) - statistic(other) for one, other, _, _ in pairs]
-            except Exception as error:
-                raise InputError(
-                    "estimator must be fitted on every subset, got one on which it fails: "
-                    f"{error} Make the learner robust (regularise, merge rare classes)."
-                ) from error
+            moved = [
+                evaluated(statistic, one)[0] - evaluated(statistic, other)[0]
+                for one, other, _, _ in pairs
+            ]
         return noise_shape(statistic, chosen, np.array(moved))
 
     def _scores(
@@ -333,7 +332,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         subsets = fresh.subsets(_SCORED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            values = np.array([statistic(rows) for rows in subsets])
+            values = np.array([evaluated(statistic, rows)[0] for rows in subsets])
             return scored(
                 statistic,
                 subsets,

@@ -1,12 +1,15 @@
 """Compute a statistic on many subsets, on all cores, and never lose one silently.
 
 A fit that fails cannot be left out: the subsets on which it works are not uniform, and a
-certificate from them would speak about another game.
+certificate from them would speak about another game.  Nor may it be seen in the release that the
+fit on the secret failed.  So a failed fit has a value like any other: zeros, in the calibration as
+in the release.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +23,9 @@ import numpy as np
 from memberbound.errors import InputError, whole_number
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Progress, Rows, Statistic
+from memberbound.protection.coins import public_coins
 
-__all__ = ["Fits", "fitted"]
+__all__ = ["Fits", "evaluated", "fit_once", "fitted", "tosses_coins"]
 
 #: Below this many expected seconds starting worker processes costs more than it saves.
 _WORTH_WORKERS = 2.0
@@ -29,17 +33,26 @@ _WORTH_WORKERS = 2.0
 _PORTIONS = 8
 #: Groups fitted before deciding on workers.
 _LEAD = 3
+#: Groups of which a subset is fitted twice, to find coins that cannot be seeded.
+_PROBES = 8
+#: More than one failure in this many fits is refused: zeros would be released as often.
+_FAILURES = 100
 
 Reduce = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """Reduced outputs, one row per group, with the number of fits and of unconverged ones."""
+    """Reduced outputs, one row per group, with the numbers of fits, unconverged and failed ones.
+
+    ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
+    """
 
     rows: FloatArray
     count: int
     unconverged: int
+    failed: int
+    own_coins: bool
 
 
 @dataclass
@@ -53,13 +66,44 @@ class _Portion:
     warned: dict[str, type[Warning]] = field(default_factory=dict)
 
 
-def _one(statistic: Statistic, rows: Rows) -> FloatArray:
-    value = np.asarray(statistic(rows), dtype=np.float64)
-    if value.shape != (statistic.dimension,):
-        raise InputError(f"a vector of length {statistic.dimension} is due, got {value.shape!r}.")
-    if not np.isfinite(value).all():
+def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
+    """Return the statistic of these records with public coins; whatever it raises is passed on."""
+    known = "torch" in sys.modules
+    with public_coins():
+        value = statistic(rows)
+    if not known and "torch" in sys.modules:
+        # It came with this very fit, so its generator was not seeded for it.
+        with public_coins():
+            value = statistic(rows)
+    found = np.asarray(value, dtype=np.float64)
+    if found.shape != (statistic.dimension,):
+        raise InputError(f"a vector of length {statistic.dimension} is due, got {found.shape!r}.")
+    if not np.isfinite(found).all():
         raise InputError("its value is not finite.")
-    return value
+    return found
+
+
+def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
+    """Return the statistic of these records, or zeros and the reason why it has none.
+
+    Guarantee: never fails, so what is released is a function of the records on every subset, and
+    the certificates that refit count a failure as the movement it is (proofs/retraining.md).
+    """
+    try:
+        return fit_once(statistic, rows), None
+    # Whatever a learner raises, or ends the program with, becomes one sentence.
+    except (Exception, SystemExit) as error:
+        return np.zeros(statistic.dimension), f"{type(error).__name__}: {error}"
+
+
+def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
+    """Whether a second fit on some of these subsets differs from the first, coins being public."""
+    with warnings.catch_warnings(), public_coins():
+        warnings.simplefilter("ignore")
+        return any(
+            not np.array_equal(evaluated(statistic, rows)[0], evaluated(statistic, rows)[0])
+            for rows in subsets
+        )
 
 
 def _portion(
@@ -67,21 +111,20 @@ def _portion(
 ) -> _Portion:
     """Fit a few groups; ``first`` is the place of the first of them in the stream."""
     done = _Portion()
-    for place, group in enumerate(groups, start=first):
-        outputs = []
-        for rows in group:
-            done.fits += 1
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
-                try:
-                    outputs.append(_one(statistic, rows))
-                # Whatever a learner raises becomes one sentence that says where.
-                except Exception as error:
-                    done.failures.append((place, f"{type(error).__name__}: {error}"))
-            stuck = [w for w in seen if "Convergence" in w.category.__name__]
-            done.unconverged += bool(stuck)
-            done.warned |= {str(w.message): w.category for w in seen if w not in stuck}
-        if len(outputs) == len(group):
+    with public_coins():
+        for place, group in enumerate(groups, start=first):
+            outputs = []
+            for rows in group:
+                done.fits += 1
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    value, reason = evaluated(statistic, rows)
+                outputs.append(value)
+                if reason is not None:
+                    done.failures.append((place, reason))
+                stuck = [w for w in seen if "Convergence" in w.category.__name__]
+                done.unconverged += bool(stuck)
+                done.warned |= {str(w.message): w.category for w in seen if w not in stuck}
             done.rows.append(np.atleast_1d(reduce(np.array(outputs))))
     return done
 
@@ -97,25 +140,32 @@ def fitted(
 ) -> Fits:
     """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
 
-    ``workers`` processes (``None``: all cores, unless the work takes a moment only); the result
-    does not depend on their number.  A statistic that cannot be pickled, or that is seen to differ
-    from fit to fit on the same subset, is fitted in this process.
+    Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
+    (``None``: all cores, unless the work takes a moment only); the result does not depend on their
+    number.  A statistic that cannot be pickled, or that is seen to differ from fit to fit on the
+    same subset, is fitted in this process.
     Warnings of unfinished convergence are counted, others passed on once.
 
-    Edge cases: InputError naming the stream's seed and the place in it when a fit fails.
+    Edge cases: InputError naming the stream's seed and the place in it when more than one fit in
+    a hundred fails.
     """
     jobs = joblib.cpu_count() if workers is None else whole_number("workers", workers)
-    total = len(groups)
+    total, planned = len(groups), sum(map(len, groups))
+    places = np.unique(np.linspace(0, total - 1, _PROBES).round().astype(np.int64))
+    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(places)]
+    own = tosses_coins(statistic, probes)
     rows: list[FloatArray] = []
     fits = unconverged = 0
     warned: dict[str, type[Warning]] = {}
-    for done in _portions(statistic, groups, reduce, jobs, automatic=workers is None):
+    failures: list[tuple[int, str]] = []
+    for done in _portions(statistic, groups, reduce, jobs, automatic=workers is None, own=own):
         fits, unconverged = fits + done.fits, unconverged + done.unconverged
         warned |= done.warned
-        if done.failures:
-            place, reason = done.failures[0]
+        failures += done.failures
+        if len(failures) * _FAILURES > planned:
+            place, reason = failures[0]
             raise InputError(
-                f"statistic must be finite on every subset, got {len(done.failures)} failed of "
+                f"statistic must be finite on nearly every subset, got {len(failures)} failed of "
                 f"{fits} fits, the first at subset {place} of the stream with seed {seed!r}: "
                 f"{reason} Failed fits cannot be left out; make the learner robust "
                 "(regularise, merge rare classes)."
@@ -123,23 +173,15 @@ def fitted(
         rows.extend(done.rows)
         if progress is not None:
             progress(len(rows), total)
-    for message, category in list(warned.items())[:3]:
+    if failures:
+        place, reason = failures[0]
+        warned[
+            f"{len(failures)} of {fits} fits failed, the first at subset {place} of the stream "
+            f"with seed {seed!r}: {reason} A fit that fails releases zeros, and the noise hides it."
+        ] = UserWarning
+    for message, category in list(warned.items())[-3:]:
         warnings.warn(message, category, stacklevel=3)
-    return Fits(np.array(rows), fits, unconverged)
-
-
-def _tosses_coins(statistic: Statistic, groups: Sequence[Sequence[Rows]]) -> bool:
-    """Whether a second fit on some of these subsets differs from the first.
-
-    A generator that such a statistic carries is copied, state and all, with every portion of the
-    work: draws of different portions would then not be independent, as X4 needs.
-    """
-    probes = [rows for group in groups for rows in group[:2]]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return any(
-            not np.array_equal(_one(statistic, rows), _one(statistic, rows)) for rows in probes
-        )
+    return Fits(np.array(rows), fits, unconverged, len(failures), own)
 
 
 def _portions(
@@ -149,6 +191,7 @@ def _portions(
     jobs: int,
     *,
     automatic: bool,
+    own: bool,
 ) -> Iterator[_Portion]:
     # The first groups say how long a fit takes, and fail before any process is started; the least
     # of three, because first calls load things.
@@ -161,7 +204,9 @@ def _portions(
     left = len(groups) - lead
     if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
         jobs = 1
-    if jobs > 1 and _tosses_coins(statistic, groups[:lead]):
+    if jobs > 1 and own:
+        # A generator that such a statistic carries is copied, state and all, with every portion of
+        # the work: draws of different portions would then not be independent, as X4 needs.
         warnings.warn(
             "The statistic differs from fit to fit on the same subset. Its copies in worker "
             "processes could toss the same coins, so this process goes on alone.",

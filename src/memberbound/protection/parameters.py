@@ -19,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.protection.coins import with_public_coins
 
 __all__ = [
     "Adapter",
@@ -26,7 +27,6 @@ __all__ = [
     "PairAdapter",
     "Population",
     "adapter_for",
-    "with_public_coins",
 ]
 
 #: Variances of naive Bayes are kept above this share of the population's: a class of one member
@@ -89,19 +89,6 @@ class Adapter(ABC):
         """Return the vector of a subset with one class only, or None if the learner copes."""
         del place, rows, population
         return None
-
-
-def with_public_coins(estimator: Any) -> Any:
-    """Fix a seed that was left open: a public one, so that the same subset gives the same fit.
-
-    Silent, too: what a learner prints while it is fitted on the secret tells about it.
-    """
-    known = estimator.get_params(deep=False)
-    if "random_state" in known and known["random_state"] is None:
-        estimator.set_params(random_state=0)
-    if known.get("verbose"):
-        estimator.set_params(verbose=0)
-    return estimator
 
 
 def _made_up_fit(estimator: Any, population: Population) -> Any:

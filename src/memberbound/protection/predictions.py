@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Rows
-from memberbound.protection.parameters import Population, with_public_coins
+from memberbound.protection.coins import with_public_coins
+from memberbound.protection.parameters import Population
 
 __all__ = ["FittedPredictions", "PredictionTable"]
 

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    Hidden,
+    InputFile,
+    LearnerName,
+    Names,
+    Numbers,
+    Option,
+    OutputFile,
+    Table,
+    Workers,
+)
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
-from memberbound.learners.encoding import is_number
-from memberbound.learners.examples import read_frame
 from memberbound.protection.answer import Protection
-from memberbound.protection.calibration import FreshSubsets, Progress, checked_eta
+from memberbound.protection.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    checked_eta,
+)
 from memberbound.protection.centre import calibrate_izzo, calibrate_moment
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import (
@@ -38,10 +56,11 @@ from memberbound.protection.statistics import (
     total,
 )
 from memberbound.protection.sums import SumStatistic, release_sum
-from memberbound.tables.matrix import NumericTable, numeric_table
+from memberbound.protection.table_model import TableModel
+from memberbound.tables.population import Population, read_population
 from memberbound.tables.recipe import labels_of
 
-__all__ = ["STATISTICS", "Protection", "predict_table", "protect"]
+__all__ = ["STATISTICS", "Protection", "protect"]
 
 STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
 _FEWEST = 4
@@ -50,38 +69,41 @@ _CATEGORIES = 50
 
 
 def protect(
-    source: Any,
+    source: Table,
     *,
-    target: str | None = None,
-    learner: str | Any | None = None,
-    statistic: str | Callable[[Any], ArrayLike] | None = None,
-    eta: float = 0.05,
-    record: str = "average",
-    method: str = "auto",
+    target: Column | None = None,
+    learner: LearnerName | None = None,
+    statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    record: Literal["average", "every"] = "average",
+    method: Literal["auto", "neighbour", "convex", "moment", "izzo"] = "auto",
     confidence: float = 0.95,
     tune: bool = True,
-    clip: float | None = None,
-    pairs: int | None = None,
-    query: Any = None,
-    bins: ArrayLike | None = None,
-    levels: ArrayLike | None = None,
-    size: int | None = None,
-    columns: list[str] | None = None,
-    database_table: str | None = None,
-    out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    workers: int | None = None,
-    insecure_seed: int | None = None,
-    calibration_seed: int | None = None,
-    progress: Progress = None,
+    clip: Annotated[float, Option("number", metavar="R")] | None = None,
+    pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    query: InputFile | None = None,
+    bins: Numbers | None = None,
+    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    workers: Workers | None = None,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    calibration_seed: Hidden = None,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
+    | None = None,
 ) -> Protection:
     """Release a model or a statistic of a secret half so that membership stays hidden.
 
     The rows of ``source`` are the population.  A uniformly random half of them becomes the training
     set, after the noise has been calibrated on other, fresh halves.
 
-    Guarantee: nobody who knows the population and sees the release is right about the average (or
-    about every) record's membership more than ½ + ``eta`` of the time, at ``confidence``.
+    Guarantee: nobody who knows the population, but not which half of it was drawn, and sees the
+    release is right about the average (or about every) record's membership more than ``eta`` above
+    blind guessing, at ``confidence``.  What is released of a learner takes raw rows (``predict``).
     Theorem: X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected (izzo).
     Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates
@@ -104,7 +126,9 @@ def protect(
         bins: edges of a histogram.
         levels: of the quantiles; quartiles unless given.
         size: records drawn; half of them unless given (statistics only).
-        columns: use these columns only.
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         out: file for the release; its certificate is written beside it.
         force: overwrite it.
@@ -112,6 +136,11 @@ def protect(
         insecure_seed: for tests: training set and noise from a seed, which protects nobody.
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
+
+    Command line:
+        memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
+        memberbound protect patients.csv --target ill --record every --method convex
+        memberbound protect patients.csv --statistic mean --columns age,bmi --eta 0.02
 
     Examples:
         >>> import pandas
@@ -146,11 +175,14 @@ def protect(
             raise InputError("levels belong to quantiles.")
         quarters = (0.25, 0.5, 0.75) if levels is None else levels
         if statistic == "histogram":
-            made = _counted(source, columns, database_table, size=size, bins=bins)
+            table = read_population(source, columns, roles=roles, database_table=database_table)
+            made = _counted(table, size=size, bins=bins)
         else:
             if bins is not None:
                 raise InputError("bins belong to a histogram.")
-            table = numeric_table(source, columns, database_table)
+            table = read_population(
+                source, columns, roles=roles, numeric=True, database_table=database_table
+            )
             made = _statistic(table, statistic, size=size, clip=clip, levels=quarters)
         result = _release_statistic(
             *made,
@@ -164,16 +196,17 @@ def protect(
             calibration_seed=calibration_seed,
             progress=progress,
         )
+        result = replace(result, roles=table.selection.roles)
     else:
         if size is not None or bins is not None or levels is not None:
             raise InputError("size, bins and levels belong to a statistic, not to a learner.")
         examples = read_examples(
-            source, str(target), columns=columns, database_table=database_table
+            source, str(target), columns=columns, roles=roles, database_table=database_table
         )
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
         estimator = learner_from_name(chosen, examples.task) if named else chosen
-        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)
+        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
         model = MembershipPrivate(
             estimator,
             eta=eta,
@@ -189,7 +222,7 @@ def protect(
             insecure_seed=insecure_seed,
             calibration_seed=calibration_seed,
         )
-        result = _release_model(model, examples, progress)
+        result = _release_model(model, examples, str(target), progress)
     if insecure_seed is not None:
         note = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, note))
@@ -208,7 +241,7 @@ def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
 
 
 def _statistic(
-    table: NumericTable,
+    table: Population,
     statistic: str | Callable[[Any], ArrayLike],
     *,
     size: int | None,
@@ -217,9 +250,7 @@ def _statistic(
 ) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
     """Return the statistic, its game, its name and what has to be said about it."""
     game = _drawn(table.values.shape[0], table.name, size)
-    notes = []
-    if table.left_out:
-        notes.append("columns without numbers are left out: " + ", ".join(table.left_out))
+    notes = list(table.selection.notes)
     if clip is not None and statistic not in ("mean", "sum"):
         raise InputError("clip belongs to a learner, a mean or a sum.")
     if not isinstance(statistic, str):
@@ -239,30 +270,26 @@ def _statistic(
 
 
 def _counted(
-    source: Any,
-    columns: list[str] | None,
-    database_table: str | None,
-    *,
-    size: int | None,
-    bins: ArrayLike | None,
+    table: Population, *, size: int | None, bins: ArrayLike | None
 ) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
     """Return the histogram of one column: of numbers by bins, of everything else by value.
 
     Edges and categories come from the whole population, which is public in this game.
     """
-    frame, name = read_frame(source, database_table)
-    names = [str(c) for c in frame.columns] if columns is None else list(columns)
-    if len(names) != 1 or names[0] not in frame.columns:
+    names, name, notes = table.columns, table.name, table.selection.notes
+    if len(names) != 1:
         raise InputError(
-            f"a histogram needs one column of {name}, got {', '.join(names) or 'none'}. "
-            "Name it with columns."
+            f"a histogram needs one column of {name}, got {', '.join(names)}. Name it with columns."
         )
-    column = frame[names[0]]
+    column = table.frame[names[0]]
     game = _drawn(len(column), name, size)
-    if bins is not None or (is_number(column) and column.nunique() > _CATEGORIES):
-        values = numeric_table(column.to_numpy(dtype=np.float64)).values[:, 0]
+    number = table.readings[names[0]].numeric
+    if bins is not None or (number and column.nunique() > _CATEGORIES):
+        if not number:
+            raise InputError(f"column {names[0]!r} of {name} must hold numbers to have bins.")
+        values = table.values[:, 0]
         edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
-        return histogram(values, bins=edges), game, "histogram", ()
+        return histogram(values, bins=edges), game, "histogram", notes
     codes, labels = labels_of(column)
     seen = np.unique(codes)
     if seen.size > _CATEGORIES:
@@ -271,7 +298,7 @@ def _counted(
             f"{names[0]!r}. Merge some."
         )
     counted = histogram(codes, categories=seen.tolist())
-    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", ()
+    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", notes
 
 
 def _release_statistic(
@@ -316,7 +343,24 @@ def _release_statistic(
         values = released_vector(statistic, calibration, secret, source)
         release = Release(values, calibration, statistic_names(statistic), source.secure)
     details = {"values": release.values.tolist(), "names": list(release.names)}
-    return Protection(release.calibration, release, name, None, None, None, None, notes, details)
+    said = (*notes, *_notes(release.calibration))
+    return Protection(release.calibration, release, name, None, None, None, None, said, details)
+
+
+def _notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)
 
 
 def statistic_names(statistic: Any) -> tuple[str, ...]:
@@ -324,35 +368,23 @@ def statistic_names(statistic: Any) -> tuple[str, ...]:
     return tuple(getattr(statistic, "names", ()))
 
 
-def _release_model(model: MembershipPrivate, examples: Examples, progress: Progress) -> Protection:
+def _release_model(
+    model: MembershipPrivate, examples: Examples, target: str, progress: Progress
+) -> Protection:
     model.fit(examples.features, examples.target, progress=progress)
-    # What is needed to apply the model to rows as they are; all of it is public in this game.
-    model.encoder_ = examples.encoder
-    model.columns_ = examples.columns
-    model.labels_ = examples.classes
+    # It takes rows as they are; all that this needs is public in the game.
+    released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
     scores = model.scores_
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         model.calibration_,
-        model,
+        released,
         f"{type(model.estimator).__name__} ({model.release})",
         None if scores is None else ("accuracy" if examples.classes else "R²"),
         None if scores is None else scores.clean_estimate,
         None if scores is None else scores.released_estimate,
         None,
-        (),
+        (*_notes(model.calibration_), *examples.notes),
         details,
+        examples.roles,
     )
-
-
-def predict_table(model: MembershipPrivate, source: Any) -> np.ndarray[Any, Any]:
-    """Predict for the rows of a table with a model that ``protect`` released (or that was loaded).
-
-    Classes come back by their names in the table that the model was fitted on.
-    """
-    if not hasattr(model, "encoder_"):
-        raise InputError("model must come from protect, which knows the columns of its table.")
-    found = model.predict(encoded_rows(model.encoder_, tuple(model.columns_), source))
-    if not model.labels_:
-        return np.asarray(found)
-    return np.array(model.labels_, dtype=object)[np.asarray(found, dtype=np.int64)]

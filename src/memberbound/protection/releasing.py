@@ -16,6 +16,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration, Rows, Statistic
+from memberbound.protection.fitting import evaluated
 from memberbound.protection.randomness import InsecureSource, RandomSource, SecureSource
 from memberbound.protection.snapping import release
 
@@ -110,8 +111,10 @@ def released_vector(
 ) -> FloatArray:
     """Return the statistic of the secret subset plus noise.
 
-    Whatever a learner says while fitting the secret (warnings, the text of an error, what Python
-    code prints) is not passed on: it would be a second release without noise.
+    A fit that fails releases zeros with the same noise, as in the calibration: an error would be
+    seen.  For the same reason whatever a learner says while fitting the secret (warnings, the text
+    of an error, what Python code prints) is not passed on: it would be a second release without
+    noise.
     """
     with (
         warnings.catch_warnings(),
@@ -119,13 +122,5 @@ def released_vector(
         contextlib.redirect_stderr(io.StringIO()),
     ):
         warnings.simplefilter("ignore")
-        try:
-            value = np.asarray(statistic(secret), dtype=np.float64)
-        except Exception:
-            value = np.full(statistic.dimension, np.nan)
-    if value.shape != (statistic.dimension,) or not np.isfinite(value).all():
-        raise InputError(
-            "statistic must be finite on every subset, got one on which it is not. "
-            "Make the learner robust (regularise, merge rare classes)."
-        ) from None
+        value, _ = evaluated(statistic, secret)
     return release(value, calibration.noise, source)

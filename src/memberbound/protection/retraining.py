@@ -24,8 +24,9 @@ from memberbound.protection.calibration import (
     Statistic,
     checked_eta,
 )
+from memberbound.protection.coins import COINS_AFRESH, COINS_PUBLIC, COINS_SECRET
 from memberbound.protection.enumerated import NeighbourLengths, all_subsets, worth_enumerating
-from memberbound.protection.fitting import fitted
+from memberbound.protection.fitting import Fits, fitted
 from memberbound.protection.searching import (
     CertifiedScale,
     ScaleFamily,
@@ -47,19 +48,24 @@ _LARGEST_FITS = 100_000
 _CERTIFY = 2
 
 
-def subset_assumptions(game: SubsetGame, *, noisy: bool, sampled: bool) -> tuple[str, ...]:
-    """Return what every certificate of a released statistic rests on."""
+def subset_assumptions(
+    game: SubsetGame, *, noisy: bool, sampled: bool, coins: str
+) -> tuple[str, ...]:
+    """Return what every certificate of a released statistic rests on.
+
+    ``coins`` says what is assumed about the learner's own.
+    """
     said = [
         f"The training set is a uniformly random {game.size} of the {game.population} records, "
         "drawn apart from the subsets used for calibration.",
         "The noise is drawn afresh for one release of the statistic.",
+        coins,
+        "Nothing but the release is seen: not how long the fit took, nor what native code printed.",
     ]
     if 2 * game.size != game.population:
         said.append("eta is the attacker's gain over always giving the likelier answer.")
     if sampled:
         said.append("The calibration's subsets are independent and uniform (seeded generator).")
-    else:
-        said.append("The statistic is a function of the training set alone.")
     if noisy:
         said.append(SAMPLER_ASSUMPTION)
     return tuple(said)
@@ -75,13 +81,14 @@ def calibration_from_scale(
     theorems: tuple[str, ...],
     confidence: float | None,
     halved: bool,
-    fits: int,
+    fits: Fits,
     details: dict[str, Any],
 ) -> Calibration:
     """Turn a certified scale into a calibration.
 
     ``halved`` says whether the mean bounds the distance of the two worlds (the attacker's gain is a
-    min(π, 1-π)-th of it) or, as in X19, the gain itself.
+    min(π, 1-π)-th of it) or, as in X19, the gain itself; only in X19 may coins that cannot be
+    seeded be known (proofs/coupling.md, claim 10).
     """
     law = family.law(found.scale)
     slack = family.slack() if found.scale > 0 else 0.0
@@ -93,13 +100,19 @@ def calibration_from_scale(
 
     # The target was rounded down so far that eta itself is a bound wherever it passed.
     value = min(gain(found.bound, slack), eta)
+    unseeded = COINS_SECRET if halved else COINS_AFRESH
     certificate = Certificate(
         "eta",
         value,
         "upper",
         game,
         theorems,
-        subset_assumptions(game, noisy=found.scale > 0, sampled=confidence is not None),
+        subset_assumptions(
+            game,
+            noisy=found.scale > 0,
+            sampled=confidence is not None,
+            coins=unseeded if fits.own_coins else COINS_PUBLIC,
+        ),
         1.0 if confidence is None else confidence,
     )
     known: dict[str, Any] = {
@@ -107,10 +120,13 @@ def calibration_from_scale(
         "eta_plug_in_estimate": gain(found.plug_in, 0.0),
         "scales_tested": found.tested,
         "exact": confidence is None,
+        "fits_unconverged": fits.unconverged,
+        "fits_failed": fits.failed,
+        "own_coins": fits.own_coins,
     }
     if found.scale == 0:
         known["note"] = _why_no_noise(found, game, proved=confidence is None)
-    return Calibration(law, certificate, eta, method, fits, known | details)
+    return Calibration(law, certificate, eta, method, fits.count, known | details)
 
 
 def _why_no_noise(found: CertifiedScale, game: SubsetGame, *, proved: bool) -> str:
@@ -145,18 +161,20 @@ def calibrate_neighbour(
     ``record="every"`` a draw is a subset with one neighbour for every record, max(k, N-k) + 1 fits.
     ``shape`` is a matrix A for noise s·A·z, chosen without looking at these draws.  ``exact`` fits
     all subsets instead: by default when they are no more than the fits of the sample and the
-    learner has no coins of its own.
+    learner has no coins but public ones.
 
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
-    gains more than ``eta`` on the average record, or on every record.
-    Theorem: X1, X4 (proofs/retraining.md).
-    Assumes: the released training set is drawn apart from ``fresh``; a random learner draws its
-    coins afresh at every fit.
+    gains more than ``eta`` on the average record, or on every record; nor does one that knows the
+    learner's seeds, which are the same in every fit.
+    Theorem: X1, X4 (proofs/coupling.md, proofs/retraining.md).
+    Assumes: the released training set is drawn apart from ``fresh``; coins that cannot be seeded
+    stay secret (the certificate says so where repeated fits differ).
     Numerics: the target was seen to hold at the returned scale; what floating-point draws add is
     taken off ``eta`` first.
     Edge cases: no noise when the statistic never (or provably hardly ever) moves; SearchError when
-    there are too few pairs for any noise; InputError when a fit fails, or when refitting for every
-    record takes more than 100 000 fits and ``pairs`` was not given.
+    there are too few pairs for any noise; a fit that fails counts as zeros; InputError when more
+    than one in a hundred does, or when refitting for every record takes more than 100 000 fits and
+    ``pairs`` was not given.
 
     Examples:
         >>> from memberbound.protection.calibration import FreshSubsets
@@ -238,8 +256,8 @@ def calibrate_neighbour(
         theorems=theorems,
         confidence=level,
         halved=True,
-        fits=fits.count,
-        details=details | {"fits_unconverged": fits.unconverged},
+        fits=fits,
+        details=details,
     )
 
 

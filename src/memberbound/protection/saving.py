@@ -25,16 +25,19 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.protection.releasing import Release
+from memberbound.protection.table_model import TableModel
 from memberbound.quantities import json_number
 
 __all__ = ["SavedRelease", "certificate_path", "load", "save", "verified"]
 
+_MODELS = (TableModel, MembershipPrivate)
 _VECTOR = "values"
 #: Types of ours that a saved estimator holds; skops refuses every other it does not know.
 _TRUSTED = tuple(
     f"memberbound.{name}"
     for name in (
         "games.SubsetGame",
+        "learners.encoding.as_numbers",
         "learners.encoding.as_texts",
         "protection.calibration.Calibration",
         "protection.estimator.MembershipPrivate",
@@ -46,10 +49,11 @@ _TRUSTED = tuple(
         "protection.norms.ScaledNorm",
         "protection.parameters.PairAdapter",
         "protection.predictions.PredictionTable",
+        "protection.table_model.TableModel",
         "protection.tuning.Configuration",
         "protection.tuning.Scores",
         "protection.tuning.Trial",
-        "results.Certificate",
+        "quantities.Certificate",
     )
 )
 #: … and a type of numpy's that encoders of columns hold.
@@ -101,7 +105,7 @@ def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dic
 
 
 def save(
-    released: MembershipPrivate | Release | Any,
+    released: TableModel | MembershipPrivate | Release | Any,
     path: str | Path,
     *,
     calibration: Calibration | None = None,
@@ -109,16 +113,17 @@ def save(
 ) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
-    A fitted :class:`MembershipPrivate` goes to ``*.skops`` (extra ``skops``), a :class:`Release` or
-    a PyTorch module (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or
-    not at all; a file whose certificate could not be written is removed.
+    A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
+    (extra ``skops``), a :class:`Release` or a PyTorch module (with its ``calibration``) to
+    ``*.safetensors``.  Each file is written whole or not at all; a file whose certificate could not
+    be written is removed.
     """
-    ending = ".skops" if isinstance(released, MembershipPrivate) else ".safetensors"
+    ending = ".skops" if isinstance(released, _MODELS) else ".safetensors"
     target = check_output(path, formats=(ending,), force=force)
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
-    if isinstance(released, MembershipPrivate):
+    if isinstance(released, _MODELS):
         about = _saved_estimator(released, target, force)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
@@ -133,7 +138,8 @@ def save(
         _saved_tensors({k: np.ascontiguousarray(v) for k, v in state.items()}, target, force)
     else:
         raise InputError(
-            "released must be a fitted MembershipPrivate, a Release or a PyTorch module, "
+            "released must be a model from protect, a fitted MembershipPrivate, a Release or a "
+            "PyTorch module, "
             f"got {type(released).__name__}."
         )
     text = {"file": target.name, "sha256": _digest(target)} | about
@@ -163,17 +169,23 @@ def _safetensors() -> Any:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
-def _saved_estimator(model: MembershipPrivate, target: Path, force: bool) -> dict[str, Any]:
+def _saved_estimator(
+    released: TableModel | MembershipPrivate, target: Path, force: bool
+) -> dict[str, Any]:
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
+    model = released.model if isinstance(released, TableModel) else released
     check_is_fitted(model, "released_")
     writer = _skops()
     # Without the user's functions and seeds: the file holds what is released, no code.
     slim = clone(model).set_params(adapter=None, insecure_seed=None, calibration_seed=None)
     slim.set_params(query=None)
     slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
-    written_whole(target, lambda draft: writer.dump(slim, draft), force)
+    whole: Any = slim
+    if isinstance(released, TableModel):
+        whole = TableModel(**(released.get_params(deep=False) | {"model": slim}))
+    written_whole(target, lambda draft: writer.dump(whole, draft), force)
     scores = {} if model.scores_ is None else model.scores_.to_dict()
     more = {
         "estimator": type(model.estimator).__name__,
@@ -217,8 +229,12 @@ def verified(path: str | Path) -> dict[str, Any]:
     return dict(said)
 
 
-def load(path: str | Path, *, trusted: Sequence[str] = ()) -> MembershipPrivate | SavedRelease:
-    """Verify and read a release: the estimator, or the vector or tensors.
+def load(
+    path: str | Path, *, trusted: Sequence[str] = ()
+) -> TableModel | MembershipPrivate | SavedRelease:
+    """Verify and read a release: the model, or the vector or tensors.
+
+    A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
 
     ``trusted`` names further types that a saved estimator may hold (of a third-party base
     estimator); skops makes no object of any other type.
@@ -235,8 +251,8 @@ def load(path: str | Path, *, trusted: Sequence[str] = ()) -> MembershipPrivate 
                 "Look at them, then pass them as trusted=."
             )
         found = reader.load(target, trusted=sorted(allowed))
-        if not isinstance(found, MembershipPrivate):
-            raise InputError(f"path must hold a MembershipPrivate, got {type(found).__name__}.")
+        if not isinstance(found, _MODELS):
+            raise InputError(f"path must hold a released model, got {type(found).__name__}.")
         return found
     tensors = _safetensors().load(target.read_bytes())
     values = tensors.get(_VECTOR) if said.get("kind") == "vector" else None

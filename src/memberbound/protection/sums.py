@@ -129,7 +129,12 @@ def calibrate_sum(
         "upper",
         played,
         ("X1", "L24-P12"),
-        subset_assumptions(played, noisy=law.rms > 0, sampled=False),
+        subset_assumptions(
+            played,
+            noisy=law.rms > 0,
+            sampled=False,
+            coins="The statistic is a function of the training set alone.",
+        ),
     )
     details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
     return Calibration(law, certificate, goal, "sum", 0, details | ({"note": note} if note else {}))

@@ -18,7 +18,9 @@ import numpy as np
 from memberbound.errors import InputError, MemberboundError, SearchError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import FreshSubsets, Progress, Record, Rows
+from memberbound.protection.coins import public_coins
 from memberbound.protection.fitted_parameters import clipped_rows
+from memberbound.protection.fitting import fit_once
 from memberbound.protection.learning import (
     ConvexParameters,
     Learnable,
@@ -151,12 +153,10 @@ def _outputs(
 ) -> tuple[list[Rows], FloatArray, FloatArray]:
     """Return subsets D, q(D) and q(D') of a few neighbouring pairs."""
     pairs = fresh.neighbours(count)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), public_coins():
         warnings.simplefilter("ignore")
-        first = np.array([statistic(inside) for inside, _, _, _ in pairs])
-        second = np.array([statistic(swapped) for _, swapped, _, _ in pairs])
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise InputError("statistic must be finite on every subset, got one on which it is not.")
+        first = np.array([fit_once(statistic, inside) for inside, _, _, _ in pairs])
+        second = np.array([fit_once(statistic, swapped) for _, swapped, _, _ in pairs])
     return [inside for inside, _, _, _ in pairs], first, second
 
 

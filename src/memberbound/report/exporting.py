@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from memberbound._version import __version__
+from memberbound.declarations import Force, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
 
@@ -70,15 +71,15 @@ class Export:
 
 
 def export(
-    report: Any,
+    report: Annotated[Any, Option("file", metavar="REPORT")],
     *,
-    format: str,
-    out: str | os.PathLike[str] | None = None,
-    force: bool = False,
-    browser: str | os.PathLike[str] | None = None,
-    run_id: str | None = None,
-    experiment: str | None = None,
-    tracking_uri: str | None = None,
+    format: Literal["model-card", "mlflow", "pdf"],
+    out: OutputFile | None = None,
+    force: Force = False,
+    browser: Annotated[str | os.PathLike[str], Option("file", metavar="PATH")] | None = None,
+    run_id: Annotated[str, Option("text", metavar="ID")] | None = None,
+    experiment: Annotated[str, Option("text", metavar="NAME")] | None = None,
+    tracking_uri: Annotated[str, Option("text", metavar="URI")] | None = None,
 ) -> Export:
     """Export a study's report: as a model card section, to MLflow, or as PDF.
 
@@ -96,6 +97,11 @@ def export(
         run_id: for ``mlflow``: the run; the active or else a new one unless given.
         experiment: for ``mlflow``: name of the experiment of a new run.
         tracking_uri: for ``mlflow``: the server or store; MLflow's own setting unless given.
+
+    Command line:
+        memberbound export report.json --format model-card --out MODEL_CARD.md
+        memberbound export report.json --format pdf --out report.pdf
+        memberbound export report.json --format mlflow --experiment releases
     """
     one_of("format", format, FORMATS)
     given = {

@@ -7,7 +7,6 @@ from typing import Any
 from memberbound.quantities import Mark, allowed, decimals, marked, percent, points, significant
 
 __all__ = [
-    "BLIND",
     "allowed_over",
     "blind_guess",
     "blind_in",
@@ -19,7 +18,6 @@ __all__ = [
 ]
 
 #: A floor that nobody needs an attack for.
-BLIND = Mark("given", "blind guess")
 
 
 def score(value: float) -> Mark:
@@ -40,14 +38,10 @@ def estimate_of(row: dict[str, Any]) -> Mark | None:
 
 
 def floor_of(row: dict[str, Any]) -> Mark | None:
-    """Return the floor of a row of the sandwich, if it was attacked.
-
-    Rounded down, a floor at the blind guess would look as if it were below it.
-    """
+    """Return the floor of a row of the sandwich, if it was attacked."""
     if row["floor"] is None:
         return None
-    shown = row["floor"]["lower"] > row["blind"]
-    return marked(row["floor"]["lower"], "audit") if shown else BLIND
+    return marked(row["floor"]["lower"], "audit", blind=row["blind"])
 
 
 def blind_guess(value: float) -> Mark:

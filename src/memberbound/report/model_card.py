@@ -17,7 +17,7 @@ from typing import Any
 from memberbound.quantities import confident, marked, points, vacuous
 from memberbound.report import prose
 from memberbound.report.markdown import bullets, clean, escaped, table
-from memberbound.report.marks import BLIND, blind_guess, score
+from memberbound.report.marks import blind_guess, score
 from memberbound.report.quantities import Quantity, Score, quantities, scores
 
 __all__ = ["front_matter", "model_card"]
@@ -186,8 +186,8 @@ def _cell(quantity: Quantity | None) -> str:
         names = ", ".join(escaped(id) for id in quantity.theorems)
         text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
         return f"{text}, by {names}" if names else text
-    shown = marked(quantity.value, "audit") if quantity.value > quantity.blind else BLIND
-    text = f"*{shown}*, measured{sure}"
+    floor = marked(quantity.value, "audit", blind=quantity.blind)
+    text = f"*{floor}*, measured{sure}" if floor.kind == "audit" else f"{floor}{sure}"
     return text if quantity.attack is None else f"{text}, attack {escaped(quantity.attack)}"
 
 

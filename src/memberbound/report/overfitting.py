@@ -24,7 +24,8 @@ def save_history(monitor: OverfittingMonitor, path: str | Path) -> Path:
         raise InputError("monitor must have been updated at least once, got no looks.")
     caption = (
         "Mean losses, and the ceiling of the model's security under the loss threshold, with its "
-        f"{confident(monitor.confidence)} band over all looks (i.i.d. game, average record)."
+        f"{confident(monitor.confidence)} band over all looks (this model, its average training "
+        "record)."
     )
     return save(_figure(monitor), path, title="memberbound overfitting", caption=caption)
 

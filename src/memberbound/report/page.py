@@ -12,10 +12,10 @@ from importlib.resources import files
 from typing import Any
 
 from memberbound.quantities import (
+    ONLY_BLIND,
     Mark,
     confident,
     decimals,
-    interval,
     marked,
     percent,
     points,
@@ -85,9 +85,10 @@ def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
     for record in ("average", "worst"):
         for row in report["sandwich"]:
             if row["subject"] == "model" and row["record"] == record:
-                beaten = row["floor"] is not None and row["floor"]["lower"] > row["blind"]
-                said = "an attack is right" if beaten else "no attack is proved to do better"
-                shown.append((f"As it is, {record} record", marks.floor_of(row), said))
+                floor = marks.floor_of(row)
+                beaten = floor is not None and floor.kind == "audit"
+                said = "an attack is right" if beaten else ONLY_BLIND
+                shown.append((f"As it is, {record} record", floor if beaten else None, said))
     best = next((r for r in report["remedies"] if r["recommended"]), None)
     blind = marks.blind_in(report, report["game"] if best is None else best["game"])
     allowed = marks.allowed_over(blind, asked["eta"])
@@ -149,10 +150,6 @@ def _surprising(report: dict[str, Any]) -> bool:
     )
 
 
-def _interval(record: dict[str, Any]) -> str:
-    return interval(record["lower"], record["upper"])
-
-
 def _json(value: Any) -> str:
     """Return JSON that can stand inside a script element: no character opens or closes a tag."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -190,7 +187,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["certified"] = lambda value: marked(value, "certificate")
-    environment.filters["measured"] = lambda value: marked(value, "audit")
+    environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
     environment.filters["estimated"] = lambda value: marked(value, "estimate")
     environment.filters["given"] = lambda value: marked(value, "given")
     environment.filters["score"] = marks.score
@@ -204,7 +201,6 @@ def _environment() -> Any:
     environment.filters["short"] = lambda value: significant(value, "given")
     environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
     environment.filters["percent_down"] = lambda value: percent(value, "lower")
-    environment.filters["interval"] = _interval
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from memberbound.quantities import marked
+from memberbound.quantities import Mark, marked
 from memberbound.report.marks import ceiling_of, estimate_of, floor_of, score
 
 __all__ = ["Study"]
@@ -29,6 +29,18 @@ class Study:
         """The verdict."""
         return str(self.report["verdict"]["sentence"])
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which columns nobody looked at, and why."""
+        data = self.report["data"]
+        left = [f"{c!r} ({data['roles'][c]})" for c in data.get("left_out", ())]
+        if not left:
+            return ()
+        return (
+            f"left out: {', '.join(left)}; name them in columns, or give them another role, to use "
+            "them",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report with the names of the files written."""
         return self.report | {"out": self.out, "files": list(self.files)}
@@ -39,7 +51,10 @@ class Study:
         lines = [_row(*head)]
         for row in self.report["sandwich"]:
             name = f"{row['label']}, {row['record']} record"
-            marks = (floor_of(row), estimate_of(row), ceiling_of(row))
+            floor = floor_of(row)
+            if floor is not None and floor.kind != "audit":
+                floor = Mark("unproved", "blind")
+            marks = (floor, estimate_of(row), ceiling_of(row))
             lines.append(_row(_shortened(name), *("–" if m is None else str(m) for m in marks)))
         lines += ["", f"{'remedy':<34}{'enough':<8}{'certified':>18}  score (estimate)"]
         for remedy in self.report["remedies"]:
@@ -54,6 +69,7 @@ class Study:
         for step in self.report["steps"]:
             if step["state"] != "done":
                 lines.append(f"note: {step['title']}: {step['error']}")
+        lines += [f"note: {note}." for note in self.warnings]
         said = self.report["verdict"]
         lines += ["", *(f"wrote {name}" for name in self.files)]
         lines += ["", said["sentence"], said["advice"]]

@@ -86,7 +86,7 @@ def sandwich(answers: Answers) -> list[dict[str, Any]]:
                 "mean over records and models of the best attack"
                 if record == "average"
                 else "the record guessed best, chosen on half of the models, measured on the others"
-            )
+            ) + "; never below its floor"
             rows.append(
                 {
                     "subject": subject,

@@ -40,7 +40,8 @@ class StudyQuestion:
         confidence: of each certificate and interval.
         shadows: models trained for each audit.
         extra_rows: rows that could still be collected.
-        columns: features; all columns but the target unless given.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → role, where the inferred one is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         seed: makes the study repeatable.
     """
@@ -55,6 +56,7 @@ class StudyQuestion:
     shadows: int = 64
     extra_rows: int = 0
     columns: tuple[str, ...] | None = None
+    roles: Mapping[str, str] | None = None
     database_table: str | None = None
     seed: int = 0
 
@@ -100,6 +102,10 @@ class StudyQuestion:
             if not isinstance(names, (str, list, tuple)):
                 raise InputError(f"columns must be names, got {names!r}.")
             given["columns"] = tuple([names] if isinstance(names, str) else map(str, names))
+        if "roles" in given:
+            if not isinstance(given["roles"], Mapping):
+                raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
+            given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
         if "database_table" in given:
             given["database_table"] = str(given["database_table"])
         return replace(self, **given)

@@ -303,7 +303,11 @@ def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
 
 
 def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
-    """Return what attacks have proved against the model as it is, if more than is allowed."""
+    """Return what attacks have proved against the model as it is, if more than is allowed.
+
+    Both floors hold together at the confidence of the study, so taking one after looking is paid
+    for (proofs/audit-subset-game.md claim 6).
+    """
     if "audit" not in answers:
         return None
     average, worst = answers["audit"]["average"], answers["audit"]["worst"]

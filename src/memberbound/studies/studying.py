@@ -10,13 +10,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from memberbound.declarations import (
+    CacheFolder,
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Seed,
+    Table,
+    Whole,
+    Workers,
+)
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name
-from memberbound.ledger import theorems as ledger
+from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import common_fields
 from memberbound.report.schema import SCHEMA_ID as SCHEMA
 from memberbound.studies import composition
@@ -34,27 +48,33 @@ Progress = Callable[[str, int, int], None]
 
 
 def study(
-    source: Any = None,
+    source: Table | None = None,
     *,
-    target: str | None = None,
-    learner: str | None = None,
+    target: Column | None = None,
+    learner: LearnerName | None = None,
     eta: float | None = None,
-    record: str | None = None,
+    record: Literal["every", "average"] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     confidence: float | None = None,
-    shadows: int | None = None,
-    extra_rows: int | None = None,
-    columns: list[str] | None = None,
-    database_table: str | None = None,
-    config: str | os.PathLike[str] | None = None,
-    out: str | os.PathLike[str] | None = None,
-    resume: bool = False,
-    force: bool = False,
-    cache: str | os.PathLike[str] | None = None,
-    workers: int = -1,
-    seed: int | None = None,
-    progress: Progress | None = None,
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
+    extra_rows: Whole | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
+    | None = None,
+    out: Annotated[
+        str | os.PathLike[str],
+        Option("folder", metavar="DIR", web=False, typed_default="memberbound-study"),
+    ]
+    | None = None,
+    resume: Force = False,
+    force: Force = False,
+    cache: CacheFolder | None = None,
+    workers: Workers = -1,
+    seed: Seed | None = None,
+    progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
     """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
 
@@ -78,7 +98,9 @@ def study(
         confidence: of each certificate and interval; 0.95 unless given.
         shadows: models trained for each audit; 64 unless given.
         extra_rows: rows that could still be collected; 0 unless given.
-        columns: features; all columns but the target unless given.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
         out: folder for ``report.html`` and ``report.json``; nothing is written without it.
@@ -89,6 +111,11 @@ def study(
         workers: processes; -1 is all cores.
         seed: makes the study repeatable; 0 unless given.
         progress: called with (what is being done, done, total).
+
+    Command line:
+        memberbound study
+        memberbound study people.csv --target income --learner logistic --eta 0.05 --out study
+        memberbound study --config study.yaml --resume
     """
     options = {
         "target": target,
@@ -101,6 +128,7 @@ def study(
         "shadows": shadows,
         "extra_rows": extra_rows,
         "columns": columns,
+        "roles": roles,
         "database_table": database_table,
         "seed": seed,
     }
@@ -242,7 +270,8 @@ class _Run:
             asked.record,  # type: ignore[arg-type]  # checked by the question
         )
         seconds = sum(step["seconds"] for step in self.steps)
-        return common_fields("study", game, tuple(used), _assumptions(answers)) | {
+        assumed = (*_assumptions(answers), *data.population.selection.assumption)
+        return common_fields("study", game, tuple(used), assumed) | {
             "schema": SCHEMA,
             "status": "partial" if failed else "complete",
             "verdict": verdict(answers, listed, asked, failed),

@@ -106,8 +106,11 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     for row in np.flatnonzero(~outside & (norm * (1 + slack) >= share)):
         outside[row] = not _in_ball(rows[row], reach)
     if outside.any():
-        factor = reach / norm[outside] * (1 - 2 * slack)
-        rows[outside] = np.nextafter(unit[outside] * factor[:, None], 0.0)
+        # C between ½ and 1 as well: C/norm itself may lie beyond all doubles.
+        mantissa, power = np.frexp(reach)
+        factor = mantissa / norm[outside] * (1 - 2 * slack)
+        with np.errstate(under="ignore"):
+            rows[outside] = np.nextafter(np.ldexp(unit[outside] * factor[:, None], power), 0.0)
     return ClippedRecords(rows.reshape(given.shape), int(outside.sum()))
 
 

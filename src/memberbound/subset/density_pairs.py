@@ -109,14 +109,16 @@ class DensityPair:
         mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)
         return up_array(total), mass
 
-    def epsilon(self, delta: float) -> FloatArray:
+    def epsilon(self, delta: float, start: FloatArray | None = None) -> FloatArray:
         """Return per record an ε at which H_{e^ε}(in‖out) ≤ δ was seen, or ∞.
 
         Guarantee: (ε, δ) holds in this direction; smaller ε by :data:`EPSILON_TOLERANCE` of 1 + ε
-        fail the computed bound.  Newton's method on ln H inside a bracket.
+        fail the computed bound.  Newton's method on ln H inside a bracket, from 0 or ``start``.
         """
         count = self.records
         low, high, point = np.zeros(count), np.full(count, math.inf), np.zeros(count)
+        if start is not None:
+            point = np.where(start < LARGEST_EPSILON, start, 0.0)
         active = np.arange(count)
         for _ in range(_SEARCH_STEPS):
             eps = point[active]

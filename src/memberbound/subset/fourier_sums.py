@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +50,7 @@ def _log_binomial(n: int, p: float, k: FloatArray) -> FloatArray:
     return np.asarray(choose + k * math.log(p) + (n - k) * math.log1p(-p), dtype=np.float64)
 
 
+@lru_cache(maxsize=8)
 def _binomial(n: int, p: float, k: int) -> float:
     """P(Bin(n, p) = k), correctly rounded: p is a multiple of 2⁻⁴⁰."""
     a = round(p * 2**40)
@@ -112,28 +114,38 @@ class FourierSums:
         n = len(self.w)
         return (2.02 * OUTSIDE * n / self.size, 2.02 * OUTSIDE * n / (n - self.size))
 
+    @cached_property
+    def _blocks(self) -> list[IntArray]:
+        """All records in order of their values, cut into blocks."""
+        return np.array_split(np.argsort(self.w, kind="stable"), min(len(self.w), _PARTS))
+
+    @cached_property
+    def _totals(self) -> list[ComplexArray]:
+        """Product of each block's factors at every kept pair."""
+        return [self._block_product(block) for block in self._blocks]
+
     def pairs(self, wanted: IntArray) -> Iterator[tuple[IntArray, DensityPair]]:
-        """Yield the densities of the wanted records, block by block."""
-        n = len(self.w)
-        blocks = np.array_split(np.arange(n), min(n, _PARTS))
-        totals = [self._block_product(block) for block in blocks]
-        ahead: list[ComplexArray] = [np.ones_like(totals[0])]
-        for product in totals[:-1]:
-            ahead.append(ahead[-1] * product)
-        behind = np.ones_like(totals[0])
-        asked = np.zeros(n, dtype=bool)
+        """Yield the densities of the wanted records, block by block.
+
+        Only blocks that hold a wanted record are multiplied out again.
+        """
+        asked = np.zeros(len(self.w), dtype=bool)
         asked[wanted] = True
-        rest = len(wanted)
-        for block, before in zip(blocks[::-1], ahead[::-1], strict=True):
-            if asked[block].any():
-                phi_in, phi_out = self._transforms(block, before * behind, asked)
-                chosen = block[asked[block]]
-                cells = self._cells(phi_in, phi_out, rest)
+        ahead: list[ComplexArray] = [np.ones_like(self._totals[0])]
+        for product in self._totals[:-1]:
+            ahead.append(ahead[-1] * product)
+        behind = np.ones_like(self._totals[0])
+        for block, product in zip(self._blocks[::-1], self._totals[::-1], strict=True):
+            chosen, before = block[asked[block]], ahead.pop()
+            if len(chosen):
+                others = before * behind * self._block_product(block[~asked[block]])
+                phi_in, phi_out = self._transforms(chosen, others)
+                cells = self._cells(phi_in, phi_out, len(wanted))
                 step = max(1, (1 << 15) // cells)
                 for a in range(0, len(chosen), step):
                     rows = slice(a, a + step)
                     yield chosen[rows], self._densities(phi_in[rows], phi_out[rows], cells)
-            behind = behind * totals.pop()
+            behind = behind * product
 
     def _turns(self, block: IntArray) -> ComplexArray:
         """e^{iωw}, a row per record."""
@@ -158,9 +170,9 @@ class FourierSums:
         return product
 
     def _transforms(
-        self, block: IntArray, others: ComplexArray, asked: NDArray[np.bool_]
+        self, block: IntArray, others: ComplexArray
     ) -> tuple[ComplexArray, ComplexArray]:
-        """φ_in and φ_out of the asked records of a block, noise included.
+        """φ_in and φ_out of some records, given the product of all others; noise included.
 
         Products ahead times products behind: nothing is divided, so a factor may be 0.
         """
@@ -169,7 +181,7 @@ class FourierSums:
         weight_in = self._circle(1 - self.size) / (self.nodes * self.normaliser[0])
         weight_out = self._circle(-self.size) / (self.nodes * self.normaliser[1])
         starts = np.searchsorted(self.place, np.arange(len(self.frequencies)))
-        shape = (int(asked[block].sum()), len(self.frequencies))
+        shape = (len(block), len(self.frequencies))
         phi_in, phi_out = np.zeros(shape, complex), np.zeros(shape, complex)
         # A few thousand pairs at a time, cut between frequencies.
         cuts = np.unique(np.searchsorted(starts, np.arange(0, len(self.place), 1 << 13)))
@@ -184,14 +196,11 @@ class FourierSums:
             for factor in factors[:-1]:
                 ahead.append(ahead[-1] * factor)
             behind = np.ones(len(place), dtype=np.complex128)
-            target = shape[0]
             for i in range(len(block) - 1, -1, -1):
-                if asked[block[i]]:
-                    target -= 1
-                    product = ahead[i] * behind
-                    sums = np.add.reduceat(product * weight_in[span], local)
-                    phi_in[target, first:last] = sums * turns[i, first:last]
-                    phi_out[target, first:last] = np.add.reduceat(product * weight_out[span], local)
+                product = ahead[i] * behind
+                sums = np.add.reduceat(product * weight_in[span], local)
+                phi_in[i, first:last] = sums * turns[i, first:last]
+                phi_out[i, first:last] = np.add.reduceat(product * weight_out[span], local)
                 behind = behind * factors[i]
         return phi_in * noise, phi_out * noise
 
@@ -237,8 +246,11 @@ class FourierSums:
         return DensityPair(width, inside, outside, errors[0], errors[1], tails, self.folded)
 
 
-def fourier_sums(w: FloatArray, size: int) -> FourierSums | None:
-    """Plan the inversion for values in units of σ, centred; None where it would cost too much."""
+def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
+    """Plan the inversion for values in units of σ, centred; None where it would cost too much.
+
+    ``records`` is how many will be asked for at once; all that differ unless given.
+    """
     n = len(w)
     p = min(max(round(size / n * 2**40), 1), 2**40 - 1) / 2**40
     spread = p * (1 - p)
@@ -291,8 +303,8 @@ def fourier_sums(w: FloatArray, size: int) -> FourierSums | None:
     ratio = [min(normaliser) / each for each in normaliser]
     place, point = np.concatenate(places), np.concatenate(points)
     used, place = np.unique(place, return_inverse=True)
-    # Sharp resonances need cells that resolve them, for every record that differs.
-    if 4 * int(kept[used[-1]]) * len(np.unique(w)) > _MOST_CELLS:
+    # Sharp resonances need cells that resolve them, for every record that is asked for.
+    if 4 * int(kept[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
     error = [
         2.02 / window * ((lost + rounded) * r + a) * (1 + sum_slack(total + count))

@@ -40,6 +40,9 @@ class SubsetSums:
 
 def affordable(records: int, size: int) -> bool:
     """Tell whether listing all subsets is the cheaper route."""
+    # C(n, j) rises up to j = n/2: a small j refuses at once what would be a huge number.
+    if math.comb(records, min(size, records - size, 3)) > MOST_SUBSETS:
+        return False
     count = math.comb(records, size)
     return count <= MOST_SUBSETS and count * records <= _MOST_MEMBERSHIPS
 

@@ -22,7 +22,7 @@ from memberbound.tables.counting import (
     record_columns,
     refuse_null_units,
 )
-from memberbound.tables.engine import BATCH_ROWS, Engine, literal
+from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal
 from memberbound.tables.source import Columns, Table
 
 if TYPE_CHECKING:
@@ -74,17 +74,21 @@ def cell_counts(
         [[{'x': 'b', 'cell_rows': 1}]]
     """
     limit = None if at_most is None else whole_number("at_most", at_most)
-    rows = whole_number("batch_rows", batch_rows)
+    size = whole_number("batch_rows", batch_rows)
     with opened_table(source, None, None) as opened:
         keys = record_columns(opened, columns, None)
         _refuse_taken("count_name", count_name, keys)
-        cells = _cells(opened, keys)
+        rows = numbered(opened, keys, values=True)
+        shown = {f"v{index}": rows[f"v_k{index}"].arbitrary() for index in range(len(keys))}
+        cells = rows.group_by([f"k{index}" for index in range(len(keys))]).agg(
+            n=rows.count(), **shown
+        )
         if limit is not None:
             cells = cells.filter(cells.n <= limit)
         named = cells.select(
-            **{name: cells[f"k{index}"] for index, name in enumerate(keys)}, **{count_name: cells.n}
+            **{name: cells[f"v{index}"] for index, name in enumerate(keys)}, **{count_name: cells.n}
         )
-        yield from opened.run("counting cells", lambda: opened.batches(named, rows))
+        yield from opened.run("counting cells", lambda: opened.batches(named, size))
 
 
 def write_records(
@@ -134,11 +138,6 @@ def write_records(
                 local.close()
 
 
-def _cells(table: Table, keys: list[str]) -> ir.Table:
-    rows = numbered(table.expr, keys)
-    return rows.group_by(rows.columns).agg(n=rows.count())
-
-
 def _refuse_taken(argument: str, name: str, taken: Any) -> None:
     if name.casefold() in {column.casefold() for column in taken}:
         raise InputError(f"{argument} must not be one of the table's columns, got {name!r}.")
@@ -152,10 +151,11 @@ def _check_target(target: Path) -> None:
 
 
 def _counts_of_rows(table: Table, keys: list[str], unit: str | None) -> ir.Table:
-    """Return one line per cell (its values) or per unit (its name), with the record's count n."""
+    """Return one line per cell or per unit (its key), with the record's count n."""
     if unit is None:
-        return _cells(table, keys)
-    bags = bags_of(numbered(table.expr, keys, unit=unit))
+        rows = numbered(table, keys)
+        return rows.group_by(rows.columns).agg(n=rows.count())
+    bags = bags_of(numbered(table, keys, unit=unit))
     return bags.select("unit", n=bags.count().over(group_by=bags.bag))
 
 
@@ -168,7 +168,7 @@ def _write(output: _Output, target: Path) -> int:
         missing = sorted(set(seen) - set(output.values))
         if missing:
             raise InputError(f"values_by_count must have a value for the count {missing[0]}.")
-        select = engine.backend.compile(_valued(output, stored))
+        select = _valued(output, stored)
         form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         try:
@@ -183,29 +183,28 @@ def _write(output: _Output, target: Path) -> int:
     return int(copied)
 
 
-def _valued(output: _Output, stored: ir.Table) -> ir.Table:
-    """Return the rows in their order with the value of their count."""
-    import ibis
+def _valued(output: _Output, stored: ir.Table) -> str:
+    """Return the query of the rows in their order with the value of their count."""
     import pyarrow as pa
 
-    expr, values = output.table.expr, output.values
-    short = {column: f"c{index}" for index, column in enumerate(expr.columns)}
-    rows = expr.select(
-        **{key: expr[column] for column, key in short.items()}, place=ibis.row_number()
-    )
-    # Null equals null here, as it does in a GROUP BY.
-    if output.unit is None:
-        same = [rows[short[k]].identical_to(stored[f"k{i}"]) for i, k in enumerate(output.keys)]
-    else:
-        same = [rows[short[output.unit]].identical_to(stored.unit)]
-    counted = rows.join(stored, same).select(*rows.columns, "n")
+    table, values, spelled = output.table, output.values, output.engine.backend.compile
     wanted = pa.table(
         {
             "n": pa.array(list(values), pa.int64()),
             "value": pa.array(list(values.values()), pa.float64()),
         }
     )
-    valued = counted.join(output.engine.arrow(wanted), "n").order_by("place")
-    return valued.select(
-        **{column: valued[key] for column, key in short.items()}, **{output.name: valued["value"]}
+    place = {column: index for index, column in enumerate(table.columns)}
+    shown = ", ".join(f"r.v_k{i} AS {identifier(column)}" for column, i in place.items())
+    joined = {f"k{index}": column for index, column in enumerate(output.keys)}
+    if output.unit is not None:
+        joined = {"unit": output.unit}
+    # Null equals null here, as it does in a GROUP BY.
+    same = " AND ".join(f"r.k{place[c]} IS NOT DISTINCT FROM s.{key}" for key, c in joined.items())
+    rows = spelled(numbered(table, table.columns, values=True))
+    return (
+        f"SELECT {shown}, w.value AS {identifier(output.name)} "
+        f"FROM (SELECT *, row_number() OVER () AS place FROM ({rows})) AS r "
+        f"JOIN ({spelled(stored)}) AS s ON {same} "
+        f"JOIN ({spelled(output.engine.arrow(wanted))}) AS w ON w.n = s.n ORDER BY r.place"
     )

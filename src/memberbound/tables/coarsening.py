@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from memberbound.tables.hierarchy import Ancestors, tidy_hierarchy
 from memberbound.tables.recipe import (
     SCHEMA,
     Bins,
+    Dates,
     Drop,
     Generalise,
     Keep,
@@ -38,6 +39,7 @@ __all__ = [
     "Coarsener",
     "Plan",
     "checked_frame",
+    "date_edges",
     "frequent_categories",
     "frequent_groups",
     "quantile_edges",
@@ -67,6 +69,8 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         pool_except: columns that pooling neither looks at nor changes (the target).
         pool_every: count a combination by its rarest occurrence over the values of
             ``pool_except`` instead of by all its rows, and let the pool itself be that frequent.
+        forms: column → how its numbers or dates are written (``comma``, ``date``, ``day-first``;
+            see :mod:`memberbound.tables.roles`), where it is not as Python writes numbers.
 
     Examples:
         >>> import pandas as pd
@@ -86,6 +90,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         pool_below: int = 0,
         pool_except: Sequence[str] = (),
         pool_every: bool = False,
+        forms: Mapping[str, str] | None = None,
     ) -> None:
         self.columns = columns
         self.default = default
@@ -94,6 +99,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.pool_below = pool_below
         self.pool_except = pool_except
         self.pool_every = pool_every
+        self.forms = forms
 
     def fit(self, X: Any, y: Any = None) -> Coarsener:
         """Learn bin edges, frequent categories and frequent cells from the rows of ``X``."""
@@ -150,6 +156,8 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if fields.get("schema") != SCHEMA:
             raise InputError(f"schema must be {SCHEMA}, got {fields.get('schema')!r}.")
         settings, written = fields.get("settings"), fields.get("recipe")
+        if isinstance(settings, dict):
+            settings = {"forms": None} | settings  # files of version 0.1 have none
         if not isinstance(settings, dict) or set(settings) != set(cls().get_params(deep=False)):
             raise InputError(f"a coarsener must hold all its settings, got {settings!r}.")
         made = cls(**settings)
@@ -170,11 +178,16 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"got {plan!r}."
             )
         ((kind, value),) = plan.items()
+        form = (self.forms or {}).get(name, "number")
+        dates = form in ("date", "day-first")
         if kind == "bins":
-            edges = quantile_edges(numbers_of(series)[0], whole_number("bins", value, at_least=2))
-            return Bins(edges) if edges else Merge(())
+            numbers, size = numbers_of(series, form)[0], whole_number("bins", value, at_least=2)
+            edges = date_edges(numbers, size) if dates else quantile_edges(numbers, size)
+            if not edges:
+                return Merge(())
+            return Dates(edges, form) if dates else Bins(edges, form)
         if kind == "edges":
-            return Bins(tuple(value))
+            return Dates(tuple(value), form) if dates else Bins(tuple(value), form)
         if kind == "top":
             most = frequent_categories(series, whole_number("min_count", self.min_count))
             return Merge(tuple(most[: whole_number("top", value)]))
@@ -215,14 +228,30 @@ def quantile_edges(values: NDArray[np.float64], bins: int) -> tuple[float, ...]:
         >>> quantile_edges(np.arange(1000) / 7, 4)
         (35.6, 71.0, 107.0)
     """
+    return _edges(values, bins, _rounded)
+
+
+def date_edges(values: NDArray[np.float64], bins: int) -> tuple[float, ...]:
+    """Return edges as :func:`quantile_edges`, at the turn of a year, a month, a day or an hour.
+
+    Values and edges are days since 1970-01-01.
+    """
+    return _edges(values, bins, _turn)
+
+
+def _edges(
+    values: NDArray[np.float64],
+    bins: int,
+    rounded: Callable[[float, NDArray[np.float64]], float],
+) -> tuple[float, ...]:
     known = np.sort(values[np.isfinite(values)])
     if known.size == 0:
         return ()
     shares = np.arange(1, bins) / bins
     raw = np.quantile(known, shares, method="inverted_cdf")
-    rounded = {_rounded(float(edge), known) for edge in raw}
+    near = {rounded(float(edge), known) for edge in raw}
     # An edge at or above the largest value separates nothing.
-    return tuple(sorted(e for e in rounded if e < known[-1])) or (float(known[-1]),)
+    return tuple(sorted(e for e in near if e < known[-1])) or (float(known[-1]),)
 
 
 def frequent_categories(series: Any, min_count: int) -> list[str]:
@@ -273,6 +302,22 @@ def _rounded(edge: float, known: NDArray[np.float64]) -> float:
         moved = abs(int(np.searchsorted(known, near, side="right")) - int(below))
         if moved <= _ROUNDING_SHARE * known.size:
             return float(near)
+    return edge
+
+
+def _turn(edge: float, known: NDArray[np.float64]) -> float:
+    """Return the nearest turn of a calendar unit that moves hardly any row to the other side."""
+    below = int(np.searchsorted(known, edge, side="right"))
+    for unit, hours in (("Y", 0), ("M", 0), ("D", 0), ("h", 24), ("m", 1440)):
+        if hours:
+            turns = [math.floor(edge * hours) / hours, math.ceil(edge * hours) / hours]
+        else:
+            start = np.datetime64(math.floor(edge), "D").astype(f"datetime64[{unit}]")
+            turns = [float((t.astype("datetime64[D]")).astype(int)) for t in (start, start + 1)]
+        near = min(turns, key=lambda turn: abs(turn - edge))
+        moved = abs(int(np.searchsorted(known, near, side="right")) - below)
+        if moved <= _ROUNDING_SHARE * known.size:
+            return near
     return edge
 
 

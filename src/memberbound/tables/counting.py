@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memberbound.discrete.counts import CountProfile
 from memberbound.errors import InputError
+from memberbound.tables.exact import exact_rows, stored_types
 from memberbound.tables.source import Columns, Table, open_table
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def count_profile(
     with opened_table(source, table, memory_limit) as given:
         keys = record_columns(given, columns, unit)
         opened = given if unit is None else _able(given, [*keys, unit])
-        records = records_of(numbered(opened.expr, keys, unit=unit))
+        records = records_of(numbered(opened, keys, unit=unit))
         cells = records.group_by(records.columns).agg(n=records.count())
         found = opened.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
         if found.num_rows == 0:
@@ -107,13 +108,16 @@ def count_pair_profile(
             needed = keys if unit is None else [*keys, unit]
             first = one.embedded(columns=needed)
             last = two.embedded(first.engine, columns=needed)
-        types = _common_types(first, last, keys)
-        if unit is not None:
-            types[unit] = _common_types(first, last, [unit])[unit]
-        rows = numbered(first.expr, keys, unit=unit, side=0, types=types).union(
-            numbered(last.expr, keys, unit=unit, side=1, types=types)
-        )
-        records = records_of(rows)
+        types = _common_types(first, last, keys if unit is None else [*keys, unit])
+        sides = [
+            numbered(table, keys, unit=unit, side=side, types=types)
+            for side, table in enumerate((first, last))
+        ]
+        # What is one type to ibis may be two to the engine: times with and without a zone.
+        for name, *kinds in zip(types, *(stored_types(s).values() for s in sides), strict=False):
+            if kinds[0] != kinds[1]:
+                raise _two_types(name, (first, last), (kinds[0], kinds[1]))
+        records = records_of(sides[0].union(sides[1]))
         group = [name for name in records.columns if name != "side"]
         cells = records.group_by(group).agg(
             train=(records.side == 0).sum().cast("int64"),
@@ -146,25 +150,28 @@ def record_columns(table: Table, columns: Columns, unit: str | None) -> list[str
 
 
 def numbered(
-    expr: ir.Table,
+    table: Table,
     keys: Sequence[str],
     *,
     unit: str | None = None,
     side: int | None = None,
     types: dict[str, Any] | None = None,
+    values: bool = False,
 ) -> ir.Table:
-    """Return the key columns as k0, k1, … so that no name of the user meets one of ours."""
+    """Return the exact keys of the columns as k0, k1, … so that no name of the user meets ours.
+
+    With ``values`` the columns themselves are there as well: v_k0, v_k1, ….
+    """
     import ibis
 
     def value(name: str) -> Any:
-        return expr[name].cast(types[name]) if types else expr[name]
+        return table.expr[name].cast(types[name]) if types else table.expr[name]
 
     chosen = {f"k{index}": value(name) for index, name in enumerate(keys)}
     if unit is not None:
         chosen["unit"] = value(unit)
-    if side is not None:
-        chosen["side"] = ibis.literal(side, type="int8")
-    return expr.select(**chosen)
+    rows = exact_rows(table.expr.select(**chosen), table.name, values=values)
+    return rows if side is None else rows.mutate(side=ibis.literal(side, type="int8"))
 
 
 def records_of(rows: ir.Table) -> ir.Table:
@@ -239,11 +246,16 @@ def _common_types(first: Table, last: Table, names: Sequence[str]) -> dict[str, 
         elif one.is_floating() and two.is_floating():
             types[name] = dt.float64
         else:
-            raise InputError(
-                f"column {name!r} must have one type in both tables, got {one} in {first.name} "
-                f"and {two} in {last.name}."
-            )
+            raise _two_types(name, (first, last), (one, two))
     return types
+
+
+def _two_types(name: str, tables: tuple[Table, Table], types: tuple[Any, Any]) -> InputError:
+    (first, last), (one, two) = tables, types
+    return InputError(
+        f"column {name!r} must have one type in both tables, got {one} in {first.name} and {two} "
+        f"in {last.name}."
+    )
 
 
 def _int64(found: Any, name: str) -> NDArray[np.int64]:

@@ -3,8 +3,8 @@
 Guessing types would merge what is different in the file (``1.5`` and ``1.50``, ``True`` and
 ``true``, two long decimals that round to one double, two times a nanosecond apart, ``'x'`` and
 ``x``), and cells that are merged without need make a certificate too small.  Text equality is the
-finest reading, so it errs on the safe side; :meth:`memberbound.tables.Table.with_numbers` parses
-where arithmetic is wanted.
+finest reading, so it errs on the safe side; :mod:`memberbound.tables.roles` parses where arithmetic
+is wanted.
 
 The dialect is RFC 4180: the first line names the columns, ``"`` quotes and ``""`` is a quote
 inside quotes, UTF-8 with or without a byte-order mark.  The delimiter is the one among comma,
@@ -30,7 +30,7 @@ from memberbound.tables.engine import Engine, identifier, literal
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-__all__ = ["COMPRESSIONS", "DELIMITERS", "delimited_table"]
+__all__ = ["COMPRESSIONS", "DELIMITERS", "delimited_table", "delimiter_of"]
 
 DELIMITERS = (",", ";", "\t", "|")
 #: What the engine reads itself, and what is unpacked into the private folder first.
@@ -77,9 +77,18 @@ def delimited_table(
     )
 
 
+def delimiter_of(path: Path) -> str:
+    """Return the delimiter that a CSV file uses, by its first line."""
+    ending = path.suffix.lower()
+    with _open(path, ending if ending in COMPRESSIONS else "") as stream:
+        return _header(stream, str(path), None)[0]
+
+
 def _open(path: Path, compression: str) -> Any:
     if compression == ".gz":
         return gzip.GzipFile(path, "rb")
+    if compression in _UNPACKED:
+        return _UNPACKED[compression](path, "rb")
     if compression == ".zst":
         import pyarrow as pa
 

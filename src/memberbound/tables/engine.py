@@ -19,12 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.tables.exact import exact_array, exact_batches, exact_type
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
-__all__ = ["BATCH_ROWS", "Engine", "identifier", "literal", "one_sentence", "reading"]
+__all__ = [
+    "BATCH_ROWS",
+    "Engine",
+    "identifier",
+    "literal",
+    "one_sentence",
+    "reading",
+    "streamed",
+]
 
 T = TypeVar("T")
 
@@ -74,6 +83,14 @@ def reading(name: str) -> Iterator[None]:
         ) from error
     except (duckdb.Error, pa.ArrowException, sqlite3.Error, OSError, EOFError) as error:
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
+
+
+def streamed(connection: Any, query: str, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+    """Return the rows of a query as a stream."""
+    relation = connection.sql(query)
+    # DuckDB renamed the method; ibis 12 still calls the old name.
+    stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    return stream(rows)
 
 
 class Engine:
@@ -134,9 +151,15 @@ class Engine:
         return self.backend.table(name)
 
     def arrow(self, data: Any) -> ir.Table:
-        """Return the expression of an Arrow table or data set, which is not copied."""
+        """Return the expression of an Arrow table or data set, which is not copied if exact."""
         import pyarrow as pa
 
+        exact = [exact_type(field.type) for field in data.schema]
+        if exact != data.schema.types:
+            if not isinstance(data, pa.Table):
+                return self.copied(data.schema, data.to_batches())
+            columns = zip(data.columns, exact, strict=True)
+            data = pa.table([exact_array(c, kind) for c, kind in columns], data.column_names)
         name = self.fresh("arrow")
         self.connection.register(name, data)
         # A column without a type holds nothing but nulls; ibis has no name for it.
@@ -148,11 +171,18 @@ class Engine:
 
     def copied(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ir.Table:
         """Write batches to a Parquet file in the private folder and return its expression."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = self.folder / f"{self.fresh('copy')}.parquet"
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-            for batch in batches:
+        exact, made = exact_batches(schema, batches)
+        # A dictionary of floats would call all NaNs one.
+        text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
+        listed = [f.name for f in exact if any(test(f.type) for test in text)]
+        with pq.ParquetWriter(
+            path, exact, compression="zstd", use_dictionary=listed or False
+        ) as writer:
+            for batch in made:
                 writer.write_batch(batch)
         return self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
 
@@ -168,10 +198,7 @@ class Engine:
 
     def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Return the rows of an expression of this engine as a stream."""
-        relation = self.connection.sql(self.backend.compile(expr))
-        # DuckDB renamed the method; ibis 12 still calls the old name.
-        stream = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
-        return stream(rows)
+        return streamed(self.connection, self.backend.compile(expr), rows)
 
     def watched(self, label: str, call: Callable[[], T]) -> T:
         """Run ``call`` under a progress bar on standard error, if that is a terminal."""

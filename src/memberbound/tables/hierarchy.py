@@ -89,9 +89,11 @@ def _parsed(text: str, path: Path) -> Mapping[Any, Any]:
 def _from_tree(tree: Mapping[Any, Any]) -> dict[Any, list[Any]]:
     lines: dict[Any, list[Any]] = {}
     for value, line in _leaves(tree, ()):
-        if value in lines:
+        # By name: True and 1 are equal to Python but two categories, 1 and "1" are one.
+        name = canonical(value)
+        if name in lines:
             raise InputError(f"a hierarchy must list each value once, got {value!r} twice.")
-        lines[value] = line
+        lines[name] = line
     return lines
 
 

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -19,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.tables.roles import numbers_from
 
 __all__ = [
     "MISSING",
     "OTHER",
     "SCHEMA",
     "Bins",
+    "Dates",
     "Drop",
     "Generalise",
     "Keep",
@@ -58,9 +61,16 @@ def canonical(value: Any) -> str:
 
 
 def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
-    """Return codes and texts of a column's values, with missing ones as ``(missing)``."""
+    """Return codes and texts of a column's values, with missing ones as ``(missing)``.
+
+    A value's text depends on that value alone, never on other rows.
+    """
     import pandas as pd
 
+    if series.dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) != "string":
+        # True, 1 and 1.0 are equal to Python: the first to come would name them all.
+        texts = [canonical(value) for value in series]
+        series = pd.Series(texts, dtype=object).where(pd.notna(series).to_numpy(), None)
     codes, uniques = pd.factorize(series, use_na_sentinel=True)
     names = [canonical(value) for value in uniques] + [MISSING]
     codes = np.where(codes < 0, len(names) - 1, codes)
@@ -72,13 +82,12 @@ def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
     return dense[codes], list(index)
 
 
-def numbers_of(series: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers_of(series: Any, form: str = "number") -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the column as floats (NaN where it is no number), and where a value is missing."""
     import pandas as pd
 
     missing = pd.isna(series).to_numpy(dtype=bool)
-    values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return values, missing
+    return numbers_from(series, form), missing
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,7 @@ class Bins:
     """
 
     edges: tuple[float, ...]
+    form: str = "number"
 
     def __post_init__(self) -> None:
         edges = tuple(float(e) for e in self.edges)
@@ -132,15 +142,19 @@ class Bins:
             raise InputError(f"edges must be finite ascending numbers, got {self.edges!r}.")
         object.__setattr__(self, "edges", edges)
 
+    def names(self) -> list[str]:
+        """Return the edges as people read them."""
+        return [canonical(e) for e in self.edges]
+
     def labels(self) -> list[str]:
         """Return the names of the bins, then those of values that are no numbers."""
-        names = [canonical(e) for e in self.edges]
+        names = self.names()
         inner = [f"({a}, {b}]" for a, b in pairwise(names)]
         return [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
 
     def codes(self, series: Any) -> NDArray[np.int64]:
         """Return the position in :meth:`labels` of every value."""
-        values, missing = numbers_of(series)
+        values, missing = numbers_of(series, self.form)
         codes = np.searchsorted(np.asarray(self.edges), values, side="left").astype(np.int64)
         bins = len(self.edges) + 1
         return np.where(missing, bins, np.where(np.isnan(values), bins + 1, codes))
@@ -151,12 +165,36 @@ class Bins:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields."""
-        return {"rule": "bins", "edges": list(self.edges)}
+        said: dict[str, Any] = {"rule": "bins", "edges": list(self.edges)}
+        return said if self.form == "number" else said | {"form": self.form}
 
     def describe(self, column: str) -> str:
         """Return the step in words."""
-        edges = ", ".join(canonical(e) for e in self.edges)
+        edges = ", ".join(self.names())
         return f"put {column} into {len(self.edges) + 1} bins with edges {edges}"
+
+
+@dataclass(frozen=True)
+class Dates(Bins):
+    """Dates by interval, as :class:`Bins`; the edges are days since 1970-01-01 in UTC."""
+
+    form: str = "date"
+
+    def names(self) -> list[str]:
+        """Return the edges as dates; with the time where it is not midnight."""
+        return [_dated(edge) for edge in self.edges]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"rule": "dates", "edges": list(self.edges), "form": self.form}
+
+
+def _dated(days: float) -> str:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days)
+    except OverflowError:
+        return f"day {canonical(days)}"
+    return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
 
 
 @dataclass(frozen=True)
@@ -205,7 +243,7 @@ class Merge:
         return f"keep {size} {word} of {column} ({names}) and merge the others"
 
 
-Rule = Keep | Drop | Bins | Merge | Generalise
+Rule = Keep | Drop | Bins | Dates | Merge | Generalise
 
 
 @dataclass(frozen=True)
@@ -338,11 +376,13 @@ def _rule(entry: Mapping[str, Any]) -> Rule:
     if kind == "drop":
         return Drop()
     if kind == "bins":
-        return Bins(tuple(entry["edges"]))
+        return Bins(tuple(entry["edges"]), str(entry.get("form", "number")))
+    if kind == "dates":
+        return Dates(tuple(entry["edges"]), str(entry["form"]))
     if kind == "merge":
         return Merge(tuple(map(str, entry["kept"])))
     if kind == "generalise":
         return Generalise(tuple((str(a), str(b)) for a, b in entry["groups"]))
     raise InputError(
-        f"rule must be one of 'keep', 'drop', 'bins', 'merge', 'generalise', got {kind!r}."
+        f"rule must be one of 'keep', 'drop', 'bins', 'dates', 'merge', 'generalise', got {kind!r}."
     )

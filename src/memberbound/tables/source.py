@@ -8,20 +8,36 @@ what                                 how its values are compared
 ``.parquet``                         as typed in the file
 ``.arrow`` ``.feather``              as typed in the file (file or stream format)
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
-``.duckdb`` and SQLite files         the table named by ``table=``, opened read-only
-pandas, polars, pyarrow, numpy       as typed; a pandas NaN is null, as pandas means it
-an ibis table                        on its own engine
+``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
+SQLite files, ibis on SQLite         as stored, whatever the column is declared: whole numbers,
+                                     floats, text or bytes; a column that mixes them is written as
+                                     SQL literals (``1``, ``1.0``, ``'1'``, ``x'31'``)
+pandas                               as typed; a missing value of any kind (None, NaN, NaT, NA) is
+                                     null, as pandas means it; a column of objects must hold one
+                                     type
+polars, pyarrow, numpy               as typed
+ibis on polars                       copied to the embedded engine
+ibis on DuckDB                       on its own engine, as typed
+ibis on Spark                        on its own engine: truth values, whole numbers, decimals,
+                                     dates, timestamps, text and bytes; other types are refused
+ibis on another engine               on its own engine: truth values, whole numbers and dates
 ===================================  ============================================================
 
-Two rows are the same cell when every column agrees, where
+Two rows are the same cell when every column agrees, and two values agree only if no learner could
+tell them apart (how: :mod:`memberbound.tables.exact`):
 
 - null is a value of its own: null equals null and nothing else, the empty string included;
-- NaN equals NaN and differs from null;
-- numbers of one column are compared as numbers, so 0.0 equals -0.0;
-- text is compared by code points: case, accents' encoding and blanks count.
+- floats are compared by their bits: 0.0 differs from -0.0, NaN from null, and a NaN from a NaN with
+  another payload (in pandas, where NaN says that a value is missing, all are null);
+- text is compared by its bytes, without the collation of its column: case, accents' encoding,
+  trailing blanks and zero characters count;
+- times are compared to the last digit stored, nanoseconds included, intervals by their parts (one
+  month is not thirty days);
+- the values of one column of decimals or whole numbers are compared as numbers.
 
-Merging different values would lower the certificate, so a learner that can tell such equal values
-apart (the sign of a zero) is outside of what is certified.
+Durations are read as whole numbers of nanoseconds, timestamps in nanoseconds with a zone in UTC,
+half floats as single ones, decimals of more than 38 digits as text.  A type that the engine cannot
+compare in this way is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +52,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.tables.delimited import COMPRESSIONS, delimited_table
-from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, reading
+from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, reading, streamed
+from memberbound.tables.exact import exact_type, from_pandas, moved
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -54,6 +71,13 @@ _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite"
+)
+#: Engines of ibis whose tables are copied when opened.
+_COPIED = ("sqlite", "polars")
+#: The storage classes that a column of SQLite meets, as the sum of different powers of two.
+_STORED_CASES = (
+    "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
+    "WHEN 'blob' THEN 8 END"
 )
 #: Values per batch when an array is copied.
 _VALUES = 2**21
@@ -122,53 +146,28 @@ class Table:
         if self.engine is not None:
             return self.engine.batches(expr, rows)
         backend = expr.get_backend()
-        if backend.name == "sqlite":
-            return _sqlite_batches(backend, expr, rows)
+        if backend.name == "duckdb":
+            return streamed(backend.con, backend.compile(expr), rows)
         return expr.to_pyarrow_batches(chunk_size=rows)
 
     def embedded(self, engine: Engine | None = None, columns: list[str] | None = None) -> Table:
         """Return this table on the embedded engine, copied to its private folder if need be."""
         if self.engine is not None and engine in (None, self.engine):
             return self
-        target = engine or Engine()
         expr = self.expr if columns is None else self.expr.select(*columns)
+        backend = expr.get_backend()
+        if backend.name != "duckdb":
+            raise InputError(
+                f"{self.name} must be copied for this, which {backend.name} does not do without "
+                "loss. Save it as Parquet and give the file."
+            )
+        target = engine or Engine()
 
         def copy() -> ir.Table:
-            stream = self.batches(expr)
+            stream = streamed(backend.con, moved(expr, self.name))
             return target.copied(stream.schema, stream)
 
         return Table(self.run("copying the table", copy), self.name, target, self.path)
-
-    def with_numbers(self) -> Table:
-        """Return the table with columns of written numbers as numbers, in one scan.
-
-        A text column becomes int64 when every value is a whole number in its usual spelling, and
-        float64 when every value is a finite number and none starts with a superfluous 0 (codes
-        such as ``007`` stay text).  As floats, spellings of one number become equal: count the
-        parsed table only for learners that see the parsed numbers.
-        """
-        table = self.embedded()
-        text = [name for name, kind in table.expr.schema().items() if kind.is_string()]
-        if not text:
-            return table
-        tests = {}
-        for index, name in enumerate(text):
-            value = table.expr[name]
-            number, whole = value.try_cast("float64"), value.try_cast("int64")
-            finite = number.notnull() & ~number.isnan() & ~number.isinf()
-            tests[f"some{index}"] = value.count()
-            tests[f"whole{index}"] = (whole.cast("string") == value).sum()
-            tests[f"real{index}"] = (finite & ~value.re_search(r"^[+-]?0[0-9]")).sum()
-        (found,) = table.fetch(table.expr.aggregate(**tests), "reading numbers").to_pylist()
-        casts = {}
-        for index, name in enumerate(text):
-            some = found[f"some{index}"]
-            if some and found[f"whole{index}"] == some:
-                casts[name] = table.expr[name].cast("int64")
-            elif some and found[f"real{index}"] == some:
-                casts[name] = table.expr[name].cast("float64")
-        expr = table.expr.mutate(**casts) if casts else table.expr
-        return Table(expr, table.name, table.engine, table.path)
 
 
 def open_table(
@@ -200,14 +199,14 @@ def open_table(
         path = Path(source)
         _check_file(path)
         name = str(path)
-        if path.suffix.lower() in _DATABASE and _magic(path).startswith(b"SQLite format 3"):
-            with reading(name):
-                return _checked(Table(*_sqlite(path, table), name=name, path=path))
     else:
         path, name = None, f"the {type(source).__name__}"
         if type(source).__module__.startswith("ibis.") and hasattr(source, "get_backend"):
-            shared = owner is not None and source.get_backend() is owner.backend
-            return _checked(Table(source, "the ibis table", owner if shared else None))
+            name, backend = "the ibis table", source.get_backend()
+            if backend.name not in _COPIED:
+                _refuse_cut(source)
+                shared = owner is not None and backend is owner.backend
+                return _checked(Table(source, name, owner if shared else None))
     engine = owner or Engine(memory_limit)
     try:
         with reading(name):
@@ -252,7 +251,8 @@ def _plain(engine: Engine, path: Path) -> Path:
 def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) -> ir.Table:
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
-        return _duckdb(engine, path, table)
+        lite = _magic(path).startswith(b"SQLite format 3")
+        return (_sqlite if lite else _duckdb)(engine, path, table)
     if table is not None:
         raise InputError(f"table must be left out for {path}: only a database holds several.")
     compression = suffix if suffix and suffix in COMPRESSIONS else ""
@@ -263,13 +263,62 @@ def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) 
     if suffix in _PARQUET:
         if _magic(path)[:4] != b"PAR1":
             raise InputError(f"{path} is not a Parquet file.")
-        file = literal(_plain(engine, path))
-        return engine.view(f"SELECT * FROM read_parquet({file}, hive_partitioning = false)")
+        return _parquet(engine, path)
     if suffix in _ARROW:
         return _arrow_file(engine, path)
     if suffix == ".npy":
         return _npy(engine, path)
     raise InputError(f"{path} must end in one of {_KNOWN}.")
+
+
+def _parquet(engine: Engine, path: Path) -> ir.Table:
+    """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        if all(exact_type(field.type) == field.type for field in schema) and not old:
+            plain = literal(_plain(engine, path))
+            return engine.view(f"SELECT * FROM read_parquet({plain}, hive_partitioning = false)")
+    unit = "ns" if not old else _unit_of_old_timestamps(path, old)
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit=unit) as file:
+        return engine.copied(file.schema_arrow, file.iter_batches())
+
+
+def _unit_of_old_timestamps(path: Path, columns: list[str]) -> str:
+    """Return a unit that holds the 96-bit timestamps of a Parquet file, in range and digits."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    far = fine = False
+    with (
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse_file,
+        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine_file,
+    ):
+        if not set(columns) <= set(coarse_file.schema_arrow.names):
+            raise InputError(
+                f"{path} must not hold 96-bit timestamps within lists or records, got "
+                f"{columns[0]!r}. Save it again with 64-bit timestamps."
+            )
+        streams = [file.iter_batches(columns=columns) for file in (coarse_file, fine_file)]
+        for pair in zip(*streams, strict=True):
+            for one, two in zip(*(batch.columns for batch in pair), strict=True):
+                known = np.asarray(one.is_valid())
+                micro, nano = (
+                    np.asarray(column.view(pa.int64()).fill_null(0))[known] for column in (one, two)
+                )
+                # Sums wrap around as pyarrow's own do; what is left over are the last digits.
+                far = far or bool(np.any(np.abs(micro.astype(np.float64)) > 2**63 / 1000 - 1e4))
+                fine = fine or bool(np.any(nano - micro * 1000))
+    if far and fine:
+        raise InputError(
+            f"{path} must not hold 96-bit timestamps both beyond the year 2262 and with "
+            "nanoseconds. Save it again with 64-bit timestamps."
+        )
+    return "ns" if fine else "us"
 
 
 def _arrow_file(engine: Engine, path: Path) -> ir.Table:
@@ -310,8 +359,8 @@ def _array(engine: Engine, array: np.ndarray[Any, Any], name: str) -> ir.Table:
             f"{name} must hold a 2-D array of plain values, got {array.ndim} dimensions of "
             f"{array.dtype}."
         )
-    if array.dtype == np.float16:
-        array = array.astype(np.float32)  # exact, and the engine has no half floats
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"{name} must not be masked: fill the missing values first.")
     names = [f"x{i}" for i in range(array.shape[1])]
     step = max(1, _VALUES // max(1, array.shape[1]))
 
@@ -328,6 +377,11 @@ def _in_memory(engine: Engine, source: Any) -> ir.Table:
     import numpy as np
     import pyarrow as pa
 
+    if type(source).__module__.startswith("ibis."):
+        backend = source.get_backend()
+        if backend.name == "sqlite":
+            return _from_sqlite(engine, backend.con, backend.compile(source), source.columns)
+        source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
     if isinstance(source, pa.RecordBatchReader):
@@ -335,8 +389,10 @@ def _in_memory(engine: Engine, source: Any) -> ir.Table:
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
-        source = pa.Table.from_pandas(source, preserve_index=False)
+        source = from_pandas(source)
     elif not isinstance(source, pa.Table) and hasattr(source, "__arrow_c_stream__"):
+        if "Object" in map(str, getattr(source, "dtypes", ())):
+            raise InputError("a polars table must not hold Python objects; convert them to text.")
         source = pa.table(source)
     if not isinstance(source, pa.Table):
         raise InputError(
@@ -359,34 +415,77 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> ir.Table:
     return engine.backend.table(name, database=(catalog, schema))
 
 
-def _sqlite(path: Path, table: str | None) -> tuple[ir.Table]:
-    import ibis
-
+def _sqlite(engine: Engine, path: Path, table: str | None) -> ir.Table:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    backend = ibis.sqlite.from_connection(connection)
-    found = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
-        "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-    ).fetchall()
-    expr = backend.table(_pick(path, table, {name: name for (name,) in found}))
-    # A column may carry a collation that calls 'a' and 'A' equal; appended text has none.
-    text = {name: expr[name] + "" for name, kind in expr.schema().items() if kind.is_string()}
-    return (expr.mutate(**text) if text else expr,)
+    try:
+        found = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND "
+            "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+        ).fetchall()
+        name = identifier(_pick(path, table, {name: name for (name,) in found}))
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({name})")]
+        return _from_sqlite(engine, connection, f"SELECT * FROM {name}", columns)
+    finally:
+        connection.close()
 
 
-def _sqlite_batches(backend: Any, expr: ir.Table, rows: int) -> pa.RecordBatchReader:
-    """Stream from SQLite as typed: ibis goes through pandas, where nulls make integers floats."""
+def _from_sqlite(
+    engine: Engine, connection: sqlite3.Connection, query: str, columns: Sequence[str]
+) -> ir.Table:
+    """Copy rows as they are stored: in SQLite every value has a type, its column only a wish."""
     import pyarrow as pa
 
-    schema = expr.schema().to_pyarrow()
-    cursor = backend.con.execute(backend.compile(expr))
+    # A sign drops collation and declared type, which a connection may take as a cue to convert.
+    places = [f"+{identifier(column)}" for column in columns]
+    kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
+    text_factory, connection.text_factory = connection.text_factory, str
+    try:
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        (seen,) = cursor.execute(f"SELECT {', '.join(kinds)} FROM ({query})").fetchall()
+        plain = {1: pa.int64(), 2: pa.float64(), 8: pa.binary()}
+        schema = pa.schema(
+            [(c, plain.get(k, pa.string())) for c, k in zip(columns, seen, strict=True)]
+        )
+        mixed = [kind not in {None, 1, 2, 4, 8} for kind in seen]
+        cursor.execute(f"SELECT {', '.join(places)} FROM ({query})")
 
-    def produced() -> Iterator[pa.RecordBatch]:
-        while block := cursor.fetchmany(rows):
-            arrays = zip(zip(*block, strict=True), schema.types, strict=True)
-            yield pa.record_batch([pa.array(v, kind) for v, kind in arrays], schema=schema)
+        def produced() -> Iterator[pa.RecordBatch]:
+            while block := cursor.fetchmany(BATCH_ROWS):
+                arrays = [
+                    pa.array(map(_spelled, values) if spell else values, kind)
+                    for values, kind, spell in zip(
+                        zip(*block, strict=True), schema.types, mixed, strict=True
+                    )
+                ]
+                yield pa.record_batch(arrays, schema=schema)
 
-    return pa.RecordBatchReader.from_batches(schema, produced())
+        return engine.copied(schema, produced())
+    finally:
+        connection.text_factory = text_factory
+
+
+def _spelled(value: Any) -> str | None:
+    """Return a value of SQLite as its literal, which tells 1, 1.0, '1' and x'31' apart."""
+    if isinstance(value, str):
+        return literal(value)
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return None if value is None else repr(value)
+
+
+def _refuse_cut(source: ir.Table) -> None:
+    """Refuse tables in memory that ibis hands to its engine with less than they hold."""
+    import ibis.expr.operations as ops
+
+    for memory in source.op().find(ops.InMemoryTable):
+        for column, kind in memory.schema.items():
+            fine = kind.is_timestamp() and kind.timezone and kind.scale in (None, 9)
+            if kind.is_interval() or fine:
+                raise InputError(
+                    f"column {column!r} of a table in memory must not be of type {kind} within "
+                    "ibis, which may cut it. Give the table itself."
+                )
 
 
 def _pick(path: Path, table: str | None, found: dict[str, T]) -> T:

@@ -115,7 +115,13 @@ def _kinds(rows: list[dict[str, Any]]) -> set[str]:
     """Return the kinds that the rows show."""
     found = {ceiling_of(row).kind for row in rows}
     found |= {"estimate" for row in rows if row["estimate"] is not None}
-    return {str(kind) for kind in found} | {"audit" for row in rows if row["floor"] is not None}
+    return {str(kind) for kind in found} | {"audit" for row in rows if _beaten(row)}
+
+
+def _beaten(row: dict[str, Any]) -> bool:
+    """Tell whether an attack was proved to do better than blind guessing."""
+    floor = floor_of(row)
+    return floor is not None and floor.kind == "audit"
 
 
 def _values(row: dict[str, Any]) -> list[float]:
@@ -201,7 +207,7 @@ def _marks(row: dict[str, Any], y: float) -> list[dict[str, Any]]:
         shield = {"symbol": "pentagon", "angle": 180, "size": 17, "color": "@certified"}
         edge = {"color": "@card", "width": 1.5}
         found.append(mark(upper, f"certified {ceiling_of(row)}", line=edge, **shield))
-    if row["floor"] is not None:
+    if _beaten(row):
         triangle = {"symbol": "triangle-right", "size": 15, "color": "@measured"}
         edge, lower = {"color": "@card", "width": 1}, row["floor"]["lower"]
         found.append(mark(lower, f"measured {floor_of(row)}", line=edge, **triangle))
@@ -216,7 +222,7 @@ def _marks(row: dict[str, Any], y: float) -> list[dict[str, Any]]:
 def _numbers(row: dict[str, Any]) -> str:
     """Return the numbers below a row, each with the sign of its kind."""
     said = []
-    if row["floor"] is not None:
+    if _beaten(row):
         said.append(f"{floor_of(row)}")
     if row["estimate"] is not None:
         said.append(f"<i>{estimate_of(row)}</i>")
@@ -230,7 +236,7 @@ def _alt(rows: list[dict[str, Any]], record: str, limit: Mark) -> str:
     for row in rows:
         said = []
         if row["floor"] is not None:
-            said.append(f"measured floor {floor_of(row)}")
+            said.append(f"measured floor {floor_of(row)}" if _beaten(row) else f"{floor_of(row)}")
         if row["estimate"] is not None:
             said.append(f"estimate {estimate_of(row)}")
         ceiling = ceiling_of(row)

@@ -1,0 +1,38 @@
+"""The reference below ``cli.md``: every command and its options, from the verbs' declarations."""
+
+from typing import Any
+
+from memberbound.declarations import Parameter, Verb
+from memberbound.faces.command_line import VERBS, verb_named
+
+#: What is typed for a kind of argument that has no word of its own.
+_TYPED = {"number": "NUMBER", "whole": "INTEGER", "rates": "RATE (may be repeated)", "switch": ""}
+_NOT_TYPED = ("progress", "hidden")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Add the reference to the page of the command line."""
+    if page.file.src_uri != "cli.md":
+        return markdown
+    return markdown + "\n" + "\n".join(section(verb_named(name)) for name in VERBS)
+
+
+def section(verb: Verb) -> str:
+    """Return a verb's part of the reference."""
+    lines = [f"## {verb.name}", "", verb.summary, ""]
+    if verb.examples:
+        lines += ["```console", *(f"$ {example}" for example in verb.examples), "```", ""]
+    typed = [p for p in verb.parameters if p.kind not in _NOT_TYPED]
+    if typed:
+        lines += ["| | | |", "|---|---|---|", *map(_row, typed), ""]
+    return "\n".join(lines)
+
+
+def _row(parameter: Parameter) -> str:
+    word = parameter.metavar or _TYPED.get(parameter.kind, "TEXT")
+    name = word if parameter.positional else parameter.flag
+    value = "" if parameter.positional else word
+    default = parameter.default
+    shown = "" if default in (None, False, ()) else f" Default: {default}."
+    cells = (f"`{name}`", f"`{value}`" if value else "", parameter.help + shown)
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

@@ -1,0 +1,293 @@
+"""A verb is declared once: its Python signature and docstring are read here, for every face.
+
+The command line, the web's request models and forms, the "same as this command" snippets and the
+reference page are all made from a :class:`Verb`, so an option exists in one place:
+
+* the *signature* says name, type and default; parameters before ``*`` are positional;
+* an alias of this module in the annotation says how the argument is typed by hand
+  (``Names``: ``a,b,c``; ``Whole``: a whole number; ``OutputFile``: a file that is written; …);
+* the *docstring* says what it means: its line under ``Args:`` is the help of the option, the
+  first paragraph is the help of the command, and the lines under ``Command line:`` are its
+  examples.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "CacheFolder",
+    "Column",
+    "ColumnRoles",
+    "Confidence",
+    "DatabaseTable",
+    "Force",
+    "Hidden",
+    "InputFile",
+    "Law",
+    "LearnerName",
+    "Names",
+    "Numbers",
+    "NumbersByColumn",
+    "Option",
+    "OutputFile",
+    "OutputFolder",
+    "Parameter",
+    "Points",
+    "Progress",
+    "Rates",
+    "RecordsFile",
+    "Seed",
+    "Several",
+    "Table",
+    "TextByColumn",
+    "Verb",
+    "Whole",
+    "Workers",
+    "declared",
+]
+
+#: What is typed: one value, several, a file, or nothing at all.
+Kind = Literal[
+    "cache",
+    "choice",
+    "column",
+    "file",
+    "folder",
+    "hidden",
+    "law",
+    "learner",
+    "names",
+    "number",
+    "numbers",
+    "numbers by column",
+    "out",
+    "points",
+    "progress",
+    "rates",
+    "records",
+    "roles",
+    "several",
+    "switch",
+    "table",
+    "text",
+    "text by column",
+    "whole",
+]
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an argument is typed; what it means stands in the verb's docstring.
+
+    ``least`` and ``most`` keep a request over the web small (the verb itself checks its ranges,
+    with a sentence); ``web=False`` leaves the argument to Python and the command line;
+    ``typed_default`` is what the command line takes where Python's default is another.
+    """
+
+    kind: Kind
+    metavar: str | None = None
+    flag: str | None = None
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    web: bool = True
+    typed_default: Any = None
+
+
+Path = str | os.PathLike[str]
+
+Whole = Annotated[int, Option("whole")]
+Seed = Annotated[int, Option("whole", least=0, most=2**32 - 1)]
+Workers = Annotated[int, Option("whole", web=False)]
+Confidence = Annotated[float, Option("number")]
+Column = Annotated[str, Option("column", metavar="COL")]
+LearnerName = Annotated[Any, Option("learner", metavar="NAME")]
+Names = Annotated[str | Sequence[str], Option("names", metavar="a,b,…")]
+Numbers = Annotated[Sequence[float], Option("numbers", metavar="1,2,…")]
+Rates = Annotated[float | Sequence[float], Option("rates", most=50)]
+NumbersByColumn = Annotated[
+    Mapping[str, Sequence[float]], Option("numbers by column", metavar="COL=1,2,…")
+]
+#: What columns are, where the inferred role is not the right one.
+ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
+Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
+TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="COL=…")]
+#: A file, or an object in memory.
+Table = Annotated[Any, Option("table", metavar="FILE")]
+DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
+InputFile = Annotated[Any, Option("file", metavar="FILE")]
+#: Probabilities: a file, or numbers.
+Law = Annotated[Any, Option("law", metavar="FILE")]
+#: Points: a file with one per row, or rows of numbers.
+Points = Annotated[Any, Option("points", metavar="FILE")]
+#: A file that is written; over the web the server names it.
+OutputFile = Annotated[Path, Option("out", metavar="FILE", web=False)]
+#: A file with a line per record; over the web a switch asks for it.
+RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
+Force = Annotated[bool, Option("switch", web=False)]
+OutputFolder = Annotated[Path, Option("folder", metavar="DIR", web=False)]
+CacheFolder = Annotated[Path | bool, Option("cache", metavar="DIR", web=False)]
+#: Called with (done, total) or (stage, done, total) while work is under way.
+Progress = Annotated[Callable[..., None], Option("progress")]
+#: For Python only.
+Hidden = Annotated[Any, Option("hidden", web=False)]
+
+_PLAIN: dict[Any, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
+_SECTION = re.compile(r"^(\w[\w ]*):\s*$")
+_ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a verb, as every face needs it."""
+
+    name: str
+    option: Option
+    default: Any
+    help: str
+    positional: bool = False
+    required: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What is typed."""
+        return self.option.kind
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return self.option.flag or "--" + self.name.replace("_", "-")
+
+    @property
+    def metavar(self) -> str | None:
+        """What stands for the value in a help text."""
+        if self.option.choices:
+            return "|".join(self.option.choices)
+        return self.option.metavar
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the contract: what it is called, what it says of itself, what it takes."""
+
+    name: str
+    function: Callable[..., Any]
+    summary: str
+    examples: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Parameter]:
+        """The parameters by their Python names."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    def of_kind(self, *kinds: Kind) -> tuple[Parameter, ...]:
+        """The parameters of some kinds, in order."""
+        return tuple(p for p in self.parameters if p.kind in kinds)
+
+
+def declared(function: Callable[..., Any]) -> Verb:
+    """Read a verb's declaration from its signature and its docstring.
+
+    A parameter without a line under ``Args:`` is an error: it would have no help anywhere.
+
+    Examples:
+        >>> def greet(name: str, *, times: Whole = 1) -> str:
+        ...     '''Say hello.
+        ...
+        ...     Args:
+        ...         name: whom to greet.
+        ...         times: how often; once unless
+        ...             given.
+        ...     '''
+        >>> verb = declared(greet)
+        >>> [(p.flag, p.kind, p.positional, p.help) for p in verb.parameters]
+        [('--name', 'text', True, 'Whom to greet.'),
+         ('--times', 'whole', False, 'How often; once unless given.')]
+    """
+    paragraphs, arguments, examples = _sections(inspect.getdoc(function) or "")
+    hints = get_type_hints(function, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        option = _option(hints.get(name, str))
+        help_ = arguments.get(name, "")
+        if not help_ and option.kind not in ("progress", "hidden"):
+            raise TypeError(f"{function.__name__} must describe {name!r} under Args.")
+        required = parameter.default is inspect.Parameter.empty
+        found.append(
+            Parameter(
+                name,
+                option,
+                None if required else parameter.default,
+                _capitalised(help_),
+                positional=parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
+                required=required,
+            )
+        )
+    summary = paragraphs.replace("``", "")
+    return Verb(function.__name__, function, summary, examples, tuple(found))
+
+
+def _capitalised(text: str) -> str:
+    """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
+    text = text.replace("``", "")
+    return text[:1].upper() + text[1:] if text[:1].isascii() else text
+
+
+def _option(hint: Any) -> Option:
+    """Return how an annotated type is typed by hand; ``None`` among its members is passed over."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        members = [part for part in get_args(hint) if part is not NoneType]
+        return _option(members[0])
+    if origin is Annotated:
+        base, *notes = get_args(hint)
+        inner = next((note for note in notes if isinstance(note, Option)), None)
+        if inner is None:
+            return _option(base)
+        if inner.kind == "choice" and not inner.choices:
+            return replace(inner, choices=_option(base).choices)
+        return inner
+    if origin is Literal:
+        return Option("choice", choices=tuple(map(str, get_args(hint))))
+    if hint in _PLAIN:
+        return Option(_PLAIN[hint])
+    raise TypeError(f"{hint!r} must be annotated with an alias of memberbound.declarations.")
+
+
+def _sections(doc: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
+    """Return the first paragraph, the lines about arguments and the examples of a docstring."""
+    lines = doc.splitlines()
+    first = " ".join(line.strip() for line in _until_blank(lines))
+    arguments: dict[str, str] = {}
+    examples: list[str] = []
+    section, name = "", ""
+    for line in lines:
+        heading = _SECTION.match(line)
+        if heading:
+            section, name = heading.group(1), ""
+        elif line and not line.startswith(" "):
+            section = ""
+        elif section == "Args" and line.strip():
+            described = _ARGUMENT.match(line.strip())
+            if described and len(line) - len(line.lstrip()) == 4:
+                name = described.group(1)
+                arguments[name] = described.group(2)
+            elif name:
+                arguments[name] += " " + line.strip()
+        elif section == "Command line" and line.strip():
+            examples.append(line.strip())
+    return first, arguments, tuple(examples)
+
+
+def _until_blank(lines: Sequence[str]) -> list[str]:
+    end = lines.index("") if "" in lines else len(lines)
+    return list(lines[:end])

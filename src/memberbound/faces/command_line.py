@@ -1,0 +1,378 @@
+"""The command line: one command per verb, made from its declaration.
+
+Exit codes: 0 done, 2 bad input (one sentence on standard error), 3 done but above a given limit,
+1 anything else.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memberbound._version import __version__
+from memberbound.declarations import Parameter, Verb, declared
+from memberbound.errors import InputError, MemberboundError, finite_number
+
+__all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
+
+#: The verbs in the order of the help page.
+VERBS = (
+    "study",
+    "explain",
+    "certify",
+    "plan",
+    "harden",
+    "population",
+    "protect",
+    "predict",
+    "audit",
+    "reproduce",
+    "theorems",
+    "export",
+    "serve",
+)
+#: Never typed: progress is the face's own, the others are Python objects.
+_NOT_TYPED = ("progress", "hidden")
+
+
+def verb_named(name: str) -> Verb:
+    """Return the declaration of a verb."""
+    import memberbound
+
+    if name == "serve":
+        from memberbound.faces.serving import serve
+
+        return declared(serve)
+    return declared(getattr(memberbound, name))
+
+
+# ── what is typed → what Python takes ─────────────────────────────────────────────────────────────
+
+
+def names(name: str, text: str) -> list[str]:
+    """Split a,b,c; a name with a comma in it can be quoted as in CSV."""
+    try:
+        found = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:  # a line break outside quotes
+        found = []
+    if not found or any(not item for item in found):
+        raise InputError(f"{name} must be names separated by commas, got {text!r}.")
+    return found
+
+
+def joined(values: Iterable[object]) -> str:
+    """Join by commas what :func:`names` splits: the way back.
+
+    >>> joined(["age", "height, cm"]), names("columns", joined(["age", "height, cm"]))
+    ('age,"height, cm"', ['age', 'height, cm'])
+    """
+    return ",".join(_quoted(str(value)) for value in values)
+
+
+def _quoted(text: str) -> str:
+    plain = text == text.strip() and not any(mark in text for mark in ',"\r\n')
+    return text if plain else '"' + text.replace('"', '""') + '"'
+
+
+def numbers(name: str, text: str) -> list[float]:
+    """Read numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{name} must be numbers separated by commas, got {text!r}.") from None
+
+
+def by_column(name: str, given: Iterable[str]) -> dict[str, str]:
+    """Read COL=VALUE options."""
+    found: dict[str, str] = {}
+    for text in given:
+        column, sign, value = text.rpartition("=") if name == "roles" else text.partition("=")
+        if not (column and sign and value):
+            raise InputError(f"{name} must be given as COLUMN=VALUE, got {text!r}.")
+        if column in found:
+            raise InputError(f"{name} must name a column once, got {column!r} twice.")
+        found[column] = value
+    return found
+
+
+def whole(name: str, text: str) -> float:
+    """Read a whole number, also as 1e6; what is not whole is left for the verb to refuse."""
+    value = finite_number(name, text)
+    return int(value) if value == int(value) else value
+
+
+def _python_value(parameter: Parameter, typed: Any) -> Any:
+    """Return what the verb takes for what was typed."""
+    name = parameter.name
+    if typed is None or typed == []:
+        return parameter.default
+    match parameter.kind:
+        case "whole":
+            return whole(name, typed) if isinstance(typed, str) else typed
+        case "names":
+            return names(name, typed)
+        case "numbers":
+            return numbers(name, typed)
+        case "numbers by column":
+            pairs = by_column(name, typed).items()
+            return {column: numbers(f"{name} of {column!r}", text) for column, text in pairs}
+        case "text by column":
+            return by_column(name, typed)
+        case "roles":
+            return by_column(name, names(name, typed))
+    return typed
+
+
+# ── a command from a declaration ──────────────────────────────────────────────────────────────────
+
+
+def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
+    """Return what Typer reads for one parameter of a verb."""
+    kind, option = parameter.kind, parameter.option
+    default: Any = parameter.default if option.typed_default is None else option.typed_default
+    settings: dict[str, Any] = {"help": parameter.help, "metavar": parameter.metavar}
+    hint: Any = str
+    if kind == "whole":
+        settings["metavar"] = parameter.metavar or "INTEGER"
+        default = None if default is None else str(default)
+    elif kind == "number":
+        hint, settings["metavar"] = float, parameter.metavar or "NUMBER"
+    elif kind == "switch":
+        hint = bool
+    elif kind == "rates":
+        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "RATE"
+    elif kind in ("numbers by column", "text by column", "several"):
+        hint, default = list[str], None
+    elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
+        hint, default = Path, None if default in (None, True, False) else Path(default)
+    elif kind in ("names", "numbers"):
+        default = None if not default else joined(default)
+    if parameter.positional:
+        if not parameter.required and settings["metavar"]:
+            settings["metavar"] = f"[{settings['metavar']}]"
+        note = typer.Argument(**settings)
+    else:
+        note = typer.Option(_flags(parameter), **settings)
+    empty = inspect.Parameter.empty if parameter.required else default
+    hint = hint if parameter.required or default is not None else hint | None
+    return _keyword(parameter.name, Annotated[hint, note], empty)
+
+
+def _flags(parameter: Parameter) -> str:
+    """A switch that is on by default, or that has a third state, can be turned off by name."""
+    if parameter.kind != "switch" or parameter.default is False:
+        return parameter.flag
+    return f"{parameter.flag}/--no-{parameter.flag.removeprefix('--')}"
+
+
+def _keyword(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What runs when a command is given: the verb, with what was typed."""
+
+    verb: Verb
+    drawing: Callable[[Any, Path], Path] | None = None
+
+    @property
+    def typed(self) -> list[Parameter]:
+        """The parameters that are typed; progress is the face's own."""
+        return [p for p in self.verb.parameters if p.kind not in _NOT_TYPED]
+
+    def signature(self) -> inspect.Signature:
+        """Return what Typer reads: the verb's parameters and the face's own."""
+        shown = [_typer_parameter(parameter) for parameter in self.typed]
+        if any(p.option.typed_default for p in self.verb.of_kind("cache")):
+            note = typer.Option("--no-cache", help="Keep no fits.")
+            shown.append(_keyword("no_cache", Annotated[bool, note], False))
+        if self.drawing is not None:
+            text = "Draw the answer into this file (.png .svg .pdf .html)."
+            note = typer.Option(metavar="FILE", help=text)
+            shown.append(_keyword("plot", Annotated[Path | None, note], None))
+        note = typer.Option("--json", help="Print one JSON object and nothing else.")
+        shown.append(_keyword("json_", Annotated[bool, note], False))
+        return inspect.Signature(shown)
+
+    def __call__(self, **given: Any) -> None:
+        """Run the verb, say what was written, print the answer."""
+        plot = given.get("plot")
+        if plot is not None:
+            from memberbound.report.figure import check_target
+
+            check_target(plot)
+        result = self.answer(given)
+        for parameter in self.verb.of_kind("out", "records"):
+            if given.get(parameter.name) is not None:
+                typer.echo(f"wrote {given[parameter.name]}", err=True)
+        if plot is not None and self.drawing is not None:
+            typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
+        if result is not None:
+            show(result, given["json_"])
+            if code := getattr(result, "exit_code", 0):
+                raise typer.Exit(code)
+
+    def answer(self, given: dict[str, Any]) -> Any:
+        """Return what the verb answers to what was typed."""
+        values = {p.name: _python_value(p, given[p.name]) for p in self.typed}
+        for parameter in self.verb.of_kind("cache"):
+            if values[parameter.name] is None and parameter.option.typed_default:
+                values[parameter.name] = not given["no_cache"]
+        with ExitStack() as stack:
+            for parameter in self.verb.of_kind("progress"):
+                values[parameter.name] = stack.enter_context(_bar(parameter))
+            if "resume" in self.verb.by_name:
+                stack.enter_context(_resumable())
+            first = [values.pop(p.name) for p in self.typed if p.positional]
+            return self.verb.function(*first, **values)
+
+
+def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> Callable[..., None]:
+    """Return the function that Typer turns into the command of a verb.
+
+    ``drawing`` writes a picture of the answer; with it the command has ``--plot``.
+    """
+    act = _Command(verb, drawing)
+
+    def run(**given: Any) -> None:
+        act(**given)
+
+    signature = act.signature()
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
+    run.__name__ = verb.name
+    # click keeps the line breaks of a paragraph that starts with a backspace.
+    run.__doc__ = "\n".join([verb.summary, "", "\b", *verb.examples])
+    return run
+
+
+# ── what a person sees ────────────────────────────────────────────────────────────────────────────
+
+
+def show(result: Any, as_json: bool) -> None:
+    """Print a result on standard output, as one JSON object or as text."""
+    if as_json:
+        text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
+    else:
+        text = result.summary()
+    typer.echo(text)
+
+
+@contextmanager
+def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error while work is done, with the time left.
+
+    Yields what the verb calls: with (done, total) where the declaration names the one stage there
+    is, else with (stage, done, total).  On something other than a terminal nothing is drawn; the
+    beginning of each stage is said.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    label = parameter.option.metavar
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
+    said: list[str] = []
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(label or "", total=None)
+
+        def advance(stage: str, done: int, total: int) -> None:
+            if label is None and not console.is_terminal and stage not in said:
+                said.append(stage)
+                typer.echo(f"── {stage}", err=True)
+            bar.update(task, description=stage, completed=done, total=total)
+
+        yield advance if label is None else lambda done, total: advance(label, done, total)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Say after Ctrl-C how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("memberbound: stopped. Go on with the same command and --resume.", err=True)
+        raise typer.Exit(1) from None
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"memberbound {__version__}")
+        raise typer.Exit
+
+
+def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
+    """Return the command line of some verbs; a verb's module is imported for its declaration."""
+    from memberbound.report import DRAWINGS
+
+    app = typer.Typer(
+        name="memberbound",
+        help="How often can anybody be right about who was in the training set?",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Start with: memberbound study, or memberbound explain --epsilon 8 --delta 1e-5",
+    )
+
+    @app.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        ] = False,
+    ) -> None:
+        del version
+
+    for name in chosen:
+        app.command(name)(command(verb_named(name), DRAWINGS.get(name)))
+    return app
+
+
+def _guarded(run: Callable[[], object]) -> int:
+    """Run a command and turn what goes wrong into one sentence and an exit code."""
+    code: int
+    try:
+        finished = run()
+    except InputError as problem:
+        message, code = str(problem), 2
+    except (MemberboundError, OSError) as problem:
+        message, code = str(problem), 1
+    except KeyboardInterrupt:
+        message, code = "stopped.", 1
+    except Exception as problem:
+        # Typer carries its own copy of click, so its errors are known by what they can say.
+        described = getattr(problem, "format_message", None)
+        if type(problem).__name__ == "Abort":
+            message, code = "stopped.", 1
+        elif described is None:
+            raise
+        else:
+            message, code = described(), getattr(problem, "exit_code", 2)
+    else:
+        return finished if isinstance(finished, int) else 0
+    sys.stderr.write(f"memberbound: {' '.join(message.split())}\n")
+    return code
+
+
+def main() -> None:
+    """Entry point of the ``memberbound`` command."""
+    arguments = sys.argv[1:] or ["--help"]
+    # Only what is asked for is imported; the help page and a wrong name need every verb.
+    chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
+    group = typer.main.get_command(application(chosen))
+    sys.exit(
+        _guarded(lambda: group.main(arguments, prog_name="memberbound", standalone_mode=False))
+    )

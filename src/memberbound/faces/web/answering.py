@@ -1,0 +1,119 @@
+"""The child process that answers short questions, one after the other.
+
+Extreme parameters can make a short question long or large, so these are answered apart from the
+server too, in a process with limits that is replaced when one of them takes too long.  One line of
+JSON says that it is ready; then one line in, ``{"verb", "options"}``, gives one line out,
+``{"answer"}`` or ``{"error"}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from memberbound.errors import MemberboundError
+from memberbound.explanation import Explanation, explain
+from memberbound.faces.web.work import limited
+from memberbound.planning import plan
+
+__all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
+
+#: Points of a drawn curve: evenly, and evenly on a logarithmic scale.
+_EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
+#: Corners of a piecewise-linear ceiling are drawn exactly, as long as they are few.
+_CORNERS = 200
+
+
+def explained(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the dictionary of ``explain``."""
+    return _explanation(json.dumps(options, sort_keys=True)).to_dict()
+
+
+def planned(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the dictionary of ``plan`` for a known law."""
+    return plan(**options).to_dict()
+
+
+def roc(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the certified ceiling of the ROC at many FPRs, from above.
+
+    Corners of the ceiling are among the points; between points the ceiling may lie a hair above
+    the line that a plot draws.
+    """
+    explanation = _explanation(json.dumps(options, sort_keys=True))
+    guarantee = explanation.guarantee
+    even = np.linspace(0.0, 1.0, _EVEN)
+    grid = np.append(even[even >= _LEAST], np.geomspace(_LEAST, 1.0, _LOGARITHMIC))
+    vertices = getattr(guarantee.curve, "vertices", None)
+    if vertices is not None:
+        corners = vertices[0][(vertices[0] >= _LEAST) & (vertices[0] <= 1.0)]
+        grid = np.append(grid, corners if corners.size <= _CORNERS else [])
+    fpr = np.unique(np.clip(grid, _LEAST, 1.0))
+    swapped = explanation.adjacency != "replace-one"
+    return {
+        "fpr": fpr.tolist(),
+        "tpr": np.minimum(guarantee.curve.roc(fpr), 1.0).tolist(),
+        "adjacency": explanation.adjacency,
+        "tpr_replace_one": np.minimum(guarantee.replaced().curve.roc(fpr), 1.0).tolist()
+        if swapped
+        else None,
+    }
+
+
+def _report(options: dict[str, Any]) -> dict[str, Any]:
+    from memberbound.faces.web.reports import page_of
+
+    page, scripts = page_of(options)
+    return {"page": page, "scripts": scripts}
+
+
+@lru_cache(maxsize=64)
+def _explanation(key: str) -> Explanation:
+    """The page asks for numbers and curve of one setting; both come from one explanation."""
+    return explain(**json.loads(key))
+
+
+ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "explain": explained,
+    "plan": planned,
+    "report": _report,
+    "roc": roc,
+}
+
+
+def answered(line: str) -> dict[str, Any]:
+    """Return the answer to one line, or the sentence that refuses it."""
+    request = json.loads(line)
+    try:
+        return {"answer": ANSWERS[request["verb"]](request["options"])}
+    except MemberboundError as problem:
+        return {"error": " ".join(str(problem).split())}
+    except (MemoryError, RecursionError):
+        return {"error": "the question must need less memory; choose less extreme values."}
+    except (ArithmeticError, ValueError) as problem:
+        # Values at the edge of double precision; the verbs name those they know of.
+        return {"error": f"the values must be less extreme ({type(problem).__name__})."}
+
+
+def main() -> None:
+    """Answer lines until standard input ends."""
+    limited(int(sys.argv[1]), 0)
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    channel.write('{"ready": true}\n')
+    channel.flush()
+    for line in sys.stdin:
+        channel.write(json.dumps(answered(line), allow_nan=False) + "\n")
+        channel.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+// Table: is this table safe to train on, whatever the model? How coarse must it be?
+import { list, write } from "./address.js";
+import { Chart } from "./charts.js";
+import { element, fill } from "./dom.js";
+import { madeUpPeople } from "./example.js";
+import { Exports, downloads } from "./exporting.js";
+import { Form } from "./fields.js";
+import { JobPanel } from "./jobs.js";
+import { atMostInWords, count, plain, sixUp } from "./numbers.js";
+import { histogram, leaksBeforeAfter } from "./plots.js";
+import { certificate, costOf, hardening, many } from "./table-answers.js";
+import { certifyFields, hardenFields } from "./table-fields.js";
+import { ColumnChooser, FilePanel } from "./uploads.js";
+
+export const title = "Table";
+export const heading = "Is this table safe to train on, whatever the model?";
+
+const DEFAULTS = {
+  file: "",
+  columns: "",
+  n: "",
+  confidence: "0.95",
+  nu: "0.5",
+  lam: "1",
+  exposed_above: "0.5",
+  unit: "",
+  certify: "",
+  security: "0.9",
+  record_leak: "",
+  target: "",
+  keep: "",
+  harden: "",
+};
+const LISTED = 10;
+const WORDS = {
+  "hardened.csv": "Coarser table, CSV",
+  "hardened.parquet": "Coarser table, Parquet",
+  "recipe.json": "Recipe",
+};
+
+export function open(root, given) {
+  const state = { ...DEFAULTS, ...given };
+  let file = null;
+  const remember = () =>
+    write(
+      "table",
+      Object.fromEntries(
+        Object.entries({ ...state, ...form.values, ...coarse.values }).filter(
+          ([name, value]) => value !== DEFAULTS[name] && name in DEFAULTS,
+        ),
+      ),
+    );
+
+  const certified = element("div", { class: "results" });
+  const leaks = new Chart(320);
+  const exports = new Exports();
+  const hardened = element("div", { class: "results" });
+  const preview = element("div", { class: "preview", "aria-live": "polite" });
+  const effect = new Chart(300);
+  const frontier = new Chart(320);
+  const hardExports = new Exports();
+
+  const form = new Form("What a model sees", state, ["n", "confidence", "nu", "lam", "exposed_above", "unit"], () => {
+    remember();
+    job.outdated();
+  });
+  const coarse = new Form("How safe it must become", state, ["security", "record_leak", "target"], () => {
+    remember();
+    hardJob.outdated();
+    showPreview();
+  });
+  const unit = element("div", {});
+  const aim = element("div", {});
+  const keep = new ColumnChooser("Columns that must stay as they are", () => {
+    state.keep = keep.names.length ? JSON.stringify(keep.names) : "";
+    remember();
+    hardJob.outdated();
+  });
+  const columns = new ColumnChooser("Columns that a model sees", () => {
+    state.columns = columns.all ? "" : JSON.stringify(columns.names);
+    remember();
+    job.outdated();
+  });
+  const start = element("button", { type: "submit", class: "main", disabled: true }, "Certify this table");
+  const begin = element("button", { type: "submit", class: "main", disabled: true }, "Make it coarser");
+
+  const panel = new FilePanel({
+    title: "Choose a table",
+    hint: "or drop a CSV, Parquet or Arrow file here. It stays on this machine.",
+    example: madeUpPeople,
+    chosen: (found) => {
+      const changed = found?.file !== state.file;
+      file = found;
+      state.file = found?.file ?? "";
+      start.disabled = begin.disabled = !found;
+      if (found === null || changed) {
+        if (changed && found) {
+          state.columns = "";
+          state.keep = "";
+          form.values.unit = "";
+          coarse.values.target = "";
+        }
+        forget("certify");
+        forget("harden");
+      }
+      arrange();
+      remember();
+    },
+  });
+
+  function forget(which) {
+    state[which] = "";
+    if (which === "certify") {
+      job.clear();
+      showEmpty();
+      leaks.hide();
+      exports.hide();
+    } else {
+      hardJob.clear();
+      showTarget();
+      effect.hide();
+      frontier.hide();
+      hardExports.hide();
+      fill(preview);
+      latest = null;
+    }
+  }
+
+  function arrange() {
+    const found = file?.columns ?? [];
+    columns.show(found, list(state.columns));
+    keep.show(found, list(state.keep) ?? []);
+    const named = found.map((column) => [column.name, column.name]);
+    fill(
+      unit,
+      form.select("unit", {
+        label: "Whose row is it?",
+        help: "A column that names the person. Several rows of one person then count as one record.",
+        options: [["", "every row is another person"], ...named],
+      }),
+    );
+    fill(
+      aim,
+      coarse.select("target", {
+        label: "Keep most information about",
+        help: "The column that a model will predict. Without one, the whole row counts.",
+        options: [["", "the whole row"], ...named],
+      }),
+    );
+  }
+
+  function showEmpty() {
+    fill(
+      certified,
+      element(
+        "p",
+        { class: "empty" },
+        "Choose a table and press “Certify this table”. You will see how often anybody can be right about who is in it, for every model that could be trained on it, and which rows stand out.",
+      ),
+    );
+  }
+
+  function showTarget() {
+    fill(
+      hardened,
+      element(
+        "p",
+        { class: "empty" },
+        "Set a target and press “Make it coarser” to see what it costs; the coarser table and its recipe can then be downloaded.",
+      ),
+    );
+  }
+
+  const job = new JobPanel({
+    changed: (id) => {
+      state.certify = id;
+      remember();
+    },
+    found: showCertificate,
+  });
+  const hardJob = new JobPanel({
+    changed: (id) => {
+      state.harden = id;
+      remember();
+    },
+    found: showHardened,
+  });
+  let latest = null;
+
+  function settings(source, names) {
+    const asked = {};
+    for (const [name, usual] of names) {
+      const value = source.number(name, { optional: usual === null });
+      if (value !== null && value !== usual) asked[name] = value;
+    }
+    return asked;
+  }
+
+  form.node.addEventListener("submit", () => {
+    try {
+      const asked = settings(form, [
+        ["n", null],
+        ["confidence", 0.95],
+        ["nu", 0.5],
+        ["lam", 1],
+        ["exposed_above", 0.5],
+      ]);
+      Object.assign(asked, columns.asked);
+      if (form.text("unit")) asked.unit = form.text("unit");
+      else asked.list_exposed = LISTED;
+      form.clear();
+      fill(certified);
+      leaks.hide();
+      exports.hide();
+      job.start("certify", file.file, asked);
+    } catch (problem) {
+      form.refuse(problem);
+    }
+  });
+
+  coarse.node.addEventListener("submit", () => {
+    try {
+      const asked = settings(coarse, [
+        ["security", null],
+        ["record_leak", null],
+      ]);
+      if (coarse.text("target")) asked.target = coarse.text("target");
+      if (keep.names.length > 0) asked.keep = keep.names;
+      const sure = form.number("confidence");
+      if (sure !== 0.95) asked.confidence = sure;
+      coarse.clear();
+      fill(hardened);
+      effect.hide();
+      frontier.hide();
+      hardExports.hide();
+      latest = null;
+      fill(preview);
+      hardJob.start("harden", file.file, asked);
+    } catch (problem) {
+      coarse.refuse(problem);
+    }
+  });
+
+  function showCertificate(done) {
+    const answer = done.result;
+    const leak = answer.record_leak;
+    const limit = leak.exposed_above ?? 0.5;
+    fill(certified, certificate(answer));
+    const plot = done.plots?.record_leak;
+    if (plot) {
+      leaks.show(
+        histogram(plot.edges, plot.rows, limit),
+        `Histogram of the certified leak of the ${many(answer.unit)}: half of them: ${atMostInWords(leak.median, sixUp)}; the worst: ${atMostInWords(leak.max, sixUp)}; ${count(leak.exposed_rows ?? 0)} ${many(answer.unit)} may leak more than ${plain(limit)}.`,
+        `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
+      );
+    }
+    exports.show({
+      name: "memberbound-certify",
+      sentence: answer.sentence,
+      json: answer,
+      chart: plot ? leaks : null,
+      command: done.command,
+      python: done.python,
+    });
+  }
+
+  function showHardened(done) {
+    const answer = done.result;
+    latest = done;
+    const { before, after } = answer;
+    fill(hardened, hardening(answer));
+    const { record_leak_before: leakBefore, record_leak_after: leakAfter } = done.plots ?? {};
+    if (leakBefore && leakAfter) {
+      effect.show(
+        leaksBeforeAfter(leakBefore, leakAfter),
+        `Leak of the rows before and after: the worst row before: ${atMostInWords(before.record_leak.max, sixUp)}; now: ${atMostInWords(after.record_leak.max, sixUp)}.`,
+        "How much the rows leak at most, before and after.",
+      );
+    }
+    hardExports.show({
+      name: "memberbound-harden",
+      sentence: answer.sentence,
+      json: answer,
+      chart: effect,
+      command: done.command,
+      python: done.python,
+      files: downloads(done, WORDS),
+    });
+    showPreview();
+  }
+
+  /** Where the slider stands on the estimated frontier of the last run. */
+  function showPreview() {
+    if (!latest) return;
+    const cost = costOf(latest.result, coarse.text("security"));
+    fill(preview, cost?.nodes);
+    if (cost) frontier.show(cost.draw, cost.words, cost.caption);
+    else frontier.hide();
+  }
+
+  form.node.append(
+    columns.node,
+    certifyFields(form, given, unit),
+    form.problem,
+    element("div", { class: "buttons" }, start),
+  );
+  coarse.node.append(
+    ...hardenFields(coarse),
+    aim,
+    keep.node,
+    coarse.problem,
+    element("div", { class: "buttons" }, begin),
+  );
+
+  root.append(
+    element(
+      "div",
+      { class: "stack" },
+      element(
+        "div",
+        { class: "columns2" },
+        element(
+          "section",
+          { class: "card", "aria-labelledby": "step-certify" },
+          element("h2", { id: "step-certify", class: "step", "data-step": "1" }, "The table as it is"),
+          panel.node,
+          form.node,
+        ),
+        element(
+          "div",
+          { class: "stack" },
+          element("section", { class: "card answer", "aria-label": "Certificate" }, job.node, certified, leaks.node),
+          exports.node,
+        ),
+      ),
+      element(
+        "div",
+        { class: "columns2" },
+        element(
+          "section",
+          { class: "card", "aria-labelledby": "step-harden" },
+          element("h2", { id: "step-harden", class: "step", "data-step": "2" }, "Make it safe"),
+          element(
+            "p",
+            { class: "quiet" },
+            "Finds coarser columns until the certificate holds, keeping as much information as it can. Works on all columns of the table.",
+          ),
+          coarse.node,
+        ),
+        element(
+          "div",
+          { class: "stack" },
+          element(
+            "section",
+            { class: "card answer", "aria-label": "Coarser table" },
+            hardJob.node,
+            hardened,
+            effect.node,
+            preview,
+            frontier.node,
+          ),
+          hardExports.node,
+        ),
+      ),
+    ),
+  );
+  arrange();
+  showEmpty();
+  showTarget();
+  if (state.file) panel.recall(state.file);
+  if (state.certify) job.follow(state.certify);
+  if (state.harden) hardJob.follow(state.harden);
+  return () => {
+    job.stop();
+    hardJob.stop();
+    leaks.close();
+    effect.close();
+    frontier.close();
+  };
+}

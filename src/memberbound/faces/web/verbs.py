@@ -1,0 +1,268 @@
+"""What a job does: call the verb, keep its dictionary as it is, and add data for plots and files.
+
+Runs in the child process, in the job's folder of outputs; ``table`` and the files among the
+options are paths of our own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["load_all", "outputs_of", "performed"]
+
+Progress = Callable[[int, int | None, str], None]
+Answer = dict[str, Any]
+
+#: Names of the outputs.
+HARDENED, RECIPE, RECORDS = "hardened", "recipe.json", "records"
+_BINS = 40
+_TICK = 0.2
+#: A plot may hold up its answer this long; with fewer points than these it is left out.
+_SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
+
+
+def performed(verb: str, table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    """Return ``{"result", "plots"}`` of a verb, or what it raises."""
+    return _VERBS[verb](table, options, progress)
+
+
+def outputs_of(verb: str, options: dict[str, Any]) -> dict[str, str]:
+    """Return the files that a job writes, by the argument that names them."""
+    written: dict[str, str] = {}
+    if verb == "harden":
+        written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
+    elif verb == "protect":
+        ending = "skops" if options.get("statistic") is None else "safetensors"
+        written = {"out": f"release.{ending}"}
+    elif verb == "study":
+        written = {"out": "study"}
+    if options.get("records"):
+        written["records"] = f"{RECORDS}.{'parquet' if verb == 'certify' else 'csv'}"
+    return written
+
+
+def load_all() -> None:
+    """Import what the verbs will import, so that a spare process starts its job at once."""
+    from importlib import import_module
+
+    for name in ("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"):
+        import_module(name)
+    for name in ("certification", "hardening", "planning", "populations", "tables"):
+        import_module(f"memberbound.{name}")
+
+
+@contextmanager
+def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
+    """Open a table and tell how far the engine is with its query while the block runs."""
+    from memberbound.tables import Table, open_table
+
+    class Lent(Table):
+        """A table that stays open when the verb is done with it, because it is still watched."""
+
+        def close(self) -> None:
+            """Leave closing to the owner."""
+
+    progress(0, None, label)
+    with open_table(table) as opened:
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.wait(_TICK):
+                share = -1.0 if opened.engine is None else opened.engine.connection.query_progress()
+                if share > 0:  # -1 while the engine cannot tell
+                    progress(min(int(share), 100), 100, label)
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield Lent(opened.expr, opened.name, opened.engine, opened.path)
+        finally:
+            done.set()
+            thread.join()
+
+
+def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.faces.web.inspection import inspected
+
+    assert table is not None
+    progress(0, None, "looking at the file")
+    return {"result": inspected(Path(table), **options), "plots": {}}
+
+
+def _certify(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.certification import certify
+
+    if options.pop("records", False):
+        options["records"] = f"{RECORDS}.parquet"
+    if table is None:
+        progress(0, None, "computing the worst case")
+        return {"result": certify(**options).to_dict(), "plots": {}}
+    with _watched(table, "counting cells", progress) as opened:
+        result = certify(opened, **options)
+    return {
+        "result": result.to_dict(),
+        "plots": {"record_leak": _leak_histogram(result.leaks)},
+    }
+
+
+def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.planning import plan
+
+    if table is None:
+        progress(0, None, "searching")
+        return {"result": plan(**options).to_dict(), "plots": {}}
+    with _watched(table, "counting cells", progress) as opened:
+        return {"result": plan(opened, **options).to_dict(), "plots": {}}
+
+
+def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.discrete.records import record_leaks
+    from memberbound.faces.web.spreadsheets import without_formulas
+    from memberbound.files import write_table
+    from memberbound.hardening import harden
+    from memberbound.hardening.evidence import cell_profile
+    from memberbound.tables import count_profile
+
+    progress(0, None, "searching for a recipe")
+    result = harden(table, out=f"{HARDENED}.parquet", recipe=RECIPE, **options)
+    write_table(without_formulas(result.table), Path(f"{HARDENED}.csv"))
+    level = float(result.after["confidence"])
+    assert table is not None
+    with _watched(table, "counting cells", progress) as opened:
+        before = count_profile(opened, result.counted)
+    after = cell_profile(result.table)
+    return {
+        "result": result.to_dict(),
+        "plots": {
+            "record_leak_before": _leak_histogram(record_leaks(before, None, level)),
+            "record_leak_after": _leak_histogram(record_leaks(after, None, level)),
+        },
+    }
+
+
+def _population(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.populations import population
+    from memberbound.report.success import swept_epsilons
+
+    if options.pop("records", False):
+        options["records"] = f"{RECORDS}.csv"
+    progress(0, None, "reading records")
+    label = "bounding every record"
+    result = population(table, progress=lambda done, total: progress(done, total, label), **options)
+    return {"result": result.to_dict(), "plots": _swept(result, swept_epsilons(result), progress)}
+
+
+def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, Any]:
+    """Return the success bounds of the three attackers at other ε, for a plot."""
+    from memberbound.errors import MemberboundError
+
+    # The answer waits for its plot: a slow one gets fewer points, spread over the same range.
+    count = len(epsilons)
+    order = dict.fromkeys(i for step in (8, 4, 2, 1) for i in range(0, count, step))
+    begun = time.monotonic()
+    found: dict[int, Any] = {}
+    for index in order:
+        progress(len(found), count, "other values of ε")
+        try:
+            (found[index],) = answer.sweep([epsilons[index]])
+        except MemberboundError:  # the answer stands without its plot
+            return {}
+        if time.monotonic() - begun > _SWEEP_SECONDS:
+            break
+    if len(found) < _FEWEST_POINTS and len(found) < count:
+        return {}
+    swept = [found[index] for index in sorted(found)]
+    epsilons = [epsilons[index] for index in sorted(found)]
+    return {
+        "success": {
+            "epsilon": epsilons,
+            "worst_case": [point.worst_case for point in swept],
+            "population": [point.population for point in swept],
+            "practical": [point.practical for point in swept],
+            "blind": answer.blind,
+        }
+    }
+
+
+def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.auditing import audit
+
+    if options.pop("records", False):
+        options["records"] = f"{RECORDS}.csv"
+    progress(0, None, "reading the table")
+    result = audit(
+        table,
+        # One process per job: its limits of memory and time are then the job's.
+        backend="sequential",
+        workers=1,
+        progress=lambda done, total: progress(done, total, "training models"),
+        **options,
+    )
+    return {"result": result.to_dict(), "plots": {}}
+
+
+def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.protection import protect
+
+    progress(0, None, "reading the table")
+    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
+    result = protect(
+        table,
+        out=out,
+        workers=1,
+        progress=lambda done, total: progress(done, total, "calibrating the noise"),
+        **options,
+    )
+    return {"result": result.to_dict(), "plots": {}}
+
+
+def _study(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+    from memberbound.studies import study
+
+    progress(0, None, "reading the table")
+    result = study(
+        table,
+        out=".",
+        workers=1,
+        progress=lambda title, done, total: progress(done, total, title),
+        **options,
+    )
+    return {"result": result.to_dict(), "plots": {}}
+
+
+def _leak_histogram(leaks: Any) -> dict[str, Any]:
+    """Rows by certified leak, in equal bins and in bins of equal ratio.
+
+    Bins are closed on the right: a row in (a, b] is certified to leak at most b.
+    """
+    rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
+    found: dict[str, Any] = {}
+    for name, edges in (
+        ("", np.linspace(0.0, 1.0, _BINS + 1)),
+        ("_log", np.append(0.0, np.geomspace(1e-4, 1.0, _BINS + 1))),
+    ):
+        place = np.clip(np.searchsorted(edges, leaks.leak, side="left") - 1, 0, edges.size - 2)
+        filled = np.zeros(edges.size - 1, dtype=np.int64)
+        np.add.at(filled, place, rows)
+        found[f"edges{name}"] = edges.tolist()
+        found[f"rows{name}"] = filled.tolist()
+    return found
+
+
+_VERBS: dict[str, Callable[[str | None, dict[str, Any], Progress], Answer]] = {
+    "audit": _audit,
+    "certify": _certify,
+    "harden": _harden,
+    "inspect": _inspect,
+    "plan": _plan,
+    "population": _population,
+    "protect": _protect,
+    "study": _study,
+}

@@ -1,0 +1,179 @@
+"""The child process of a job: one request on standard input, JSON lines out, then it ends.
+
+A job runs apart from the server so that it can be stopped, so that its memory and its files are
+limited by the operating system, and so that a file that crashes a parser takes only itself along.
+The protocol is JSON in both directions, never pickle:
+
+* in: one line, ``{"verb", "folder", "table", "shown", "options", "names"}``;
+* out: lines ``{"progress": {"done", "total", "label"}}`` and one last line, ``{"answered": true}``
+  (the answer lies in ``answer.json`` of the job's folder) or ``{"error": sentence}``.
+
+When standard input ends, the server is gone, and so is this process with everything it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = [
+    "ANSWER",
+    "INPUTS",
+    "OUTPUTS",
+    "SCRATCH",
+    "Teller",
+    "limited",
+    "main",
+    "renamed",
+    "sentence_of",
+]
+
+#: The parts of a job's private folder.
+ANSWER, INPUTS, OUTPUTS, SCRATCH = "answer.json", "in", "out", "tmp"
+_NICENESS = 5
+
+
+def limited(memory: int, disk: int) -> None:
+    """Bound the memory and the size of files of this process and of whatever it starts."""
+    try:
+        import resource
+    except ImportError:  # not on this system: the time limit remains
+        return
+    for kind, most in (
+        # Private memory that is really used: reserved address space, of which the engines take
+        # plenty, does not count.
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, disk),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+    os.nice(_NICENESS)
+
+
+def _outlive_nobody() -> None:
+    """End with the server, however it ends: its side of standard input closes then."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _request() -> dict[str, Any]:
+    """Read one line from standard input without reading ahead."""
+    line = b""
+    while not line.endswith(b"\n"):
+        block = os.read(0, 1 << 16)
+        if not block:
+            os._exit(0)  # a spare that was never needed
+        line += block
+    request: dict[str, Any] = json.loads(line)
+    return request
+
+
+class Teller:
+    """Writes events for the server; progress at most a few times a second."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._last = (0.0, "")
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Write one event."""
+        with self._lock:
+            self._stream.write(json.dumps(event) + "\n")
+            self._stream.flush()
+
+    def progress(self, done: int, total: int | None, label: str) -> None:
+        """Say how far the work is."""
+        import time
+
+        now, last = time.monotonic(), self._last
+        if label == last[1] and done != total and now - last[0] < 0.1:
+            return
+        self._last = (now, label)
+        self.tell({"progress": {"done": done, "total": total, "label": label}})
+
+
+def sentence_of(problem: BaseException, request: dict[str, Any]) -> str:
+    """One sentence for people, with the names they gave."""
+    from memberbound.errors import MemberboundError
+
+    if isinstance(problem, MemberboundError):
+        text = " ".join(str(problem).split())
+    elif isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
+        text = "The job needed more memory than a job may use. Use fewer rows or columns."
+    elif isinstance(problem, OSError):
+        text = f"The job could not write its files: {problem.strerror or type(problem).__name__}."
+    else:
+        # The text of an unexpected error may quote somebody's record.
+        text = f"The job failed unexpectedly ({type(problem).__name__})."
+    return str(renamed(text, request["names"] | {request["folder"]: "the job's folder"}))
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """Replace our names of the inputs by the ones they were given, everywhere in an answer."""
+    if isinstance(value, str):
+        for ours, given in names.items():
+            value = value.replace(ours, given)
+        return value
+    if isinstance(value, dict):
+        return {key: renamed(item, names) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [renamed(item, names) for item in value]
+    return value
+
+
+def main() -> None:
+    """Run the one request of this process."""
+    memory, disk, warm = (int(text) for text in sys.argv[1:4])
+    limited(memory, disk)
+    # The channel is kept for events; whatever prints goes to standard error.
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if warm:
+        from memberbound.faces.web.verbs import load_all
+
+        load_all()
+    request = _request()
+    _outlive_nobody()
+    folder = Path(request["folder"])
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
+    os.umask(0o077)
+    os.chdir(folder / OUTPUTS)
+    teller = Teller(channel)
+    try:
+        from memberbound.faces.web.verbs import performed
+
+        answer = performed(request["verb"], request["table"], request["options"], teller.progress)
+        answer["result"] = renamed(answer["result"], request["names"])
+        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+        (folder / ANSWER).write_text(text, encoding="utf-8")
+    except Exception as problem:
+        if os.environ.get("MEMBERBOUND_TRACE"):
+            import traceback
+
+            traceback.print_exc()
+        teller.tell({"error": sentence_of(problem, request)})
+    else:
+        teller.tell({"answered": True})
+    channel.flush()
+    # Threads of engines must not hold up the end.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""L24-F4, F5 and F6: the Gaussian mechanism on the mean of a random half of 200 records.
+
+Records are N(0, σ²I), clipped to norm C.  Noise is calibrated to (ε, δ)-DP over the whole ball
+(L24-L10); ε(X) is the same noise read with the diameter of X, ε̃(X) with L24-P12.  The mean of n
+records with noise s is the sum with noise n·s, so everything is computed for the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.games import SubsetGame
+from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.rounding import FloatArray
+from memberbound.papers.experiments import (
+    Average,
+    Experiment,
+    Findings,
+    Progress,
+    Quoted,
+    above,
+    below,
+    near,
+    ratios_figure,
+    swept,
+    trend,
+)
+from memberbound.report.figure import BLUE
+from memberbound.subset.gaussian import (
+    clipped,
+    dp_from_noise,
+    noise_from_dp,
+    worst_case_sensitivity,
+)
+from memberbound.subset.profile import NeighbourProfile
+
+__all__ = ["FIGURE_4", "FIGURE_5", "FIGURE_6", "GAME"]
+
+#: 2n = 200 records, n = 100 of them in the data set.
+GAME = SubsetGame(200, 100)
+DELTA = 1e-2
+#: Distances in so many bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
+_BINS = 4096
+
+ASSUMPTIONS = (
+    "The data set is a uniform half of the 200 records, and the attacker knows all 200.",
+    "The mean of the data set is released once, with Gaussian noise.",
+    "The numbers are averages over random populations: estimates of certified upper bounds.",
+)
+THEOREMS = ("L24-P12", "X1", "L24-L10", "L24-L11")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What is random in a trial: standard normal records, and who is an outlier."""
+
+    noise: FloatArray
+    outliers: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, dimension: int) -> Draw:
+        noise = rng.standard_normal((GAME.population, dimension))
+        return cls(noise, rng.choice(GAME.population, size=2, replace=False))
+
+    def profile(self, *, sigma: float, clip: float, outliers: float = 1.0) -> NeighbourProfile:
+        """Return the neighbour profile of the clipped records."""
+        rows = sigma * self.noise
+        rows[self.outliers] *= outliers
+        return NeighbourProfile.from_vectors(clipped(rows, clip).vectors, bins=_BINS)
+
+
+def pmp_epsilon(profile: NeighbourProfile, noise: float) -> float:
+    """Return ε̃(X): the least ε at which L24-P12 is at most δ for every record, to 1e-5 above.
+
+    All records share one search, since only the worst one is plotted.
+    """
+
+    def excess(epsilon: float) -> float:
+        return float(profile.delta(epsilon, noise).max()) - DELTA
+
+    if excess(0.0) <= 0:
+        return 0.0
+    # No pair is farther apart than the diameter; bins round distances up by less than 1 %.
+    return safe_crossing(
+        excess, dp_from_noise(noise, DELTA, 1.01 * profile.diameter), 0.0, relative=1e-5
+    )
+
+
+@lru_cache(maxsize=64)
+def _noise(epsilon: float, sensitivity: float) -> float:
+    """Return the noise of a setting, which all trials share."""
+    return noise_from_dp(epsilon, DELTA, sensitivity)
+
+
+def measured(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str, float]:
+    """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
+    reach = worst_case_sensitivity("sum", clip, GAME.size)
+    noise = _noise(epsilon, reach)
+    pmp = pmp_epsilon(profile, noise)
+    population = dp_from_noise(noise, DELTA, profile.diameter)
+    return {
+        "pmp_epsilon": pmp,
+        "epsilon": epsilon,
+        "epsilon_population": population,
+        "ratio_worst_case": pmp / epsilon,
+        # Both are 0 where even the most distant pair is within δ.
+        "ratio_population": pmp / population if population > 0 else math.nan,
+    }
+
+
+# ---- figure 4: the DP parameter ----------------------------------------------------------------
+
+_EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+
+
+def _as_printed(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str, float]:
+    """Return the same with ε(X), not ε, at the axis's value: the caption taken literally."""
+    noise = noise_from_dp(epsilon, DELTA, profile.diameter)
+    pmp = pmp_epsilon(profile, noise)
+    worst = dp_from_noise(noise, DELTA, worst_case_sensitivity("sum", clip, GAME.size))
+    return {"printed_pmp_epsilon": pmp, "printed_ratio_worst_case": pmp / worst}
+
+
+def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
+    clip = 50.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        profile = Draw.of(np.random.default_rng([seed, 4, trial]), 20).profile(sigma=1.0, clip=clip)
+        return [measured(profile, e, clip) | _as_printed(profile, e, clip) for e in _EPSILONS]
+
+    sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
+    gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
+    checks = (
+        below(
+            "at 10 on the axis ε̃(X) < 0.9; axis read as the worst-case ε",
+            0.9,
+            sweep.at("pmp_epsilon", 10.0),
+            limit=0.9,
+        ),
+        below(
+            "at 10 on the axis ε̃(X) < 0.9; axis read as ε(X), as printed",
+            0.9,
+            sweep.at("printed_pmp_epsilon", 10.0),
+            limit=0.9,
+        ),
+        trend("ε̃(X)/ε increases with ε", sweep, "ratio_worst_case", rising=True),
+        trend("ε̃(X)/ε(X) increases with ε", sweep, "ratio_population", rising=True),
+        trend(
+            "ε̃(X)/ε increases with ε(X), axis as printed",
+            sweep,
+            "printed_ratio_worst_case",
+            rising=True,
+        ),
+        above("ε is significantly bigger than ε(X); their ratio at ε = 10", None, gap, limit=2.0),
+    )
+    return Findings.of_sweep(
+        sweep,
+        checks,
+        lambda: ratios_figure(
+            sweep,
+            other_reading=("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed"),
+            title="L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
+            xlabel="DP parameter ε (worst case over the ball)",
+            quoted=(Quoted(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE, limit=True),),
+            log_y=True,
+        ),
+    )
+
+
+FIGURE_4 = Experiment(
+    "L24-F4",
+    "Gaussian mechanism: ratios against the DP parameter",
+    trials=20,
+    game=GAME,
+    run=_figure_4,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
+        "The printed axis is ε(X), but the text fits the worst-case ε: with ε(X) = 10 taken "
+        "literally ε̃ is far above 0.9, and ε̃/ε falls along the axis.",
+        "With the worst-case ε on the axis, ε̃/ε rises up to ε = 8 and is 0.4 % lower at 10, where "
+        "the text has it at its largest; the difference is small but beyond the error.",
+        "At small ε (0.3 in a side run) the most distant pair is within δ, so both ε̃ and ε(X) are "
+        "0 and their ratio is not defined; the sweep starts at 1.",
+    ),
+)
+
+
+# ---- figure 5: clip threshold, two outliers ----------------------------------------------------
+
+_CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
+
+
+def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
+    epsilon = 5.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draw = Draw.of(np.random.default_rng([seed, 5, trial]), 10)
+        return [
+            measured(draw.profile(sigma=5.0, clip=clip, outliers=10.0), epsilon, clip)
+            for clip in _CLIPS
+        ]
+
+    sweep = swept("clip", _CLIPS, trials, measure, progress)
+    gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
+    checks = (
+        near("C = 100: ε = 5 becomes ε̃(X) = 1", 1.0, sweep.at("pmp_epsilon", 100.0), share=0.15),
+        trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
+        trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
+        above(
+            "the gap between the curves is larger than in figure 2, where ε/ε(X) ≈ 1; "
+            "ε/ε(X) at C = 100",
+            None,
+            gap,
+            limit=1.1,
+        ),
+    )
+    return Findings.of_sweep(
+        sweep,
+        checks,
+        lambda: ratios_figure(
+            sweep,
+            title="L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
+            xlabel="clip threshold C",
+            quoted=(Quoted(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE),),
+            log_x=True,
+        ),
+    )
+
+
+FIGURE_5 = Experiment(
+    "L24-F5",
+    "Gaussian mechanism: ratios against the clip threshold C, with two outliers",
+    trials=40,
+    game=GAME,
+    run=_figure_5,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
+        "The caption does not print ε; ε = 5 is taken from the text.",
+        "The quoted ε̃ = 1 at C = 100 is not matched. An outlier on the sphere of radius C is about "
+        "C away from everybody else, half the worst case of 2C, and L24-P12 then gives ε̃ ≈ 2. "
+        "Reading σ = 5 as a variance gave about 1.4 in a side run of 10 trials.",
+        "ε̃/ε(X) falls up to C = 20 and not beyond; its error grows with C.",
+    ),
+)
+
+
+# ---- figure 6: dimension -----------------------------------------------------------------------
+
+_DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
+
+
+def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
+    clip, epsilon = 50.0, 5.0
+
+    def measure(trial: int) -> Sequence[Mapping[str, float]]:
+        draws = [Draw.of(np.random.default_rng([seed, 6, trial, d]), d) for d in _DIMENSIONS]
+        return [measured(d.profile(sigma=1.0, clip=clip), epsilon, clip) for d in draws]
+
+    sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
+    checks = (
+        trend("ε̃(X)/ε increases with d", sweep, "ratio_worst_case", rising=True),
+        trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
+    )
+    return Findings.of_sweep(
+        sweep,
+        checks,
+        lambda: ratios_figure(
+            sweep,
+            title="L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
+            xlabel="dimension d of the records",
+            log_x=True,
+            log_y=True,
+        ),
+    )
+
+
+FIGURE_6 = Experiment(
+    "L24-F6",
+    "Gaussian mechanism: ratios against the dimension d",
+    trials=40,
+    game=GAME,
+    run=_figure_6,
+    theorems=THEOREMS,
+    assumptions=ASSUMPTIONS,
+    notes=(
+        "The paper quotes no number for this figure and does not print ε; ε = 5 is assumed. In a "
+        "side run of 5 trials ε = 10 gave nearly the same ε̃/ε, ε = 1 a smaller one (0 at d = 2).",
+    ),
+)

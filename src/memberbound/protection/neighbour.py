@@ -1,0 +1,227 @@
+"""Linear models of all rows of a secret table, in the neighbour game: bounds, histograms, descent.
+
+The order is fixed before the table is looked at: slack and μ from η and public numbers, the shares
+of μ² for preprocessing, then all that is left for the descent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError, one_of
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.protection.bounds import Bounds, Range, Values, read_bounds
+from memberbound.protection.budget import NeighbourBudget, release_slack
+from memberbound.protection.codes import Encoder, TargetCode
+from memberbound.protection.gradient import (
+    Descent,
+    GradientModel,
+    descend,
+    gradient_loss,
+    most_draws,
+)
+from memberbound.protection.losses import Loss
+from memberbound.protection.preprocessing import (
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    fit_encoder,
+    fit_target,
+    histogram_coordinates,
+    histogram_noise,
+    rows_needed,
+    widest,
+)
+from memberbound.protection.randomness import RandomSource, SecureSource
+
+__all__ = ["LEARNERS", "PrivateLinear", "fit_private"]
+
+#: What can be trained, and its loss: logistic becomes softmax where there are more classes.
+LEARNERS = ("logistic", "svm", "ridge", "huber")
+_CLASSIFIERS = ("logistic", "svm")
+#: Of the histograms' share, what the first ones get.
+_FIRST = 0.75
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateLinear:
+    """A released linear model with its encoder, target and budget: all that may be stored."""
+
+    encoder: Encoder
+    target: TargetCode
+    model: GradientModel
+    budget: NeighbourBudget
+    rows: int
+    secure: bool
+
+    @property
+    def _loss(self) -> Loss:
+        sample = np.arange(max(2, len(self.target.classes)))
+        return gradient_loss(self.model.loss, sample, len(sample) if self.target.classes else None)[
+            0
+        ]
+
+    def scores(self, table: Any) -> FloatArray:
+        """Return the linear scores of raw rows."""
+        return self.model.scores(self.encoder.transform(table))
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return classes by name, or numbers in the target's units."""
+        scores = self.scores(table)
+        if not self.target.classes:
+            return self.target.numbers(scores[:, 0])
+        names = np.array(self.target.classes, dtype=object)
+        return np.asarray(names[self._loss.predicted(scores)])
+
+    def predict_proba(self, table: Any) -> FloatArray:
+        """Return class probabilities, for the logistic learner."""
+        return self._loss.probabilities(self.scores(table))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
+        return {
+            "encoder": self.encoder.to_dict(),
+            "target": self.target.to_dict(),
+            "loss": self.model.loss,
+            "coefficients": self.model.coefficients.tolist(),
+            "intercepts": self.model.intercepts.tolist(),
+            "descent": asdict(self.model.descent),
+            "noise_scale": self.model.noise_scale,
+            "scale": self.model.scale,
+            "rows": self.rows,
+            "mu": self.budget.mu,
+            "slack": self.budget.slack,
+            "parts": [asdict(part) for part in self.budget.parts],
+            "secure_source": self.secure,
+        }
+
+
+def fit_private(
+    table: Any,
+    target: str,
+    *,
+    eta: float,
+    learner: str = "logistic",
+    bounds: Mapping[str, object] | str | Path | None = None,
+    source: RandomSource | None = None,
+) -> PrivateLinear:
+    """Train a linear model on all rows of a raw table such that η holds for every record.
+
+    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X22 (proofs/gradient-descent.md).
+    Assumes: the number of rows, the columns' names and the given bounds are public.
+    Numerics: as :func:`memberbound.protection.gradient.descend`; μ and the slack are fixed before
+    the table is looked at.
+    Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
+    have no influence; a table with fewer rows than private columns need is refused, for public
+    reasons only.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from memberbound.protection.randomness import InsecureSource
+        >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
+        >>> public = {"age": [0, 80], "ill": [False, True]}
+        >>> found = fit_private(people, "ill", eta=0.05, bounds=public, source=InsecureSource(1))
+        >>> found.predict(pd.DataFrame({"age": [5, 75]})).tolist()
+        ['False', 'True']
+        >>> found.budget.certificate().value <= 0.05
+        True
+    """
+    one_of("learner", learner, LEARNERS)
+    public = read_bounds(bounds)
+    names = [str(name) for name in table.columns]
+    if target not in names:
+        raise InputError(f"target must be a column of the table, got {target!r}.")
+    if len(set(names)) != len(names):
+        raise InputError("columns must have different names, got one twice.")
+    unknown = [name for name in public if name not in names]
+    if unknown:
+        raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+    rows = len(table)
+    features = [name for name in names if name != target]
+    if not features or rows < 2:
+        raise InputError("the table must have at least two rows and a column besides the target.")
+    private = [name for name in features if name not in public]
+    open_target = target not in public
+    classifier = learner in _CLASSIFIERS
+    budget = _budget(eta, rows, features, public, public.get(target), classifier=classifier)
+    _refuse_small(rows, len(private), budget.mu, open_target)
+
+    drawn = SecureSource() if source is None else source
+    first_scale, fine_mu = None, None
+    histograms = len(private) + int(open_target)
+    if histograms:
+        share = HISTOGRAM_SHARE * (_FIRST if private else 1.0)
+        first = budget.take("histograms of values", share, ratio=2.0**0.5)
+        first_scale = histogram_noise(histograms, first)
+        if private:
+            rest = HISTOGRAM_SHARE - share
+            fine_mu = budget.take("histograms within ranges", rest, ratio=2.0**0.5)
+    read = {name: Values.of(table[name]) for name in names}
+    goal = read.pop(target)
+    code = fit_target(
+        target,
+        goal,
+        public,
+        kind="classes" if classifier else "numbers",
+        scale=1.0 if first_scale is None else first_scale,
+        source=drawn,
+    )
+    encoder = fit_encoder(read, public, budget, drawn, scale=first_scale, fine_mu=fine_mu)
+    encoded = encoder.encoded(read)
+    read_target, weights = code.read(goal)
+    count = len(code.classes)
+    if learner == "logistic":
+        name = "logistic" if count == 2 else "softmax"
+    else:
+        name = {"svm": "hinge"}.get(learner, learner)
+    loss, wanted = gradient_loss(name, read_target, count if classifier else None)
+    mu = budget.take("gradient descent")
+    descent = Descent.default(
+        rows=rows,
+        width=encoder.width,
+        outputs=loss.outputs,
+        mu=mu,
+        regression=not classifier,
+    )
+    model = descend(encoded, wanted, loss, descent, mu=mu, source=drawn, weights=weights)
+    return PrivateLinear(encoder, code, model, budget, rows, drawn.secure)
+
+
+def _budget(
+    eta: float, rows: int, features: list[str], bounds: Bounds, known: object, *, classifier: bool
+) -> NeighbourBudget:
+    """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
+    outputs = 1
+    if classifier:
+        outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
+    private = sum(name not in bounds for name in features)
+    coordinates = (
+        histogram_coordinates(private)
+        + sum(isinstance(bounds.get(name), Range) for name in features)
+        + (max(rows, histogram_coordinates(1)) if known is None else 0)
+        + most_draws(widest(features, bounds), max(1, outputs))
+    )
+    slack = release_slack(coordinates)
+    if known is None and classifier:
+        slack = up(slack + CLASS_SLACK)
+    return NeighbourBudget.for_eta(eta, slack=slack)
+
+
+def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
+    needed = rows_needed(private, mu, classes=open_target)
+    if rows < needed:
+        what = f"{private} columns without bounds" if private else "a target without bounds"
+        raise InputError(
+            f"the table must have at least about {needed} rows for {what} at this eta, "
+            f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
+            "columns and the target, leave columns out, or allow a larger eta."
+        )

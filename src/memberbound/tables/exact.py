@@ -1,0 +1,423 @@
+"""Exact equality: two values are one cell only if no learner could tell them apart.
+
+Engines call equal what is not the same: text under a collation, 0.0 and -0.0, one month and thirty
+days, two durations a nanosecond apart.  Cells merged that way make a certificate too small, so no
+GROUP BY and no join compares a column itself.  They compare its *key*, an expression that is equal
+on two rows exactly when the stored values are the same:
+
+- text by its bytes, so that no collation applies, wherever in a list or a record it stands;
+- floats by their bits, so that the sign of a zero and the payload of a NaN count;
+- intervals and times with a zone by their spelling;
+- whole numbers, decimals, dates, times, timestamps, truth values, bytes and UUIDs as they are.
+
+A type or an engine for which no key is known is refused.  What comes as Arrow data is first given a
+type that the engine holds without loss (:func:`exact_type`), and what comes from pandas a type at
+all (:func:`from_pandas`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memberbound.errors import InputError
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+__all__ = [
+    "exact_array",
+    "exact_batches",
+    "exact_rows",
+    "exact_type",
+    "from_pandas",
+    "moved",
+    "stored_types",
+]
+
+#: Types of DuckDB whose equality is that of the stored value.
+_SAME = {
+    *("boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "bignum", "decimal"),
+    *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "uuid", "blob"),
+    *("date", "time", "time_ns", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"),
+    *("timestamp with time zone", "timestamptz_ns", "null", '"null"', "sqlnull"),
+}
+_FLOATS = {"float": "INTEGER", "double": "BIGINT"}
+_TEXTS = {"varchar", "enum"}
+#: Compared as other than stored, or padded, but spelled without loss.
+_SPELLED = {"interval", "time with time zone", "bit"}
+#: Types that change or overflow on the way from one DuckDB to another through Arrow.
+_UNMOVED = {"hugeint", "uhugeint", "bignum", *_SPELLED}
+#: Engines where text cast to bytes is its UTF-8 form, whatever its collation.
+_BYTES = {"pyspark", "databricks"}
+_PARQUET_FIRST = "Save the table as Parquet and give the file."
+
+
+def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
+    """Return the rows with every column replaced by its key.
+
+    With ``values`` the column itself stays beside its key, as ``v_`` and its name: within a group
+    of equal keys it is the same in every row.
+    """
+    backend = rows.get_backend()
+    if backend.name != "duckdb":
+        keys = {column: _key_elsewhere(rows, column, name) for column in rows.columns}
+        kept = {f"v_{column}": rows[column] for column in rows.columns} if values else {}
+        return rows.select(**keys, **kept)
+    import ibis
+    import ibis.expr.datatypes as dt
+
+    chosen, schema = [], {}
+    for column, kind in stored_types(rows).items():
+        place = _quoted(column)
+        key = _key(place, kind)
+        if key is None:
+            raise InputError(
+                f"the columns of {name} must have types that DuckDB can compare exactly, got "
+                f"{kind}. Cast that column to text or to bytes, or leave it out."
+            )
+        chosen.append(f"{key} AS {place}")
+        schema[column] = rows[column].type() if key == place else dt.unknown
+        if values:
+            chosen.append(f"{place} AS {_quoted('v_' + column)}")
+            schema[f"v_{column}"] = rows[column].type()
+    query = f"SELECT {', '.join(chosen)} FROM ({backend.compile(rows)}) AS stored_rows"
+    return backend.sql(query, schema=ibis.schema(schema))
+
+
+def stored_types(rows: ir.Table) -> dict[str, Any]:
+    """Return the columns' types as DuckDB knows them; ibis has fewer."""
+    backend = rows.get_backend()
+    prepare = getattr(backend, "_run_pre_execute_hooks", None)  # makes tables in memory known
+    if prepare is not None:
+        prepare(rows)
+    return dict(zip(rows.columns, backend.con.sql(backend.compile(rows)).types, strict=True))
+
+
+def moved(rows: ir.Table, name: str) -> str:
+    """Return a query of the rows that loses nothing on the way out of DuckDB through Arrow."""
+    chosen = []
+    for column, kind in stored_types(rows).items():
+        place = _quoted(column)
+        if kind.id in _UNMOVED:
+            chosen.append(f"CAST({place} AS VARCHAR) AS {place}")
+        elif _key(place, kind) is None or _holds(kind, _UNMOVED):
+            raise InputError(
+                f"column {column!r} of {name} must have a type that can be copied without loss, "
+                f"got {kind}. {_PARQUET_FIRST}"
+            )
+        else:
+            chosen.append(place)
+    return f"SELECT {', '.join(chosen)} FROM ({rows.get_backend().compile(rows)}) AS stored_rows"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _inside(kind: Any) -> list[Any]:
+    """Return the types of the members of a list, a record or a map."""
+    if kind.id in {"list", "array"}:
+        return [kind.children[0][1]]
+    return [child for _, child in kind.children] if kind.id in {"struct", "tuple", "map"} else []
+
+
+def _holds(kind: Any, ids: set[str]) -> bool:
+    return kind.id in ids or any(_holds(child, ids) for child in _inside(kind))
+
+
+def _key(value: str, kind: Any, depth: int = 0) -> str | None:
+    """Return the SQL of a value's key, or None where there is none."""
+    if kind.id in _SAME:
+        return value
+    if kind.id in _FLOATS:
+        return f"CAST(CAST({value} AS BIT) AS {_FLOATS[kind.id]})"
+    if kind.id in _TEXTS | _SPELLED:
+        text = value if str(kind) == "VARCHAR" else f"CAST({value} AS VARCHAR)"
+        return f"encode({text})"
+    members = _inside(kind)
+    if not members:
+        return None
+    item = f"item{depth}"
+    if kind.id in {"list", "array"}:
+        inner = _key(item, members[0], depth + 1)
+        if inner is None or inner == item:
+            return inner and value
+        return f"list_transform({value}, lambda {item}: {inner})"
+    whole = item if kind.id == "map" else value
+    parts = [f"struct_extract_at({whole}, {i + 1})" for i in range(len(members))]
+    keys = [_key(part, child, depth + 1) for part, child in zip(parts, members, strict=True)]
+    if None in keys:
+        return None
+    if keys == parts:
+        return value
+    record = ", ".join(f"m{i} := {key}" for i, key in enumerate(keys))
+    if kind.id == "map":
+        return f"list_transform(map_entries({value}), lambda {item}: struct_pack({record}))"
+    # A record of nulls is not a missing record.
+    return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({record}) END"
+
+
+def _key_elsewhere(rows: ir.Table, column: str, name: str) -> Any:
+    """Return a key on an engine of the user, by what every engine and what this one promises."""
+    value, engine = rows[column], rows.get_backend().name
+    kind = value.type()
+    if kind.is_boolean() or kind.is_integer() or kind.is_date():
+        return value
+    if engine in _BYTES:
+        if kind.is_string() or kind.is_binary():
+            return value.cast("binary")
+        if kind.is_decimal() or kind.is_timestamp():
+            return value
+    raise InputError(
+        f"the columns of {name} must have types that {engine} is known to compare exactly, got "
+        f"{kind}. {_PARQUET_FIRST}"
+    )
+
+
+# ---- Arrow ------------------------------------------------------------------------------------
+
+
+def exact_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type that the embedded engine holds without loss; most types stay as they are.
+
+    Durations become whole numbers of nanoseconds, timestamps in nanoseconds with a zone the same
+    instant in UTC, intervals a record of their three parts, half floats single ones, decimals of
+    more than 38 digits text, extension types what they are stored as.
+
+    Examples:
+        >>> import pyarrow
+        >>> print(exact_type(pyarrow.duration("us")), exact_type(pyarrow.int8()))
+        int64 int8
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind if kind.extension_name == "arrow.uuid" else exact_type(kind.storage_type)
+    if types.is_timestamp(kind):
+        return pa.timestamp("ns") if kind.unit == "ns" and kind.tz else kind
+    if types.is_decimal(kind) and kind.bit_width > 128:
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
+    if types.is_dictionary(kind):
+        if types.is_string_view(kind.value_type):  # which not every step can read
+            return pa.dictionary(kind.index_type, pa.string(), kind.ordered)
+        words = types.is_string(kind.value_type) or types.is_large_string(kind.value_type)
+        return kind if words else exact_type(kind.value_type)
+    if types.is_run_end_encoded(kind):
+        return exact_type(kind.value_type)
+    if types.is_nested(kind):
+        return _nested_type(kind, exact_type)
+    simple = {
+        types.is_duration: pa.int64(),
+        types.is_date64: pa.timestamp("ms"),
+        types.is_float16: pa.float32(),
+        types.is_interval: pa.struct(
+            {"months": pa.int32(), "days": pa.int32(), "nanoseconds": pa.int64()}
+        ),
+    }
+    return next((found for test, found in simple.items() if test(kind)), kind)
+
+
+def _nested_type(kind: pa.DataType, change: Any) -> pa.DataType:
+    """Return a type of lists, maps or records with the types of its members changed."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    def member(field: pa.Field) -> pa.Field:
+        return field.with_type(change(field.type))
+
+    if types.is_struct(kind):
+        return pa.struct([member(field) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(member(kind.key_field), member(kind.item_field), kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(member(kind.value_field), kind.list_size)
+    makers = {
+        types.is_list: pa.list_,
+        types.is_large_list: pa.large_list,
+        types.is_list_view: pa.list_view,
+        types.is_large_list_view: pa.large_list_view,
+    }
+    return next(
+        (make(member(kind.value_field)) for test, make in makers.items() if test(kind)), kind
+    )
+
+
+def exact_array(array: Any, kind: pa.DataType) -> Any:
+    """Return an array or a chunked array as the type that :func:`exact_type` gave."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    given = array.type
+    if given == kind:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([exact_array(chunk, kind) for chunk in array.chunks], kind)
+    if isinstance(given, pa.BaseExtensionType):
+        return exact_array(array.storage, kind)
+    if types.is_dictionary(given) and types.is_dictionary(kind):
+        words = array.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(array.indices, words, ordered=kind.ordered)
+    if types.is_dictionary(given):
+        return exact_array(array.dictionary_decode(), kind)
+    if types.is_run_end_encoded(given):
+        return exact_array(pc.run_end_decode(array), kind)
+    if types.is_interval(given):
+        return _interval_parts(array, kind)
+    return array.cast(_in_nanoseconds(given)).cast(kind)
+
+
+def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_duration(kind):
+        return pa.duration("ns")
+    return _nested_type(kind, _in_nanoseconds) if pa.types.is_nested(kind) else kind
+
+
+def _interval_parts(array: Any, kind: pa.DataType) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+    parts = np.frombuffer(array.buffers()[1], layout, len(array), array.offset * layout.itemsize)
+    members = [pa.array(np.ascontiguousarray(parts[field.name]), field.type) for field in kind]
+    return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
+
+
+def exact_batches(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return schema and batches with every column in its exact type."""
+    import pyarrow as pa
+
+    exact = pa.schema([field.with_type(exact_type(field.type)) for field in schema])
+
+    def made() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            pairs = zip(batch.columns, exact.types, strict=True)
+            yield pa.record_batch([exact_array(a, kind) for a, kind in pairs], schema=exact)
+
+    return exact, made()
+
+
+# ---- pandas -----------------------------------------------------------------------------------
+
+
+def from_pandas(frame: Any) -> pa.Table:
+    """Return a pandas table as Arrow, without merging what differs in a column of objects.
+
+    Whole numbers beyond 64 bits, decimals with different numbers of digits and signed decimal zeros
+    become text.  Every missing value (None, NaN, NaT, NA) is null, as pandas means it.
+    Edge cases: a column that mixes types (``True`` and ``1``, text and bytes, two time zones) or
+    holds objects of an unknown type is refused.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    exact = frame.copy(deep=False)
+    for place, name in enumerate(frame.columns):
+        series = frame.iloc[:, place]
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            named = series.dtype.categories
+            if named.dtype == object and _one_type(named.to_series(), name).dtype != object:
+                exact.isetitem(place, _one_type(series.astype(object), name))
+        elif series.dtype == object:
+            exact.isetitem(place, _one_type(series, name))
+    try:
+        return pa.Table.from_pandas(exact, preserve_index=False)
+    except (OverflowError, UnicodeError, ValueError, TypeError) as error:
+        if isinstance(error, pa.ArrowException):
+            raise
+        raise InputError(f"the DataFrame could not be read: {error}.") from error
+
+
+def _one_type(series: Any, name: Any) -> Any:
+    """Return a column of objects whose values Arrow will not merge."""
+    known = series[series.notna().to_numpy()]
+    if set(map(type, known)) <= {str}:
+        return series
+    seen: dict[str, set[str]] = {}
+    for value in known:
+        _note(value, seen)
+    for place, kinds in seen.items():
+        found = " and ".join(sorted(kinds)[:2])
+        if len(kinds) > 1:
+            raise InputError(
+                f"column {name!r} must hold values of one type{place}, got {found}. Convert it "
+                "first, for example to text."
+            )
+        if found.startswith("unknown") or (place and found.startswith("Time")):
+            raise InputError(
+                f"column {name!r} must hold text, numbers, times, lists or dictionaries{place}, "
+                f"got {found}. Convert it first, for example to text."
+            )
+    (kind,) = seen[""]
+    if kind.startswith("Time"):  # pandas' own: Arrow would cut their nanoseconds
+        return series.infer_objects()
+    whole = kind == "int" or kind.startswith(("numpy.int", "numpy.uint"))
+    if (kind == "Decimal" and len({_digits(v) for v in known}) > 1) or (
+        whole and any(not -(2**63) <= int(v) < 2**63 for v in known)
+    ):
+        return series.map(str, na_action="ignore").astype("string")
+    return series
+
+
+def _note(value: Any, seen: dict[str, set[str]], place: str = "") -> None:
+    """Add the type of a value, and of what is inside, to those seen in the same place."""
+    import numpy as np
+    import pandas as pd
+
+    kind = _label(value)
+    seen.setdefault(place, set()).add(
+        f"{kind} of {_digits(value)}" if place and kind == "Decimal" else kind
+    )
+    inside: Mapping[Any, Any] = {}
+    if isinstance(value, dict):
+        inside = {f"{place} under {key!r}": item for key, item in value.items()}
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == "O"):
+        inside = dict(enumerate(value))
+    for where, item in inside.items():
+        if isinstance(item, (list, tuple, dict, np.ndarray)) or not pd.isna(item):
+            _note(item, seen, where if isinstance(where, str) else f"{place} in its lists")
+
+
+def _label(value: Any) -> str:
+    """Return what a learner could tell from a value's type: zone, unit and keys included."""
+    import datetime
+    import uuid
+    from decimal import Decimal
+
+    import numpy as np
+    import pandas as pd
+
+    kind = type(value)
+    if kind in {datetime.datetime, datetime.time}:
+        return f"{kind.__name__} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
+    if kind is pd.Timestamp:
+        return f"Timestamp[{value.unit}] in {value.tz or 'no zone'}{' (second)' * value.fold}"
+    if kind is pd.Timedelta:
+        return f"Timedelta[{value.unit}]"
+    if kind is np.ndarray and value.dtype.kind in "biufUSMmO" and value.dtype != np.longdouble:
+        return f"array of {value.dtype.kind if value.dtype.kind in 'US' else value.dtype}"
+    if (
+        isinstance(value, np.generic)
+        and kind is not np.longdouble
+        and value.dtype.kind in "biufUSMm"
+    ):
+        return f"numpy.{value.dtype if value.dtype.kind in 'Mm' else kind.__name__}"
+    if kind is dict:
+        return f"dict of {', '.join(map(repr, value))}"
+    plain = {str, bytes, bool, int, float, list, tuple, Decimal, uuid.UUID}
+    if kind in plain | {datetime.date, datetime.timedelta}:
+        return kind.__name__
+    return f"unknown {kind.__name__}"
+
+
+def _digits(value: Any) -> str:
+    """Return what a decimal column keeps once for all its values: the digits after the point."""
+    sign, digits, exponent = value.as_tuple()
+    return f"{exponent}{' and a negative zero' if sign and not any(digits) else ''}"

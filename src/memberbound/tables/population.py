@@ -1,0 +1,340 @@
+"""A table in memory: the one reader of every verb that looks at rows one by one.
+
+Which columns are used, and as what, follows from their roles (:mod:`memberbound.tables.roles`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.recipe import canonical
+from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
+from memberbound.tables.source import Columns, Table, open_table
+
+__all__ = [
+    "Population",
+    "check_target_role",
+    "column_names",
+    "is_array",
+    "read_frame",
+    "read_population",
+    "readings_of",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Records in rows: the columns that are used, the target, and what every column is.
+
+    ``frame`` holds the values as the table has them; ``values`` and ``parsed`` read them.
+    """
+
+    frame: Any
+    selection: Selection
+    target: str | None = None
+    name: str = "the table"
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return len(self.frame)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are used, without the target."""
+        return self.selection.columns
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """What every column of the table is, and how its values are written."""
+        return self.selection.readings
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """Of the columns that are used as numbers, how their values are written."""
+        used = self.selection.columns
+        return {c: self.readings[c].form for c in used if self.readings[c].numeric}
+
+    def numbers(self, column: str) -> FloatArray:
+        """Return one column as numbers: days for dates, NaN where a value is missing."""
+        return numbers_from(self.frame[column], self.readings[column].form)
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """The columns as one array of finite numbers; anything else is refused with its place."""
+        parts = [self.numbers(c) for c in self.columns]
+        values = np.ascontiguousarray(np.column_stack(parts)) if self.rows else np.zeros((0, 0))
+        if values.shape[0] == 0:
+            raise InputError(f"{self.name} must hold at least one record, got none.")
+        bad = ~np.isfinite(values)
+        if bad.any():
+            row, column = map(int, np.argwhere(bad)[0])
+            raise InputError(
+                f"{self.name} must hold finite numbers, got {_spoken(values[row, column])} in "
+                f"row {row + 1}, column {self.columns[column]!r} ({int(bad.sum())} such values). "
+                "Fill or drop them first."
+            )
+        return values
+
+    def parsed(self) -> Any:
+        """Return the columns and the target with numbers as numbers and dates as time stamps."""
+        import pandas as pd
+
+        found = {}
+        for name in (*self.columns, *([] if self.target is None else [self.target])):
+            reading, series = self.readings[name], self.frame[name]
+            if reading.role == "date":
+                micros = np.round(self.numbers(name) * 86_400e6)
+                # Nothing is a date far from any year that a calendar has.
+                stamps = np.where(np.isfinite(micros), micros, -(2.0**63))
+                found[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
+            elif reading.numeric and not pd.api.types.is_numeric_dtype(series):
+                found[name] = pd.Series(self.numbers(name))
+            else:
+                found[name] = series.reset_index(drop=True)
+        return pd.DataFrame(found)
+
+
+def read_population(
+    source: Any,
+    columns: Columns = None,
+    *,
+    roles: Roles = None,
+    target: str | None = None,
+    numeric: bool = False,
+    database_table: str | None = None,
+) -> Population:
+    """Read a file or an object in memory.
+
+    Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
+    another role.  With ``numeric`` only numbers and truth values are used (named columns may also
+    be dates).
+
+    Edge cases: an array has numbers in every column.  A target that is a date, an identifier or
+    free text is refused, and so is a named column without numbers where numbers are needed.
+
+    Examples:
+        >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
+        (2, 2)
+    """
+    array = is_array(source)
+    if isinstance(source, Population):
+        return source
+    given = _framed(source) if array else source
+    frame, name, readings = _read(given, roles, database_table, array=array)
+    if target is not None:
+        _check_target(target, readings, name)
+    if columns is not None:
+        _check_columns(columns, readings, target, name)
+    apart = () if target is None else (target,)
+    chosen = selected(readings, columns, apart=apart)
+    if numeric:
+        chosen = _numeric(chosen, columns, name)
+    if not chosen.columns:
+        raise InputError(f"{name} must have a column besides the target {target!r}, got none.")
+    used = [*chosen.columns, *apart]
+    if array:
+        name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
+    return Population(frame[used], chosen, target, name)
+
+
+def is_array(source: Any) -> bool:
+    """Tell whether a table is an array, whose columns are numbers by whoever made it."""
+    if isinstance(source, (str, os.PathLike)):
+        return Path(source).suffix.lower() == ".npy"
+    return isinstance(source, (np.ndarray, list, tuple))
+
+
+def read_frame(
+    source: Any, database_table: str | None = None, columns: Iterable[str] | None = None
+) -> tuple[Any, str]:
+    """Return a table as pandas has it, its values as they are written, and its name."""
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return _tidied(source), "the table"
+    with open_table(source, database_table) as opened:
+        return _fetched(opened, columns), opened.name
+
+
+def column_names(source: Any, database_table: str | None = None) -> tuple[list[str], str]:
+    """Return the names of a table's columns, and the table's own."""
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return [str(name) for name in source.columns], "the table"
+    with open_table(source, database_table) as opened:
+        return list(opened.columns), opened.name
+
+
+def readings_of(frame: Any, roles: Roles = None, source: Any = None) -> dict[str, Reading]:
+    """Return the readings of the columns of a pandas table.
+
+    ``source`` is the file that it comes from, whose separator tells what a comma is.
+    """
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    with open_table(_arrowed(frame)) as opened:
+        table = replace(opened, name="the table", path=path)
+        return read_roles(table, None, roles, array=is_array(source))
+
+
+def _read(
+    source: Any, roles: Roles, database_table: str | None, *, array: bool
+) -> tuple[Any, str, dict[str, Reading]]:
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        frame = _tidied(source)
+        with open_table(_arrowed(frame)) as opened:
+            found = read_roles(replace(opened, name="the table"), None, roles, array=array)
+        return frame, "the table", found
+    with open_table(source, database_table) as opened:
+        local = opened.embedded()
+        try:
+            found = read_roles(local, None, roles)
+            return _fetched(local, None), opened.name, found
+        finally:
+            if local is not opened:
+                local.close()
+
+
+def _fetched(opened: Table, columns: Iterable[str] | None) -> Any:
+    """Return the rows in memory; whole numbers keep all their digits beside missing ones."""
+    import pandas as pd
+    import pyarrow as pa
+
+    expr = opened.expr if columns is None else opened.expr.select(*columns)
+    arrow = opened.fetch(expr, "reading rows")
+    frame = arrow.to_pandas()
+    for name, column in zip(arrow.column_names, arrow.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count:
+            frame[name] = pd.Series(pd.array(column.to_pylist(), dtype="Int64"), index=frame.index)
+    return frame
+
+
+def _tidied(frame: Any) -> Any:
+    """Return a pandas table whose columns have names that are text."""
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"the table's columns must have different names, got {twice!r} twice.")
+    return frame if names == list(frame.columns) else frame.set_axis(names, axis=1)
+
+
+def _arrowed(frame: Any) -> Any:
+    """Return an Arrow table to look at; a column of mixed values goes by their names."""
+    import pyarrow as pa
+
+    columns = {}
+    for name in frame.columns:
+        try:
+            columns[name] = pa.array(frame[name], from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            missing = frame[name].isna()
+            texts = [None if m else canonical(v) for v, m in zip(frame[name], missing, strict=True)]
+            columns[name] = pa.array(texts, pa.string())
+    if not columns:
+        raise InputError("the table must have at least one column, got none.")
+    return pa.table(columns)
+
+
+def _framed(source: Any) -> Any:
+    import pandas as pd
+
+    name = "the array"
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        name = str(path)
+        if not path.is_file():
+            raise InputError(f"{path} does not exist.")
+        try:
+            source = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as problem:
+            raise InputError(f"{path} is not a readable .npy file: {problem}.") from None
+    try:
+        values = np.asarray(source, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must hold numbers in rows of equal length.") from None
+    if np.iscomplexobj(source) or values.ndim not in (1, 2):
+        raise InputError(f"{name} must be a real array of rows, got shape {np.shape(source)}.")
+    values = values[:, None] if values.ndim == 1 else values
+    if 0 in values.shape:
+        raise InputError(f"{name} must hold at least one record, got none.")
+    return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])])
+
+
+def _check_target(target: str, readings: Mapping[str, Reading], name: str) -> None:
+    if target not in readings:
+        raise InputError(f"{name} has no column {target!r}; it has {', '.join(readings)}.")
+    check_target_role(target, readings[target])
+
+
+def check_target_role(target: str, reading: Reading) -> None:
+    """Refuse a target that nothing can be learnt about as it is."""
+    if reading.role == "date":
+        raise InputError(
+            f"target must be a number or a category, got {target!r}, which holds dates. "
+            "Make a number or classes of them first (days until, weekday, year)."
+        )
+    if reading.role in ("identifier", "text"):
+        what = "looks like an identifier" if reading.role == "identifier" else "is free text"
+        remedy = " If it is a number to predict, give it the role 'number'." * reading.whole
+        raise InputError(
+            f"target must have values that repeat, or be a measurement, got {target!r}, which "
+            f"{what}: hardly any two rows share a value.{remedy}"
+        )
+
+
+def _check_columns(
+    columns: Columns, readings: Mapping[str, Reading], target: str | None, name: str
+) -> None:
+    names = [columns] if isinstance(columns, str) else list(columns or ())
+    free = [c for c in readings if c != target]
+    if target in names or not names:
+        raise InputError(f"columns of {name} must be among {', '.join(free)}, got {names!r}.")
+    unknown = [c for c in names if c not in free]
+    if unknown:
+        known = ", ".join(map(repr, free))
+        raise InputError(
+            f"columns must be columns of {name} ({known}); it has no column {unknown[0]!r}."
+        )
+    twice = [c for place, c in enumerate(names) if c in names[:place]]
+    if twice:
+        raise InputError(f"columns must differ from one another, got {twice[0]!r} twice.")
+
+
+def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
+    """Keep the columns that are numbers; named ones must be."""
+
+    def usable(reading: Reading) -> bool:
+        return reading.form == "truth" or (
+            reading.numeric and (reading.role != "date" or columns is not None)
+        )
+
+    without = [c for c in chosen.columns if not usable(chosen.readings[c])]
+    if columns is not None and without:
+        raise InputError(f"column {without[0]!r} of {name} must hold numbers; encode it first.")
+    used = tuple(c for c in chosen.columns if c not in without)
+    if not used:
+        raise InputError(f"{name} must have at least one column of numbers, got none.")
+    if not without:
+        return chosen
+    dates = [c for c in without if chosen.readings[c].role == "date"]
+    note = "columns without numbers are left out: " + ", ".join(without)
+    if dates:
+        note += "; name dates in columns to use them as days since 1970"
+    left = (*chosen.left_out, *without)
+    return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))
+
+
+def _spoken(value: float) -> str:
+    return "nothing (or NaN)" if np.isnan(value) else f"{float(value)!r}"

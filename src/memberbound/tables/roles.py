@@ -1,0 +1,605 @@
+"""What a column is: a number, a category, a date, an identifier or free text.
+
+Roles are inferred here and nowhere else, by one scan on the table's engine, and every verb that
+reads a table asks here.  How the values of a column are *written* (decimal comma, day before month)
+is found in the same scan, and :func:`numbers_from` is the one parser: a function of a single value,
+so that new rows are read as the old ones were.
+
+==============  ===================================================================================
+role            when
+==============  ===================================================================================
+``number``      every value is written as a number (``1.5``, ``.5``, ``1.``, ``1e100``; ``1,5``
+                where the comma cannot be anything else), or the column is typed so
+``date``        every value is a date or a time stamp: ``2020-01-31``, ``2020/01/31``,
+                ``31.01.2020``, ``31-01-2020``, ``31 Jan 2020``, ``01/31/2020``, ``31/01/2020``
+                where a first part above 12 shows it; each also with a time and a zone
+``identifier``  at least 20 values of text that do not repeat (95 % distinct; half of them if the
+                column's name says so or the values are UUIDs); whole numbers of 16 digits and more
+                likewise; shorter whole numbers only if their name says so, or if independent rows
+                would have repeated: at least 100 of them, so dense that 20 repetitions were to be
+                expected, with at most a tenth of these
+``text``        at least 20 values, at least half of them of four words or more, half of them
+                distinct
+``category``    everything else: words, truth values, codes with leading zeros, whole numbers of
+                16 digits and more (a double would lose their last digits), columns without a value
+==============  ===================================================================================
+
+A column of doubles is never an identifier, and neither is a column of an array.  In a comma-
+separated file (and in memory, where no separator is known) a comma followed by three digits in
+every value may separate thousands; such a column is a category until it is given a role.
+
+As a number, a date counts days since 1970-01-01 in UTC; a time without a zone is taken as UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.tables.delimited import delimiter_of
+from memberbound.tables.engine import identifier, literal
+from memberbound.tables.source import Columns, Table
+
+__all__ = [
+    "ROLES",
+    "Form",
+    "Reading",
+    "Role",
+    "Roles",
+    "Selection",
+    "chosen_columns",
+    "numbers_from",
+    "read_roles",
+    "selected",
+]
+
+Role = Literal["number", "category", "date", "identifier", "text"]
+ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
+#: What the user says about columns.
+Roles = Mapping[str, str] | None
+#: How the values of a column are written.
+Form = Literal["number", "comma", "date", "day-first", "truth", "text"]
+
+#: Rows below which nothing that does not repeat is called an identifier or free text.
+_FEWEST, _FEWEST_WHOLE = 20, 100
+#: Distinct shares: of an identifier, and of one whose name or spelling says so.
+_DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
+#: Repetitions that independent rows had to show, and the share of them that may be there.
+_REPEATS, _REPEATS_LEFT = 20.0, 0.1
+#: The engine's estimate of distinct values may be this far below; only then it counts exactly.
+_NEARLY = 0.4
+#: Rows looked at where the table lies on an engine of its own.
+_SAMPLE_ROWS = 100_000
+
+_EXPONENT = r"([eE][+-]?(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7]))?"
+_CLOCK = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?"
+_TIME = rf"([T ]+{_CLOCK}( ?(Z|UTC|[+-][0-9]{{2}}(:?[0-9]{{2}})?))?)?"
+_YEAR, _MONTH, _DAY = "[12][0-9]{3}", "(0?[1-9]|1[0-2])", "(0?[1-9]|[12][0-9]|3[01])"
+_LATE = "(1[3-9]|2[0-9]|3[01])"
+_NAMED = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+#: Spellings, tried in this order; a value has the first that fits it.  The engine (RE2) and Python
+#: read these patterns alike.
+_SPELLINGS = {
+    "whole": r"[+-]?(0|[1-9][0-9]{0,14})",
+    "long": r"[+-]?[1-9][0-9]{15,}",
+    "grouped": r"[+-]?[1-9][0-9]{0,2}[.][0-9]{3}",
+    "point": rf"[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+){_EXPONENT}",
+    "groups": r"[+-]?[1-9][0-9]{0,2}([.][0-9]{3}){2,}",
+    "thousand": r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
+    "comma": r"[+-]?((0|[1-9][0-9]*|[1-9][0-9]{0,2}([.][0-9]{3})+)(,[0-9]*)|,[0-9]+)" + _EXPONENT,
+    "year": rf"{_YEAR}-{_MONTH}-{_DAY}{_TIME}|{_YEAR}/{_MONTH}/{_DAY}{_TIME}",
+    "day": rf"{_DAY}[.]{_MONTH}[.]{_YEAR}{_TIME}|{_DAY}-{_MONTH}-{_YEAR}{_TIME}"
+    rf"|{_DAY}[ -]{_NAMED}[ -]{_YEAR}{_TIME}|{_NAMED} {_DAY},? {_YEAR}{_TIME}",
+    "slash": rf"(0?[1-9]|1[0-2])/(0?[1-9]|1[0-2])/{_YEAR}{_TIME}",
+    "slash-day": rf"{_LATE}/{_MONTH}/{_YEAR}{_TIME}",
+    "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}{_TIME}",
+    "truth": "(?i:true|false)",
+    "uuid": r"[{]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[}]?",
+    "sentence": r"(?s:\S+(\s+\S+){3,})",
+}
+_BITS = {name: 1 << place for place, name in enumerate([*_SPELLINGS, "other"])}
+
+_ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
+_ID_ENDS = _ID_WORDS | {"no", "number", "index"}
+_ID_JOINED = re.compile(
+    r"(user|customer|client|patient|person|record|case|row|order|member|employee|student|subject|"
+    r"passenger|account|session|device|transaction)(id|key|no|nr)"
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a column is and how its values are written; ``given`` if somebody said so."""
+
+    role: Role
+    form: Form = "text"
+    whole: bool = False
+    given: bool = False
+    seen: str = ""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether a learner sees a number: numbers, dates, and identifiers that are numbers."""
+        if self.role == "identifier":
+            return self.form in ("number", "comma")
+        return self.role in ("number", "date")
+
+
+def read_roles(
+    table: Table, columns: Columns = None, given: Roles = None, *, array: bool = False
+) -> dict[str, Reading]:
+    """Return the reading of the table's columns (all unless named), inferred in one scan.
+
+    ``given`` roles replace inferred ones.  ``array`` says that the columns are those of an array:
+    numbers, by whoever made it.
+
+    Edge cases: an unknown column or role is refused; so is the role of a number or a date for
+    values that are none.  On an engine of its own the first 100 000 rows are looked at.
+
+    Examples:
+        >>> import pyarrow
+        >>> from memberbound.tables import open_table
+        >>> people = pyarrow.table({"who": [f"p{i}" for i in range(30)], "paid": ["1,5"] * 30})
+        >>> with open_table(people) as opened:
+        ...     {name: found.role for name, found in read_roles(opened).items()}
+        {'who': 'identifier', 'paid': 'number'}
+    """
+    names = table.choose(columns)
+    said = checked_roles(given, table)
+    if array:
+        found = {name: Reading("number", "number") for name in names}
+    else:
+        local = table
+        if table.engine is None:
+            sample = replace(table, expr=table.expr.limit(_SAMPLE_ROWS))
+            local = sample.embedded(columns=names)
+        try:
+            found = _inferred(local, names, _separator(table))
+        finally:
+            if local is not table:
+                local.close()
+    return {name: _overridden(name, reading, said.get(name)) for name, reading in found.items()}
+
+
+def checked_roles(given: Roles, table: Table) -> dict[str, Role]:
+    """Return the roles that the user gave, or refuse one that does not exist."""
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"roles must map columns to roles, got {given!r}.")
+    for name, role in (given or {}).items():
+        if name not in table.columns:
+            known = ", ".join(map(repr, table.columns))
+            raise InputError(f"roles must name columns of {table.name} ({known}), got {name!r}.")
+        if role not in ROLES:
+            raise InputError(
+                f"the role of {name!r} must be one of {', '.join(ROLES)}, got {role!r}."
+            )
+    return dict(given or {})  # type: ignore[arg-type]  # checked to be roles
+
+
+def _overridden(name: str, reading: Reading, role: Role | None) -> Reading:
+    if role is None:
+        return reading
+    if role == "number" and reading.form not in ("number", "comma", "date", "day-first"):
+        raise InputError(
+            f"column {name!r} must hold numbers to have the role 'number', got {reading.seen}."
+        )
+    if role == "date" and reading.form not in ("date", "day-first"):
+        raise InputError(
+            f"column {name!r} must hold dates to have the role 'date', got {reading.seen}."
+        )
+    return replace(reading, role=role, given=True)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What one scan tells about a column."""
+
+    rows: int
+    distinct: int
+    spellings: frozenset[str]
+    sentences: int = 0
+    span: int = 0
+
+    def share(self, least: float, fewest: int = _FEWEST) -> bool:
+        """Whether at least this share of enough values is distinct."""
+        return self.rows >= fewest and self.distinct >= least * self.rows
+
+
+def _separator(table: Table) -> str | None:
+    """Return the separator of a CSV file; None where there is none."""
+    path = table.path
+    endings = [] if path is None else [ending.lower() for ending in path.suffixes]
+    if path is None or not {".csv", ".tsv"} & set(endings):
+        return None
+    return "\t" if ".tsv" in endings else delimiter_of(path)
+
+
+def _inferred(table: Table, names: Sequence[str], separator: str | None) -> dict[str, Reading]:
+    schema = table.expr.schema()
+    kinds = {name: _kind(schema[name]) for name in names}
+    facts = _scanned(table, {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT})
+    found = {}
+    for name, kind in kinds.items():
+        if kind == "text":
+            found[name] = _written(name, facts[name], separator)
+        elif kind == "whole":
+            found[name] = _whole(name, facts[name])
+        elif kind == "other":
+            distinct = facts[name].share(_DISTINCT)
+            found[name] = Reading("identifier" if distinct else "category", seen="other values")
+        else:
+            found[name] = _TYPED[kind]
+    return found
+
+
+_LOOKED_AT = ("text", "whole", "other")
+_TYPED = {
+    "number": Reading("number", "number", seen="numbers"),
+    "date": Reading("date", "date", seen="dates"),
+    "truth": Reading("category", "truth", seen="truth values"),
+    "opaque": Reading("category", seen="values of another kind"),
+}
+
+
+def _kind(dtype: Any) -> str:
+    if dtype.is_string():
+        return "text"
+    if dtype.is_integer() or (dtype.is_decimal() and dtype.scale == 0):
+        return "whole"
+    if dtype.is_boolean():
+        return "truth"
+    if dtype.is_numeric() or dtype.is_interval():
+        return "number"
+    if dtype.is_date() or dtype.is_timestamp():
+        return "date"
+    if dtype.is_uuid() or dtype.is_binary():
+        return "other"
+    return "opaque"
+
+
+def _asked(name: str, kind: str) -> str:
+    """Return what the one scan asks about a column: five numbers."""
+    column = identifier(name)
+    asked = ["0", "0", "0"]
+    if kind == "text":
+        trimmed = f"trim({column}, {_BLANKS})"
+        cases = " ".join(
+            f"WHEN regexp_full_match({trimmed}, {literal(pattern)}) THEN {_BITS[spelling]}"
+            for spelling, pattern in _SPELLINGS.items()
+        )
+        asked[0] = f"bit_or(CASE {cases} ELSE {_BITS['other']} END) FILTER ({column} NOT NULL)"
+        sentence = literal(_SPELLINGS["sentence"])
+        asked[1] = f"count(*) FILTER (regexp_full_match({trimmed}, {sentence}))"
+    elif kind == "whole":
+        wide = f"CAST({column} AS HUGEINT)"
+        asked[1], asked[2] = f"min({wide})", f"max({wide})"
+    return f"count({column}), approx_count_distinct({column}), " + ", ".join(asked)
+
+
+def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+    """Count values and spellings in one scan, then the distinct values of what hardly repeats."""
+    if not kinds:
+        return {}
+    engine = table.engine
+    assert engine is not None
+    source = f"({engine.backend.compile(table.expr)})"
+    parts = [_asked(name, kind) for name, kind in kinds.items()]
+
+    def scan() -> Any:
+        return engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()[0]
+
+    line = table.run("looking at the columns", scan)
+    facts = {}
+    for place, (name, kind) in enumerate(kinds.items()):
+        rows, about, bits, first, last = line[5 * place : 5 * place + 5]
+        distinct = int(about)
+        if rows and distinct >= _NEARLY * rows:
+            column = identifier(name)
+            given = f"{source} WHERE {column} IS NOT NULL"
+            counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {column})"
+
+            def count(statement: str = counted) -> Any:
+                return engine.sql(statement).fetchall()[0][0]
+
+            distinct = int(table.run("looking at the columns", count))
+        spellings = frozenset(s for s, bit in _BITS.items() if int(bits or 0) & bit)
+        if kind == "whole":
+            lowest, highest = (int(v) if v is not None else 0 for v in (first, last))
+            long = max(abs(lowest), abs(highest)) >= 10**15
+            spellings = frozenset({"long"} if long else {"whole"} if rows else ())
+            facts[name] = _Facts(int(rows), distinct, spellings, span=highest - lowest + 1)
+        else:
+            facts[name] = _Facts(int(rows), distinct, spellings, int(first or 0))
+    for name, fact in facts.items():
+        if kinds[name] == "text" and fact.spellings == {"whole"} and fact.share(_DISTINCT):
+            facts[name] = replace(fact, span=_span(table, source, name))
+    return facts
+
+
+#: What may stand around a value without being part of it.
+_BLANKS = "' ' || chr(9) || chr(160)"
+
+
+def _span(table: Table, source: str, name: str) -> int:
+    """Return how many whole numbers lie between the least and the largest of a text column."""
+    engine = table.engine
+    assert engine is not None
+    wide = f"CAST(replace(trim({identifier(name)}, {_BLANKS}), '+', '') AS HUGEINT)"
+    statement = f"SELECT min({wide}), max({wide}) FROM {source}"
+    ((low, high),) = table.run("looking at the columns", lambda: engine.sql(statement).fetchall())
+    return int(high) - int(low) + 1
+
+
+def _whole(name: str, facts: _Facts) -> Reading:
+    """A column of whole numbers: a measurement, a code or an identifier."""
+    if not facts.rows:
+        return Reading("category", "number", seen="no value")
+    if "long" in facts.spellings:
+        role: Role = "identifier" if facts.share(_DISTINCT) or _named(name, facts) else "category"
+        return Reading(role, "number", whole=True, seen="whole numbers of 16 digits or more")
+    expected = facts.rows * (facts.rows - 1) / (2 * max(facts.span, 1))
+    repeats = facts.rows - facts.distinct
+    dense = (
+        facts.share(_DISTINCT, _FEWEST_WHOLE)
+        and expected >= _REPEATS
+        and repeats <= _REPEATS_LEFT * expected
+    )
+    role = "identifier" if dense or _named(name, facts) else "number"
+    return Reading(role, "number", whole=True, seen="whole numbers")
+
+
+def _named(name: str, facts: _Facts) -> bool:
+    return facts.share(_DISTINCT_NAMED) and says_identifier(name)
+
+
+def says_identifier(name: str) -> bool:
+    """Tell whether a column's name says that it identifies.
+
+    Examples:
+        >>> [says_identifier(n) for n in ("id", "PassengerId", "patient_nbr", "paid", "age")]
+        [True, True, True, False, False]
+    """
+    words = [w.lower() for w in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
+    if not words:
+        return False
+    joined = "".join(words)
+    return words[0] in _ID_WORDS or words[-1] in _ID_ENDS or bool(_ID_JOINED.fullmatch(joined))
+
+
+def _written(name: str, facts: _Facts, separator: str | None) -> Reading:
+    """A column of text, by how all its values are spelled."""
+    seen = facts.spellings
+    if not seen:
+        return Reading("category", seen="no value")
+    if seen <= {"whole", "long"}:
+        return _whole(name, facts)
+    if seen <= {"whole", "long", "grouped", "point"}:
+        return Reading("number", "number", seen="numbers")
+    commas = seen <= {"whole", "long", "grouped", "groups", "thousand", "comma"}
+    # Behind a comma every value has three digits: thousands or thousandths, unless the file
+    # separates its columns otherwise.
+    if commas and ("comma" in seen or separator not in (None, ",")):
+        return Reading("number", "comma", seen="numbers")
+    slashes = {"slash", "slash-day", "slash-month"}
+    if seen <= {"year", "day"} | slashes and not {"slash-day", "slash-month"} <= seen:
+        form: Form = "day-first" if "slash-day" in seen else "date"
+        return Reading("date", form, seen="dates")
+    if seen == {"truth"}:
+        return Reading("category", "truth", seen="truth values")
+    if 2 * facts.sentences >= facts.rows and facts.share(_DISTINCT_NAMED):
+        return Reading("text", seen="free text")
+    least = _DISTINCT_NAMED if seen == {"uuid"} or says_identifier(name) else _DISTINCT
+    role: Role = "identifier" if facts.share(least) else "category"
+    return Reading(role, seen="text")
+
+
+# Which columns are used.
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns that a verb uses, those it leaves out by their role, and what to say about it."""
+
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    readings: dict[str, Reading]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Column → role, of every column that was looked at."""
+        return {name: reading.role for name, reading in self.readings.items()}
+
+    @property
+    def assumption(self) -> tuple[str, ...]:
+        """What a bound over these columns takes for granted about the others."""
+        if not self.left_out:
+            return ()
+        names = ", ".join(map(repr, self.left_out))
+        return (f"What is trained on the table does not see the columns left out: {names}.",)
+
+
+def selected(
+    readings: dict[str, Reading],
+    columns: Columns,
+    *,
+    apart: Sequence[str] = (),
+    named: Sequence[str] = (),
+    texts: bool = False,
+) -> Selection:
+    """Choose columns: the named ones, or all but identifiers and free text.
+
+    ``apart`` are columns that are no features (a target, a unit), ``named`` those that the user
+    spoke of in another way; with ``texts`` free text stays, and is spoken of.  Where nothing but
+    inferred identifiers is left, they are used.
+    """
+    if columns is not None:
+        chosen = [columns] if isinstance(columns, str) else list(columns)
+        chosen = [c for c in chosen if c not in apart]
+        left: list[str] = []
+    else:
+        free = [c for c in readings if c not in apart]
+        unwanted = ("identifier",) if texts else ("identifier", "text")
+        left = [c for c in free if readings[c].role in unwanted and c not in named]
+        chosen = [c for c in free if c not in left]
+        if not chosen and left:
+            kept = [c for c in left if not readings[c].given]
+            if not kept:
+                raise InputError(
+                    "roles must leave at least one column to look at, got "
+                    f"{', '.join(map(repr, left))} as identifiers or free text."
+                )
+            chosen, left = kept, [c for c in left if c not in kept]
+    notes = [_left_note(c, readings[c]) for c in left]
+    said = {"identifier": "looks like an identifier"} | ({"text": "is free text"} if texts else {})
+    notes += [
+        f"column {name!r} {said[readings[name].role]}; with it hardly any two rows are the same"
+        for name in chosen
+        if readings[name].role in said
+    ]
+    return Selection(tuple(chosen), tuple(left), readings, tuple(notes))
+
+
+def chosen_columns(
+    table: Table, columns: Columns, given: Roles, unit: str | None = None, *, array: bool = False
+) -> Selection:
+    """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
+    table.choose(columns)
+    looked_at = table.columns if columns is None else columns
+    apart = () if unit is None else (unit,)
+    readings = read_roles(table, looked_at, given, array=array)
+    return selected(readings, columns, apart=apart if columns is None else (), texts=True)
+
+
+def _left_note(name: str, reading: Reading) -> str:
+    what = "an identifier" if reading.role == "identifier" else "free text"
+    if reading.given:
+        return f"column {name!r} is left out as {what}"
+    return (
+        f"column {name!r} looks like {what} and is left out; name it in columns, or give it "
+        "another role, to use it"
+    )
+
+
+# Values as numbers.
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?")
+_COMMA = re.compile(r"[+-]?(([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?")
+_CLOCKED = (
+    r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<part>\d+))?)?"
+    r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
+)
+_DATES = tuple(
+    re.compile(pattern + _CLOCKED, re.ASCII)
+    for pattern in (
+        r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})",
+        r"(?P<day>\d{1,2})[.-](?P<month>\d{1,2})[.-](?P<year>\d{4})",
+        r"(?P<day>\d{1,2})[ -](?P<name>[A-Za-z]{3,9})[ -](?P<year>\d{4})",
+        r"(?P<name>[A-Za-z]{3,9}) (?P<day>\d{1,2}),? (?P<year>\d{4})",
+        r"(?P<first>\d{1,2})/(?P<last>\d{1,2})/(?P<year>\d{4})",
+    )
+)
+
+
+def numbers_from(series: Any, form: str = "number") -> NDArray[np.float64]:
+    """Return the values of a pandas column as doubles; NaN where one is missing or is no number.
+
+    Typed numbers, dates and durations are what they are, whatever ``form`` says; text is parsed
+    value by value, as ``form`` says.  Dates and durations become days.
+
+    Examples:
+        >>> import pandas as pd
+        >>> numbers_from(pd.Series([".5", "1.", "1e100", None])).tolist()
+        [0.5, 1.0, 1e+100, nan]
+        >>> numbers_from(pd.Series(["1,5", "1.000,25"]), "comma").tolist()
+        [1.5, 1000.25]
+        >>> numbers_from(pd.Series(["1970-01-02", "1970-01-02T00:00+12:00"]), "date").tolist()
+        [1.0, 0.5]
+    """
+    import pandas as pd
+    from pandas.api import types
+
+    if types.is_bool_dtype(series) or types.is_numeric_dtype(series):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(values, dtype=np.float64)
+    if types.is_datetime64_any_dtype(series) or isinstance(series.dtype, pd.PeriodDtype):
+        stamps = series.dt.to_timestamp() if isinstance(series.dtype, pd.PeriodDtype) else series
+        if stamps.dt.tz is not None:
+            stamps = stamps.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _days_of(stamps - pd.Timestamp(0))
+    if types.is_timedelta64_dtype(series):
+        return _days_of(series)
+    codes, values = pd.factorize(series, use_na_sentinel=True)
+    parsed = np.array([_parsed(value, form) for value in values] + [math.nan], dtype=np.float64)
+    return np.asarray(parsed[codes])
+
+
+def _days_of(lengths: Any) -> NDArray[np.float64]:
+    import pandas as pd
+
+    return np.asarray(lengths / pd.Timedelta(days=1), dtype=np.float64)
+
+
+def _parsed(value: Any, form: str) -> float:
+    """Return one value as a number, NaN where it is none."""
+    if isinstance(value, str):
+        text = value.strip(" \t\xa0")
+        if form in ("date", "day-first"):
+            return _days(text, form == "day-first")
+        if form == "truth":
+            return {"true": 1.0, "false": 0.0}.get(text.lower(), math.nan)
+        if form == "comma" and _COMMA.fullmatch(text):
+            text = text.replace(".", "").replace(",", ".")
+        return float(text) if _NUMBER.fullmatch(text) else math.nan
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) / timedelta(days=1)
+    if hasattr(value, "toordinal"):  # a date without a time
+        return float(value.toordinal() - _EPOCH.toordinal())
+    if isinstance(value, timedelta):
+        return value / timedelta(days=1)
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _days(text: str, day_first: bool) -> float:
+    """Return the days since 1970-01-01 in UTC of one date or time stamp."""
+    found = next((m for pattern in _DATES if (m := pattern.fullmatch(text))), None)
+    if found is None:
+        return math.nan
+    said = found.groupdict()
+    if said.get("name") is not None:
+        name = said["name"][:3].lower()
+        month, day = _MONTHS.index(name) + 1 if name in _MONTHS else 0, int(said["day"])
+    elif said.get("first") is not None:
+        month, day = int(said["first"]), int(said["last"])
+        month, day = (day, month) if day_first else (month, day)
+    else:
+        month, day = int(said["month"]), int(said["day"])
+    hours, minutes, seconds = (int(said[part] or 0) for part in ("hour", "minute", "second"))
+    micro = int(((said["part"] or "") + "000000")[:6])
+    since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micro)
+    try:
+        midnight = datetime(int(said["year"]), month, day, tzinfo=_zone(said["zone"]))
+        return (midnight - _EPOCH + since) / timedelta(days=1)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in ("Z", "UTC"):
+        return UTC
+    minutes = int(text[1:3]) * 60 + int(text[-2:] if len(text) > 3 else 0)
+    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))

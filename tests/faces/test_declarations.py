@@ -1,0 +1,215 @@
+"""One declaration per verb: what the signature and the docstring say is what every face shows."""
+
+import ast
+import inspect
+import re
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from memberbound.declarations import Names, Option, Parameter, Rates, Table, Whole, declared
+from memberbound.errors import InputError
+from memberbound.faces import command_line
+from memberbound.faces.command_line import VERBS, application, command, joined, names, verb_named
+
+
+class Answer:
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.fields
+
+    def summary(self) -> str:
+        return repr(self.fields)
+
+
+def weigh(
+    table: Table,
+    *,
+    rows: Whole | None = None,
+    columns: Names | None = None,
+    fpr: Rates = (0.1,),
+    side: Literal["left", "right"] = "left",
+    twice: bool = False,
+    whole: bool | None = None,
+    share: Annotated[float, Option("number", metavar="S", flag="--part")] = 0.5,
+) -> Answer:
+    """Weigh a table
+    on its side.
+
+    Not part of the help.
+
+    Args:
+        table: what is weighed.
+        rows: how many rows; all
+            unless given.
+        columns: which columns.
+        fpr: rates.
+        side: which side.
+        twice: weigh it again.
+        whole: all of it.
+        share: ε of it.
+
+    Command line:
+        memberbound weigh a.csv --rows 3
+    """
+    given = dict(locals())
+    return Answer(**(given | {"table": str(table)}))
+
+
+def test_signature_and_docstring_are_the_declaration() -> None:
+    verb = declared(weigh)
+    assert verb.summary == "Weigh a table on its side."
+    assert verb.examples == ("memberbound weigh a.csv --rows 3",)
+    shown = {p.name: (p.flag, p.kind, p.default, p.help) for p in verb.parameters}
+    assert shown["rows"] == ("--rows", "whole", None, "How many rows; all unless given.")
+    assert shown["side"] == ("--side", "choice", "left", "Which side.")
+    assert shown["share"] == ("--part", "number", 0.5, "ε of it.")  # a formula keeps its letter
+    assert verb.by_name["side"].metavar == "left|right"
+    assert [p.name for p in verb.parameters if p.positional] == ["table"]
+    assert verb.by_name["table"].required
+
+
+def test_an_argument_without_a_word_about_it_is_refused() -> None:
+    def silent(*, n: Whole = 1) -> None:
+        """Say nothing.
+
+        Args:
+            other: not n.
+        """
+
+    with pytest.raises(TypeError, match="'n' under Args"):
+        declared(silent)
+
+
+def test_a_type_that_no_face_can_type_is_refused() -> None:
+    def odd(*, n: dict[str, complex] | None = None) -> None:
+        """Take what nobody types.
+
+        Args:
+            n: numbers.
+        """
+
+    with pytest.raises(TypeError, match="alias"):
+        declared(odd)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    app.command("weigh")(command(declared(weigh)))
+    done = CliRunner().invoke(app, ["weigh", *arguments])
+    return done.exit_code, done.output if done.exception is None else str(done.exception)
+
+
+def test_what_is_typed_reaches_python() -> None:
+    code, text = run(
+        *("a.csv", "--rows", "1e3", "--columns", 'x,"y, z"', "--fpr", "0.5", "--fpr", "0.25"),
+        *("--side", "right", "--twice", "--no-whole", "--part", "0.125"),
+    )
+    assert code == 0
+    assert ast.literal_eval(text) == {
+        "table": "a.csv",
+        "rows": 1000,
+        "columns": ["x", "y, z"],
+        "fpr": [0.5, 0.25],
+        "side": "right",
+        "twice": True,
+        "whole": False,
+        "share": 0.125,
+    }
+
+
+def test_what_is_not_typed_is_pythons_default() -> None:
+    code, text = run("a.csv")
+    assert code == 0
+    given = ast.literal_eval(text)
+    assert given == {
+        p.name: "a.csv" if p.required else p.default for p in declared(weigh).parameters
+    }
+
+
+def test_words_are_refused_where_a_number_is_due() -> None:
+    code, text = run("a.csv", "--rows", "many")
+    assert code != 0
+    assert "rows must be a finite number, got 'many'" in text
+
+
+@pytest.mark.parametrize("given", [["a"], ["a", "b c"], ["a,b", 'quo"te'], [" blank "]])
+def test_names_survive_the_way_there_and_back(given: list[str]) -> None:
+    assert [name.strip() for name in names("columns", joined(given))] == [
+        name.strip() for name in given
+    ]
+
+
+@pytest.mark.parametrize("text", ["", ",", "a,,b"])
+def test_missing_names_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="separated by commas"):
+        names("columns", text)
+
+
+# ── every verb of the contract ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_is_declared_and_has_an_example(name: str) -> None:
+    verb = verb_named(name)
+    assert verb.summary.endswith(".")
+    assert verb.examples
+    for example in verb.examples:
+        flags = re.findall(r"(?<=\s)--[a-z-]+", example)
+        known = {p.flag for p in verb.parameters} | {"--json", "--plot", "--no-open"}
+        assert set(flags) <= known, example
+
+
+def test_the_help_of_an_option_is_its_line_in_the_docstring() -> None:
+    group = typer.main.get_command(application())
+    for name in VERBS:
+        shown = {p.name: getattr(p, "help", None) for p in group.commands[name].params}  # type: ignore[attr-defined]
+        for parameter in verb_named(name).parameters:
+            if parameter.kind not in ("progress", "hidden"):
+                assert shown[parameter.name] == parameter.help
+                doc = inspect.getdoc(verb_named(name).function) or ""
+                assert parameter.help[1:20].split("  ")[0] in " ".join(doc.split())
+
+
+def test_no_option_is_declared_twice() -> None:
+    """Nobody but the generator makes options: an option exists once."""
+    source = Path(inspect.getfile(command_line)).parents[1]
+    found = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(r"typer\.(Option|Argument)\(", path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["faces/command_line.py"]
+
+
+def test_a_new_option_of_certify_appears_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked example of CONTRIBUTING.md: one function is edited, and every face has it."""
+    import memberbound
+    import memberbound.certification as module
+
+    source = textwrap.dedent(inspect.getsource(module.certify))
+    edited = source.replace(
+        "    force: Force = False,", "    grain: float = 1.0,\n    force: Force = False,"
+    ).replace("        force: ", "        grain: how coarse the sand is.\n        force: ")
+    assert edited != source
+    space = dict(vars(module))
+    exec(compile(edited, "certify.py", "exec", dont_inherit=False), space)
+    monkeypatch.setattr(memberbound, "certify", space["certify"], raising=False)
+    verb = verb_named("certify")
+    found = verb.by_name["grain"]
+    assert isinstance(found, Parameter)
+    group = typer.main.get_command(application(["certify"]))
+    options = {o for p in group.commands["certify"].params for o in p.opts}  # type: ignore[attr-defined]
+    assert "--grain" in options
+    pytest.importorskip("pydantic")
+    from memberbound.faces.requests import described, options_model
+
+    assert "grain" in options_model(verb).model_json_schema()["properties"]
+    assert "grain" in {field["name"] for field in described(verb)}

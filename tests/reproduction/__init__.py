@@ -1,1 +1,0 @@
-"""Tests of the reproductions, and the small files they use."""

@@ -1,0 +1,618 @@
+"""Two values are one cell only if no learner could tell them apart, whatever source holds them.
+
+The oracle counts in Python over values tagged by hand: every distinct tag is a distinct value.  A
+source may hold less than was put into it (SQLite has no -0.0, pandas means missing by NaN); then
+its own tags are stated, so that a merge by the engine is never mistaken for one by the source.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import sqlite3
+import struct
+import uuid
+from collections import Counter
+from decimal import Decimal
+
+import duckdb
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.hardening.evidence import cell_profile
+from memberbound.tables import (
+    cell_counts,
+    count_pair_profile,
+    count_profile,
+    exact,
+    open_table,
+    write_records,
+)
+
+WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
+
+
+def doubles(*bits: int) -> np.ndarray:
+    return np.array(bits, dtype=np.uint64).view(np.float64)
+
+
+#: Zeros of both signs, neighbours, and NaNs of both signs and with payloads.
+FLOATS = doubles(
+    *(0, 1 << 63, 0x3FF0000000000000, 0x3FF0000000000001, 1, 0x7FF0000000000000),
+    *(0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0x7FF4000000000001),
+)
+SINGLES = np.array(
+    [0, 1 << 31, 0x3F800000, 0x3F800001, 0x7FC00000, 0x7FC00001, 0xFFC00000], np.uint32
+).view(np.float32)
+HALVES = np.array([0, 1 << 15, 0x3C00, 0x3C01, 0x7E00, 0x7E01, 0x7C01], np.uint16).view(np.float16)
+NANOSECONDS = np.array([0, 1, 2, 999, 1000, 1001, 10**9, 10**9 + 1])
+MONTHS = [(1, 0, 0), (0, 30, 0), (0, 0, 30 * 86400 * 10**9), (0, 0, 1), (0, 0, 2), (0, 0, 1000)]
+
+
+def arrow_columns() -> dict[str, pa.Array]:
+    """Columns in which every two values differ."""
+    nested = [[x] for x in FLOATS] + [[], [0.0, 0.0], [None]]
+    return {
+        "text": pa.array(WORDS),
+        "large text": pa.array(WORDS, pa.large_string()),
+        "view of text": pa.array(WORDS, pa.string_view()),
+        "dictionary": pa.array(WORDS).dictionary_encode(),
+        "bytes": pa.array([b"a", b"a\0", b"a\0\0", b"A", b"", b"\0"]),
+        "fixed bytes": pa.array([b"a\0", b"a\1", b"aa"], pa.binary(2)),
+        "double": pa.array(FLOATS),
+        "single": pa.array(SINGLES),
+        "half": pa.array(HALVES),
+        "int64": pa.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1, 0]),
+        "uint64": pa.array([2**64 - 1, 2**64 - 2, 2**63, 0], pa.uint64()),
+        "bool": pa.array([True, False]),
+        "decimal": pa.array(
+            [Decimal("1.00"), Decimal("1.01"), Decimal("0.00")], pa.decimal128(38, 2)
+        ),
+        "small decimal": pa.array([Decimal("1.0"), Decimal("1.1")], pa.decimal256(20, 1)),
+        "long decimal": pa.array([Decimal(10**60 + i) for i in range(3)], pa.decimal256(70, 0)),
+        "time": pa.array([1, 2, 1000], pa.time64("ns")),
+        "timestamp": pa.array(NANOSECONDS, pa.timestamp("ns")),
+        "timestamp in a zone": pa.array(NANOSECONDS, pa.timestamp("ns", "Europe/Berlin")),
+        "seconds": pa.array([-1, 0, 1], pa.timestamp("s", "UTC")),
+        "duration": pa.array(NANOSECONDS, pa.duration("ns")),
+        "milliseconds": pa.array([0, 1, 1000], pa.duration("ms")),
+        "interval": pa.array([pa.MonthDayNano(m) for m in MONTHS], pa.month_day_nano_interval()),
+        "date": pa.array([0, 1, -1], pa.date32()),
+        "part of a day": pa.array([0, 1, 86_400_000], pa.int64()).view(pa.date64()),
+        "uuid": pa.array([uuid.UUID(int=i).bytes for i in range(3)], pa.uuid()),
+        "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1, 2], pa.int8())),
+        "list": pa.array([*nested, None], pa.list_(pa.float64())),
+        "list of text": pa.array([[w] for w in WORDS] + [[], None, [None], ["a", "A"]]),
+        "record": pa.array(
+            [{"x": float(x), "t": "a"} for x in (0.0, -0.0, 1.0)]
+            + [{"x": None, "t": None}, None, {"x": 0.0, "t": "A"}]
+        ),
+        "map": pa.array(
+            [[("a", 0.0)], [("a", -0.0)], [("A", 0.0)], [], None],
+            pa.map_(pa.string(), pa.float64()),
+        ),
+        "lists of moments": pa.array(
+            [[int(n)] for n in NANOSECONDS], pa.list_(pa.timestamp("ns", "UTC"))
+        ),
+        "lists of durations": pa.array(
+            [[int(n)] for n in NANOSECONDS], pa.list_(pa.duration("ns"))
+        ),
+        "dictionary of floats": pa.DictionaryArray.from_arrays(
+            pa.array(range(len(FLOATS))), pa.array(FLOATS)
+        ),
+        "runs": pa.RunEndEncodedArray.from_arrays([1, 2, 3], pa.array([0.0, -0.0, 1.0])),
+    }
+
+
+def repeated(column: pa.Array, name: str) -> tuple[pa.Table, Counter]:
+    """Return the i-th value i + 1 times, mixed, with as many nulls as no value has."""
+    rows = [i for i in range(len(column)) for _ in range(i + 1)]
+    rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind):
+        column = pa.RunEndEncodedArray.from_arrays(
+            list(range(1, len(rows) + 1)), column.values.take(pa.array(rows))
+        )
+    elif kind == pa.string_view():
+        column = column.cast(pa.string()).take(pa.array(rows)).cast(kind)
+    else:
+        column = column.take(pa.array(rows))
+    counts = Counter(rows)
+    if not column.null_count and not pa.types.is_run_end_encoded(kind):
+        column = pa.concat_arrays([column, pa.nulls(len(rows), kind)])
+        counts["null"] = len(rows)
+    return pa.table({name: column}), counts
+
+
+def profile_of(counts: Counter) -> dict[int, int]:
+    return dict(sorted(Counter(counts.values()).items()))
+
+
+#: One engine for the many small tables: opening an engine takes longer than counting them.
+SHARED = open_table(pa.table({"x": [1]}))
+
+
+def counted(source, **options) -> dict[int, int]:
+    profile = count_profile(open_table(source, beside=SHARED), **options)
+    return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
+
+
+def as_stream(table: pa.Table, path) -> str:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    return str(path)
+
+
+def as_file(table: pa.Table, path) -> str:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    return str(path)
+
+
+def as_parquet(table: pa.Table, path) -> str:
+    # pyarrow's dictionary of floats is where NaNs would be merged: by the writer, not by us.
+    pq.write_table(table, path, use_dictionary=False)
+    return str(path)
+
+
+def as_feather(table: pa.Table, path) -> str:
+    pyarrow.feather.write_feather(table, str(path))
+    return str(path)
+
+
+def as_duckdb(table: pa.Table, path) -> str:
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", table)
+        connection.execute("CREATE TABLE t AS SELECT * FROM given")
+    return str(path)
+
+
+def as_ibis(table: pa.Table, path) -> ibis.Table:
+    as_duckdb(table, path)
+    return ibis.duckdb.connect(str(path), read_only=True).table("t")
+
+
+SOURCES = {
+    "memory": lambda table, _: table,
+    "reader": lambda table, _: table.to_reader(max_chunksize=7),
+    "a.arrows": as_stream,
+    "a.arrow": as_file,
+    "a.feather": as_feather,
+    "a.parquet": as_parquet,
+    "polars": lambda table, _: pl.from_arrow(table),
+    "ibis on polars": lambda table, _: ibis.polars.connect({"t": pl.from_arrow(table)}).table("t"),
+    "a.duckdb": as_duckdb,
+    "ibis.duckdb": as_ibis,
+}
+#: What a source cannot be given, or what its own writer cuts before we see it (each was tried).
+CUT_BY_THE_SOURCE = {
+    "a.parquet": {"interval", "runs", "part of a day"},
+    "polars": {"interval", "long decimal", "runs", "small decimal"},
+    "ibis on polars": {"interval", "long decimal", "runs", "small decimal", "bool8", "half", "map"},
+    **dict.fromkeys(
+        ("a.duckdb", "ibis.duckdb"),
+        {"half", "long decimal", "interval", "duration", "part of a day", "bool8"}
+        | {"lists of durations", "small decimal"},
+    ),
+}
+NAMES = list(arrow_columns())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_type_in_every_source(tmp_path, source):
+    columns = arrow_columns()
+    found = {}
+    for name in NAMES:
+        if name in CUT_BY_THE_SOURCE.get(source, ()):
+            continue
+        table, counts = repeated(columns[name], name)
+        place = tmp_path / str(NAMES.index(name))
+        place.mkdir()
+        if counted(SOURCES[source](table, place / source)) != profile_of(counts):
+            found[name] = (counted(SOURCES[source](table, place / source)), profile_of(counts))
+    assert found == {}
+
+
+@pytest.mark.parametrize("name", ["text", "bytes", "double", "duration", "interval", "list"])
+def test_pairs_units_cells_and_written_rows(tmp_path, name):
+    table, counts = repeated(arrow_columns()[name], name)
+    rows = table.num_rows
+    half = table.slice(0, rows // 2)
+    tags = [tag for tag, n in counts.items() for _ in range(n)]
+    assert len(tags) == rows
+    pair = count_pair_profile(table, table)
+    assert pair.train.tolist() == pair.reference.tolist()
+    assert pair.cells.tolist() == list(profile_of(counts).values())
+    joint = count_pair_profile(table, half)
+    assert int((joint.train * joint.cells).sum()) == rows
+    assert int(joint.cells.sum()) == len(counts)
+    # Every row a person: bags of one row; two rows each: the bag tells its rows apart.
+    persons = table.append_column("who", pa.array([f"{i}" for i in range(rows)]))
+    assert counted(persons, unit="who") == profile_of(counts)
+    cells = pa.Table.from_batches(list(cell_counts(table)))
+    assert sorted(cells["cell_rows"].to_pylist()) == sorted(counts.values())
+    values = {n: float(n) for n in set(counts.values())}
+    for unit in (None, "who"):
+        out = tmp_path / f"{unit}.parquet"
+        assert (
+            write_records(persons, name if unit is None else None, values, out, unit=unit) == rows
+        )
+        written = Counter(pq.read_table(out)["record_leak_upper"].to_pylist())
+        assert written == Counter(float(n) for n in counts.values() for _ in range(n))
+
+
+# ---- text files and arrays ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
+def test_delimited_text_is_compared_byte_by_byte(tmp_path, ending):
+    words = [w for w in WORDS if w and not set(w) & set("\t\0")] + [
+        "-0.0",
+        "NaN",
+        "nan",
+        "1",
+        "1.0",
+        "1e0",
+        "True",
+    ]
+    lines = [w for i, w in enumerate(words) for _ in range(i + 1)]
+    text = ("word\n" + "\n".join(lines) + "\n").encode()
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    assert counted(path) == profile_of(Counter(lines))
+
+
+@pytest.mark.parametrize("values", [FLOATS, SINGLES, HALVES, NANOSECONDS.astype("m8[ns]")])
+def test_arrays_are_compared_by_their_bits(tmp_path, values):
+    rows = np.repeat(values, np.arange(1, len(values) + 1))
+    expected = dict.fromkeys(range(1, len(values) + 1), 1)
+    np.save(tmp_path / "a.npy", rows)
+    assert counted(rows) == expected == counted(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="must not be masked"):
+        count_profile(np.ma.masked_array([1.0, 1.0], [True, False]))
+
+
+# ---- pandas ------------------------------------------------------------------------------------
+
+
+def objects(*values) -> pd.DataFrame:
+    return pd.DataFrame({"x": pd.Series(values, dtype=object)})
+
+
+@pytest.mark.parametrize(
+    ("frame", "atoms"),
+    [
+        (pd.DataFrame({"x": pd.to_timedelta(NANOSECONDS, unit="ns")}), 8),
+        (pd.DataFrame({"x": pd.to_datetime(NANOSECONDS, unit="ns")}), 8),
+        (pd.DataFrame({"x": pd.to_datetime(NANOSECONDS, unit="ns", utc=True)}), 8),
+        (pd.DataFrame({"x": [0.0, -0.0, np.nan, None]}), 3),
+        (pd.DataFrame({"x": np.array([0.0, -0.0, 1.0], np.float16)}), 3),
+        (pd.DataFrame({"x": pd.Categorical(["a", "A", "a "])}), 3),
+        (pd.DataFrame({"x": pd.array([1, 2**53, 2**53 + 1, None], "Int64")}), 4),
+        (objects(*(pd.Timestamp(int(n)) for n in NANOSECONDS)), 8),
+        (objects(*(pd.Timedelta(int(n), "ns") for n in NANOSECONDS)), 8),
+        (objects(2**70, 2**70 + 1, -(2**200), None), 4),
+        (objects(Decimal("1.0"), Decimal("1.00"), Decimal(1), Decimal("-0"), Decimal(0)), 5),
+        (objects(True, False, None), 3),
+        (objects(b"a", b"a\0"), 2),
+        (objects([0.0], [-0.0], [], None), 4),
+        (objects({"a": 1.0}, {"a": None}, None), 3),
+        (objects(uuid.UUID(int=1), uuid.UUID(int=2)), 2),
+    ],
+)
+def test_pandas_columns_keep_what_differs(frame, atoms):
+    twice = pd.concat([frame, frame], ignore_index=True)
+    profile = count_profile(twice)
+    assert profile.atoms == atoms
+    assert profile.rows == 2 * len(frame)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((True, 1), "bool and int"),
+        ((1, True), "bool and int"),
+        ((1, 1.0), "float and int"),
+        ((1.0, True), "bool and float"),
+        (("1", 1), "int and str"),
+        (("a", b"a"), "bytes and str"),
+        ((np.int64(1), 1), "int and numpy.int64"),
+        ((np.float32(1), 1.0), "float and numpy.float32"),
+        ((Decimal(1), 1), "Decimal and int"),
+        (([1], [1.0]), "float and int"),
+        (([1], (1,)), "list and tuple"),
+        (({"a": 1}, {"a": 1, "b": None}), "dict of 'a' and dict of 'a', 'b'"),
+        ((dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)), "date and datetime in no zone"),
+        (
+            (pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020-01-01 01:00", tz="Europe/Berlin")),
+            "Europe/Berlin and",
+        ),
+        ((dt.time(1), dt.time(1, tzinfo=dt.UTC)), "time in UTC and time in no zone"),
+        (([pd.Timedelta(1, "ns")],), "got Timedelta"),
+        (({1, 2},), "got unknown set"),
+        ((np.longdouble(1),), "got unknown"),
+        ((1j,), "got unknown complex"),
+        (("\ud800",), "could not be read"),
+    ],
+)
+def test_pandas_columns_of_objects_that_would_merge_are_refused(values, said):
+    with pytest.raises(InputError) as refused:
+        count_profile(objects(*values))
+    assert said in str(refused.value)
+    assert str(refused.value).endswith(".")
+
+
+def test_categories_are_looked_at_as_well():
+    with pytest.raises(InputError, match="float and int"):
+        count_profile(
+            pd.DataFrame({"x": pd.Categorical(objects(1, 2.5).x, pd.Index([1, 2.5], dtype=object))})
+        )
+
+
+# ---- databases ---------------------------------------------------------------------------------
+
+CASES = [f"{i:010b}".replace("0", "a").replace("1", "A") for i in range(1024)]
+
+
+def collated(path, values=CASES, collation="NOCASE") -> str:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE TABLE t (x VARCHAR COLLATE {collation}, n INTEGER)")
+        connection.register("given", pa.table({"x": values, "n": [1] * len(values)}))
+        connection.execute("INSERT INTO t SELECT * FROM given")
+    return str(path)
+
+
+def lite(path, kind: str, values) -> str:
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE t (x {kind})")
+        connection.executemany("INSERT INTO t VALUES (?)", [(v,) for v in values])
+    connection.close()
+    return str(path)
+
+
+def stored_in_lite(path) -> Counter:
+    """Count what SQLite holds, by type and bytes, without any of its own comparisons."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT typeof(x), +x FROM t").fetchall()
+    connection.close()
+    packed = {float: lambda v: struct.pack("<d", v), str: str.encode}
+    return Counter((kind, packed.get(type(v), lambda v: v)(v)) for kind, v in rows)
+
+
+LITE_VALUES = [
+    *("a", "A", "a ", "a\0", "", "1", "1.0", " 1", "01", "1e0", "x'31'", "2020-01-01", "null", "é"),
+    *(1, 0, 2**53, 2**53 + 1, -(2**63), 1.0, 0.5, 0.0, -0.0, 9007199254740992.0, float("inf")),
+    *(b"1", b"a", b"", b"a\0", None, 1e300, 5e-324, 0.1, 0.1 + 2**-55),
+]
+LITE_KINDS = [
+    *("", "TEXT", "TEXT COLLATE NOCASE", "TEXT COLLATE RTRIM", "NUMERIC", "INTEGER", "REAL"),
+    *("BLOB", "DATE", "JSON", "BOOLEAN", "TIMESTAMP", "DECIMAL(5,2)", "UUID", "VARCHAR(2)"),
+]
+
+
+@pytest.mark.parametrize("kind", LITE_KINDS)
+def test_sqlite_is_read_as_stored(tmp_path, kind):
+    alike = {
+        "mixed": LITE_VALUES,
+        "text": [v for v in LITE_VALUES if isinstance(v, str | None)],
+        "numbers": [v for v in LITE_VALUES if isinstance(v, int | float)],
+        "bytes": [v for v in LITE_VALUES if isinstance(v, bytes)],
+    }
+    for name, values in alike.items():
+        rows = [v for i, v in enumerate(values) for _ in range(i + 1)]
+        path = lite(tmp_path / f"{name}.sqlite", kind, rows)
+        expected = profile_of(stored_in_lite(path))
+        assert counted(path) == expected, name
+        connection = sqlite3.connect(path, detect_types=sqlite3.PARSE_DECLTYPES)
+        shared = ibis.sqlite.from_connection(connection).table("t")
+        connection.text_factory = bytes
+        connection.row_factory = sqlite3.Row
+        assert counted(shared) == expected, name
+        assert connection.text_factory is bytes
+        connection.close()
+
+
+def test_mixed_values_of_sqlite_are_shown_as_literals(tmp_path):
+    path = lite(tmp_path / "a.sqlite", "", [1, 1.0, "1", b"1", "it's", None])
+    with open_table(path) as table:
+        values = {row["x"] for batch in cell_counts(table) for row in batch.to_pylist()}
+    assert values == {"1", "1.0", "'1'", "x'31'", "'it''s'", None}
+
+
+@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT", "NOCASE.NOACCENT"])
+def test_collations_of_duckdb(tmp_path, collation):
+    path = collated(tmp_path / "a.duckdb", [*WORDS, *CASES], collation)
+    expected = profile_of(Counter([*WORDS, *CASES]))
+    assert counted(path, columns="x") == expected
+    backend = ibis.duckdb.connect(path, read_only=True)
+    assert counted(backend.table("t"), columns="x") == expected
+    assert counted(backend.table("t").filter(lambda t: t.n == 1), columns="x") == expected
+    backend.raw_sql("SET default_collation = 'nocase'")
+    assert counted(backend.table("t").mutate(y=lambda t: t.x + "")) == expected
+    backend.disconnect()
+
+
+def test_types_that_only_duckdb_has(tmp_path):
+    cells = {
+        "lists": ["['a']", "['A']", "[]", "NULL", "[NULL]"],
+        "records": ["{'a': 'x'}", "{'a': 'X'}", "{'a': NULL}", "NULL"],
+        "zone": ["TIMETZ '12:00:00+00'", "TIMETZ '13:00:00+01'", "TIMETZ '12:00:00+01'"],
+        "interval": ["INTERVAL 1 MONTH", "INTERVAL 30 DAY", "INTERVAL 720 HOUR", "INTERVAL 31 DAY"],
+        "huge": [
+            "(2::HUGEINT ** 100)::HUGEINT",
+            "170141183460469231731687303715884105727::HUGEINT",
+        ],
+        "unsigned": ["340282366920938463463374607431768211455::UHUGEINT", "1::UHUGEINT"],
+        "bits": ["'1'::BIT", "'01'::BIT", "'001'::BIT", "'00000001'::BIT"],
+        "json": ["'1'::JSON", "'1.0'::JSON", "'{\"a\": 1}'::JSON", "'{\"a\":1}'::JSON"],
+        "word": ["'a'::ENUM('a', 'A')", "'A'::ENUM('a', 'A')"],
+        "nan": ["'nan'::DOUBLE", "-'nan'::DOUBLE", "0::DOUBLE", "-(0::DOUBLE)", "NULL"],
+        "instant": ["TIMESTAMP_NS '2020-01-01 00:00:00.000000001'", "TIMESTAMP_NS '2020-01-01'"],
+    }
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for name, values in cells.items():
+            # Counts 1, 2, 3, …: a merge would change them.
+            listed = [v for i, v in enumerate(values) for _ in range(i + 1)]
+            connection.execute(
+                f"CREATE TABLE {name} AS " + " UNION ALL ".join(f"SELECT {v} AS x" for v in listed)
+            )
+    backend = ibis.duckdb.connect(str(path), read_only=True)
+    for name, values in cells.items():
+        expected = dict.fromkeys(range(1, len(values) + 1), 1)
+        with open_table(path, table=name) as table:
+            assert counted(table) == expected, name
+            assert sum(count_pair_profile(table, table).cells) == len(values), name
+        assert counted(backend.table(name)) == expected, name
+        # Written from another engine, the rows are copied first; each gets its own count.
+        out = tmp_path / f"{name}.parquet"
+        write_records(backend.table(name), None, {n: float(n) for n in range(1, 99)}, out)
+        given = Counter(pq.read_table(out)["record_leak_upper"].to_pylist())
+        assert given == {float(n): n for n in expected}, name
+    backend.disconnect()
+
+
+def test_types_without_an_exact_key_are_refused(tmp_path):
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT union_value(a := 1) AS x, [1::VARIANT] AS y")
+    for column in "xy":
+        with pytest.raises(
+            InputError, match=r"that DuckDB can compare exactly, got (UNION|VARIANT)"
+        ):
+            count_profile(tmp_path / "a.duckdb", column)
+
+
+def test_polars_categories_and_objects():
+    words = pl.Series("x", ["a", "A", "a ", None, "A"])
+    for kind in (pl.Categorical, pl.Enum(["a", "A", "a "])):
+        frame = pl.DataFrame({"x": words.cast(kind)})
+        assert counted(frame) == {1: 3, 2: 1}
+        assert counted(pa.table(frame).to_reader()) == {1: 3, 2: 1}
+    with pytest.raises(InputError, match="must not hold Python objects"):
+        count_profile(pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)}))
+
+
+def test_tables_in_memory_that_ibis_would_cut_are_refused():
+    frame = pd.DataFrame({"x": pd.to_timedelta([1, 2], unit="ns")})
+    with pytest.raises(InputError, match="Give the table itself"):
+        count_profile(ibis.memtable(frame))
+    assert counted(ibis.memtable({"x": ["a", "A", "a"]})) == {1: 1, 2: 1}
+
+
+def test_old_parquet_timestamps(tmp_path):
+    def written(values, unit) -> str:
+        table = pa.table({"x": pa.array(values, pa.timestamp(unit)), "n": [1] * len(values)})
+        pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+        return str(tmp_path / "a.parquet")
+
+    assert counted(written(NANOSECONDS, "ns")) == {1: 8}
+    far = 253_402_300_799_000_000  # the last second of 9999, beyond 64 bits of nanoseconds
+    assert counted(written([far, far - 1, 0, None], "us")) == {1: 4}
+
+
+# ---- Spark and others, by what they are asked --------------------------------------------------
+
+
+class Elsewhere:
+    """An engine that is only ever asked for its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def asked(monkeypatch, engine: str, **schema: str) -> str:
+    rows = ibis.table(schema, name="t")
+    monkeypatch.setattr(type(rows), "get_backend", lambda _: Elsewhere(engine))
+    return ibis.to_sql(exact.exact_rows(rows, "the ibis table"), dialect="pyspark")
+
+
+def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
+    query = asked(monkeypatch, "pyspark", word="string", n="int64", day="date")
+    assert "CAST(`t0`.`word` AS BINARY)" in query
+    assert "`t0`.`n`" in query
+    for kind in ("float64", "array<string>", "interval('s')"):
+        with pytest.raises(InputError, match="that pyspark is known to compare exactly"):
+            asked(monkeypatch, "pyspark", x=kind)
+    with pytest.raises(InputError, match=r"postgres is known to compare exactly, got string. Save"):
+        asked(monkeypatch, "postgres", x="string")
+
+
+# ---- the verbs ---------------------------------------------------------------------------------
+
+
+def test_the_verbs_count_what_is_there(tmp_path):
+    sources = {
+        "duckdb": collated(tmp_path / "a.duckdb"),
+        "ibis": ibis.duckdb.connect(collated(tmp_path / "b.duckdb"), read_only=True).table("t"),
+        "sqlite": lite(tmp_path / "a.sqlite", "TEXT COLLATE NOCASE", CASES),
+        "numeric": lite(tmp_path / "b.sqlite", "NUMERIC", CASES),
+        "blob": lite(tmp_path / "c.sqlite", "BLOB", CASES),
+        "date": lite(tmp_path / "d.sqlite", "DATE", CASES),
+        "json": lite(tmp_path / "e.sqlite", "JSON", CASES),
+        "pandas": pd.DataFrame({"x": pd.to_timedelta(np.arange(1024) % 1000, unit="ns")}),
+        "arrow": as_feather(
+            pa.table({"x": pa.array(range(1024), pa.duration("ns"))}), tmp_path / "a.feather"
+        ),
+    }
+    for name, source in sources.items():
+        atoms = 1000 if name == "pandas" else 1024
+        result = memberbound.certify(source).to_dict()
+        assert result["atoms"] == atoms, name
+        assert result["delta_upper"] > 0.9, name
+        assert memberbound.plan(table=source, security=0.5).n_required != 1, name
+
+
+def test_units_references_and_records_ignore_collations(tmp_path):
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t (who VARCHAR COLLATE NOCASE, x VARCHAR COLLATE NOCASE)")
+        connection.execute("INSERT INTO t VALUES ('ann','a'),('ANN','A'),('bob','a'),('bob','A')")
+    backend = ibis.duckdb.connect(str(path), read_only=True)
+    for source in (path, backend.table("t")):
+        # Three persons with three bags: {a}, {A}, {a, A}.
+        assert counted(source, unit="who") == {1: 3}
+        pair = count_pair_profile(source, pa.table({"x": ["A", "b"]}), "x")
+        assert [part.tolist() for part in pair] == [[0, 2, 2], [1, 0, 1], [1, 1, 1]]
+        out = tmp_path / "out.csv"
+        write_records(source, ["who", "x"], {1: 0.5}, out, overwrite=True)
+        assert out.read_text().splitlines()[1:] == [
+            "ann,a,0.5",
+            "ANN,A,0.5",
+            "bob,a,0.5",
+            "bob,A,0.5",
+        ]
+        write_records(source, None, {1: 0.25}, out, unit="who", overwrite=True)
+        assert out.read_text().count("0.25") == 4
+    backend.disconnect()
+
+
+def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
+    # The broken twin: columns compared as the engine likes.
+    path = collated(tmp_path / "a.duckdb")
+    assert counted(path, columns="x") == {1: 1024}
+    monkeypatch.setattr(exact, "_key", lambda value, kind, depth=0: value)
+    assert counted(path, columns="x") == {1024: 1}
+    assert memberbound.certify(path).to_dict()["delta_upper"] < 0.02
+    assert counted(pa.table({"x": FLOATS})) != profile_of(Counter(range(len(FLOATS))))
+    monkeypatch.undo()
+    durations = pa.table({"x": pa.array(range(1000), pa.duration("ns"))})
+    assert counted(durations) == {1: 1000}
+    from memberbound.tables import engine
+
+    monkeypatch.setattr(engine, "exact_type", lambda kind: kind)
+    assert counted(durations) == {1000: 1}
+
+
+def test_hardening_counts_the_same_cells():
+    frame = pd.DataFrame({"x": [0.0, -0.0, np.nan, 1.0, None]})
+    assert cell_profile(frame).atoms == count_profile(frame).atoms == 4
+    # A text that looks like the name of a number is still a text.
+    assert cell_profile(objects(1, "int\x001", "1", True)).atoms == 4

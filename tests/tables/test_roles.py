@@ -1,0 +1,465 @@
+"""Roles: inferred once, the same for every verb; one parser; identifiers left out by name."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from memberbound.auditing import audit
+from memberbound.certification import certify
+from memberbound.errors import InputError
+from memberbound.faces.command_line import application
+from memberbound.hardening import harden
+from memberbound.learners import encoded_rows, read_examples
+from memberbound.planning import plan
+from memberbound.populations import population
+from memberbound.protection import protect
+from memberbound.studies.data import StudyData
+from memberbound.studies.question import StudyQuestion
+from memberbound.tables import open_table
+from memberbound.tables.population import read_population, readings_of
+from memberbound.tables.roles import numbers_from, read_roles
+
+#: A quarter of them, which harden looks at, must be enough to tell a key from a number.
+ROWS = 800
+
+
+def nasty(rows: int = ROWS) -> dict[str, list[str]]:
+    """Columns of text as files have them; every verb must read them to the same numbers."""
+    rng = np.random.default_rng(7)
+    start = dt.date(2019, 12, 30)
+    days = [start + dt.timedelta(days=int(d)) for d in rng.integers(0, 900, rows)]
+    return {
+        "patient": [str(uuid.UUID(int=int(i) + 2**100)) for i in rng.permutation(rows)],
+        "row": [str(i) for i in range(rows)],
+        "half": [(".5", "1.", "-2.25", "+3")[i] for i in rng.integers(0, 4, rows)],
+        "huge": [("1e100", "2E+99", "0")[i] for i in rng.integers(0, 3, rows)],
+        "card": [str(10**19 + int(i)) for i in rng.integers(0, 9, rows)],
+        "zip": [("007", "123")[i] for i in rng.integers(0, 2, rows)],
+        "price": [f"{a},{b:02d}" for a, b in rng.integers(0, 99, (rows, 2))],
+        "born": [d.isoformat() for d in days],
+        "seen": [f"{d.day}/{d.month}/{d.year}" for d in days],
+        "stamp": [f"{d.isoformat()}T12:30:00.5+02:00" for d in days],
+        "flag": [("true", "False")[i] for i in rng.integers(0, 2, rows)],
+        "blank": [""] * rows,
+        "same": ["7"] * rows,
+        "note": [f"the patient number {i} came in with pain" for i in rng.permutation(rows)],
+        "ill": [("yes", "no")[i] for i in rng.integers(0, 2, rows)],
+    }
+
+
+WANTED = {
+    "patient": "identifier",
+    "row": "identifier",
+    "half": "number",
+    "huge": "number",
+    "card": "category",
+    "zip": "category",
+    "price": "number",
+    "born": "date",
+    "seen": "date",
+    "stamp": "date",
+    "flag": "category",
+    "blank": "category",
+    "same": "number",
+    "note": "text",
+    "ill": "category",
+}
+NUMBERS = ["half", "huge", "price", "born", "seen", "stamp", "flag", "same"]
+
+
+def truth(columns: dict[str, list[str]]) -> dict[str, list[float]]:
+    """The same numbers, by Python's own parsers."""
+
+    def day(text: str) -> float:
+        d, m, y = map(int, text.split("/"))
+        return float((dt.date(y, m, d) - dt.date(1970, 1, 1)).days)
+
+    def moment(text: str) -> float:
+        when = dt.datetime.fromisoformat(text)
+        when = when if when.tzinfo else when.replace(tzinfo=dt.UTC)
+        return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(days=1)
+
+    return {
+        "half": [float(v) for v in columns["half"]],
+        "huge": [float(v) for v in columns["huge"]],
+        "price": [float(v.replace(",", ".")) for v in columns["price"]],
+        "born": [moment(v) for v in columns["born"]],
+        "seen": [day(v) for v in columns["seen"]],
+        "stamp": [moment(v) for v in columns["stamp"]],
+        "flag": [float(v.lower() == "true") for v in columns["flag"]],
+        "same": [7.0] * len(columns["same"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("roles") / "nasty.csv"
+    columns = nasty()
+    lines = [";".join(columns), *(";".join(row) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_roles_of_the_nasty_table(table: Path) -> None:
+    with open_table(table) as opened:
+        assert {c: r.role for c, r in read_roles(opened).items()} == WANTED
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", "pandas", "arrow"])
+def test_one_table_is_read_to_the_same_numbers_whatever_holds_it(
+    table: Path, tmp_path: Path, ending: str
+) -> None:
+    columns, wanted = nasty(), truth(nasty())
+    kept = {c: [v or None for v in columns[c]] for c in columns}
+    source = {
+        ".csv": lambda: table,
+        ".parquet": lambda: (
+            pq.write_table(pa.table(kept), tmp_path / "t.parquet") or tmp_path / "t.parquet"
+        ),
+        "pandas": lambda: pd.DataFrame(kept),
+        "arrow": lambda: pa.table(kept),
+    }[ending]()
+    found = read_population(source, NUMBERS, numeric=True)
+    for place, name in enumerate(NUMBERS):
+        assert found.values[:, place].tolist() == wanted[name], name
+
+
+def test_every_verb_reads_the_same_numbers(table: Path) -> None:
+    """What a learner is given, what a mean is taken of, what bins cut: the parsed values."""
+    wanted = truth(nasty())
+    features = ["half", "huge", "price", "born", "seen", "stamp", "same"]
+    examples = read_examples(table, "ill", columns=features)
+    study = StudyData.read(table, StudyQuestion("ill", columns=tuple(features)))
+    for place, name in enumerate(features):
+        values = np.array(wanted[name])
+        spread = values.std() or 1.0
+        scaled = (values - values.mean()) / spread
+        assert examples.features[:, place] == pytest.approx(scaled, abs=1e-9), name
+        assert numbers_from(study.frame[name]) == pytest.approx(values, rel=1e-15), name
+    assert np.array_equal(study.examples.features, examples.features)
+    # A statistic: the mean of a secret half, with noise far below the differences that matter.
+    asked = {"statistic": "mean", "eta": 0.49, "record": "average", "insecure_seed": 3}
+    found = protect(table, columns=["half", "price", "born"], **asked)
+    means = [np.mean(wanted[c]) for c in ("half", "price", "born")]
+    spreads = [np.std(wanted[c]) for c in ("half", "price", "born")]
+    for value, mean, spread in zip(found.details["values"], means, spreads, strict=True):
+        assert abs(value - mean) < 60 * spread
+    asked = {"epsilon": 1.0, "columns": ["half", "price", "seen"]}
+    by_file = population(table, **asked)
+    by_array = population(np.column_stack([wanted[c] for c in asked["columns"]]), epsilon=1.0)
+    assert by_file.success_upper == by_array.success_upper
+    hard = harden(table, security=0.3, target="ill", columns=["price", "seen", "half"])
+    for name, rule in hard.coarsener.recipe_.rules:
+        if name in ("price", "seen", "half") and hasattr(rule, "codes"):
+            edges = np.asarray(rule.edges)
+            raw = pd.Series(nasty()[name])
+            assert np.array_equal(rule.codes(raw), np.searchsorted(edges, wanted[name])), name
+
+
+def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> None:
+    quick = {"learner": "naive-bayes", "shadows": 8, "workers": 1, "backend": "sequential"}
+    answers = {
+        "certify": certify(table),
+        "plan": plan(table, security=0.5),
+        "population": population(table, epsilon=1.0),
+        "harden": harden(table, security=0.3, target="ill", learners=False),
+        "audit": audit(table, target="ill", **quick),
+        "protect": protect(table, target="ill", eta=0.2, insecure_seed=1, pairs=32, tune=False),
+    }
+    for verb, answer in answers.items():
+        said = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+        assert said["roles"] == WANTED, verb
+        notes = " ".join(said["warnings"])
+        for name in ("patient", "row"):
+            assert f"{name!r} looks like an identifier and is left out" in notes, verb
+            assert f"{name!r} looks like an identifier" in answer.summary(), verb
+    for verb in ("certify", "plan"):
+        assumed = " ".join(answers[verb].assumptions)
+        assert "'patient', 'row'" in assumed, verb
+    # certify covers any learner, so it counts free text; and says what that does
+    assert any("'note' is free text" in w for w in answers["certify"].warnings)
+    assert answers["harden"].steps[0].startswith("drop patient, row")
+    study = StudyData.read(table, StudyQuestion("ill"))
+    assert study.to_dict("ill")["left_out"] == ["patient", "row", "note"]
+    assert "patient" not in study.frame.columns
+
+
+def test_certify_counts_the_other_columns_exactly_as_written(table: Path) -> None:
+    columns = nasty()
+    rest = [c for c in columns if c not in ("patient", "row", "note")]
+    cells = len(set(zip(*(columns[c] for c in rest), strict=True)))
+    assert certify(table, roles={"note": "identifier"}).fields["atoms"] == cells
+    assert certify(table, columns=["patient", "ill"]).fields["atoms"] == ROWS
+    named = certify(table, columns=["patient", "ill"])
+    assert any("'patient' looks like an identifier; with it" in w for w in named.warnings)
+    assert certify(table, roles={"row": "number"}).fields["atoms"] == ROWS
+    assert certify(table, columns="half").fields["atoms"] == 4
+
+
+def test_overrides() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"zip": rng.integers(10_000, 10_009, 300), "id": range(300), "y": rng.integers(0, 2, 300)}
+    )
+    examples = read_examples(frame, "y")
+    assert examples.columns == ("zip",)
+    assert examples.features.shape == (300, 1)
+    assert read_examples(frame, "y", roles={"zip": "category"}).features.shape == (300, 9)
+    assert read_examples(frame, "y", roles={"id": "number"}).columns == ("zip", "id")
+    assert read_examples(frame, "y", columns=["id"]).columns == ("id",)
+    assert read_examples(frame, "y", roles={"id": "number", "zip": "identifier"}).columns == ("id",)
+    for wrong, words in (
+        ({"zap": "number"}, "roles must name columns.*'zap'"),
+        ({"zip": "nmber"}, "role of 'zip' must be one of"),
+        ({"zip": "date"}, "'zip' must hold dates"),
+        ("zip=number", "roles must map"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read_examples(frame, "y", roles=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least one column"):
+        read_examples(frame, "y", roles={"id": "identifier", "zip": "identifier"})
+    with pytest.raises(InputError, match="'town' must hold numbers to have"):
+        certify(pd.DataFrame({"town": ["a", "b"]}), roles={"town": "number"})
+
+
+@pytest.mark.parametrize("verb", ["protect", "audit", "harden", "study"])
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [("born", "holds dates"), ("patient", "looks like an identifier"), ("note", "free text")],
+)
+def test_a_target_that_cannot_be_learnt_is_refused(
+    table: Path, verb: str, target: str, words: str
+) -> None:
+    ask = {
+        "protect": lambda: protect(table, target=target),
+        "audit": lambda: audit(table, target=target),
+        "harden": lambda: harden(table, security=0.5, target=target),
+        "study": lambda: StudyData.read(table, StudyQuestion(target)),
+    }[verb]
+    with pytest.raises(InputError, match=f"target must.*{words}"):
+        ask()
+
+
+def test_a_whole_number_to_predict_needs_a_word() -> None:
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 200), "y": range(200)})
+    with pytest.raises(InputError, match="role 'number'"):
+        read_examples(frame, "y")
+    assert read_examples(frame, "y", roles={"y": "number"}).task == "regression"
+
+
+def role(values: object, name: str = "x") -> str:
+    return readings_of(pd.DataFrame({name: values}))[name].role
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        (range(1000), "identifier"),
+        (range(99), "number"),  # too few rows to tell
+        (np.arange(1000) / 7, "number"),  # a double is a measurement
+        (np.arange(1000.0), "number"),
+        ([str(float(i)) for i in range(1000)], "number"),
+        ([f"n{i}" for i in range(19)], "category"),
+        ([f"n{i}" for i in range(20)], "identifier"),
+        ([f"n{i % 15}" for i in range(1000)], "category"),
+        ([10**17 + i for i in range(50)], "identifier"),
+        ([10**17 + i % 3 for i in range(50)], "category"),
+        (["99999999999999999999", "1.5"] * 20, "number"),
+        (["1,234", "5,678"] * 20, "category"),  # thousands or thousandths?
+        (["1,234", "5,67"] * 20, "number"),
+        (["1,234.5", "5.0"] * 20, "category"),
+        (["1.234.567", "1,5"] * 20, "number"),
+        (["2020-02-30", "2020-02-28"] * 20, "date"),
+        (["13/12/2020", "12/13/2020"] * 20, "category"),  # neither order fits both
+        (["3 Mar 2020", "March 4, 2020", "5-Mar-2020 10:00"] * 9, "date"),
+        (["31.12.2020", "1.1.2021 23:59:59 Z"] * 20, "date"),
+        (["2020", "2021"] * 20, "number"),
+        (["NaN", "1"] * 20, "category"),
+        (["0x10", "1_000", "１２"] * 20, "category"),
+        ([None] * 30, "category"),
+        ([True, False] * 20, "category"),
+        ([pd.Timestamp("2020-01-01", tz="Europe/Berlin")] * 30, "date"),
+        ([dt.date(2020, 1, 1)] * 30, "date"),
+        ([dt.timedelta(hours=3)] * 30, "number"),
+        ([1, "a", 2.5] * 20, "category"),
+        ([" 39", "40 "] * 20, "number"),
+    ],
+)
+def test_roles_one_by_one(values: object, wanted: str) -> None:
+    assert role(list(values)) == wanted  # type: ignore[call-overload]
+
+
+def test_names_help() -> None:
+    rng = np.random.default_rng(1)
+    scattered = rng.choice(10**9, 300, replace=False)
+    assert role(scattered) == "number"
+    assert role(scattered, "patient_nbr") == "identifier"
+    assert role(scattered, "CustomerID") == "identifier"
+    assert role(scattered, "paid") == "number"
+    assert role(rng.integers(0, 5, 300), "region_id") == "number"
+    assert role([str(uuid.UUID(int=int(i))) for i in range(100)] * 2) == "identifier"
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.integers(100, 400), st.integers(1, 400), st.integers(0, 2**32))
+def test_independent_whole_numbers_are_no_identifier(rows: int, span: int, seed: int) -> None:
+    """Rows drawn independently from any range repeat too often to be taken for a key."""
+    values = np.random.default_rng(seed).integers(0, span * 10, rows)
+    assert role(values) == "number"
+
+
+def test_income_like_and_weight_like_columns_stay() -> None:
+    rng = np.random.default_rng(3)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        assert role(np.round(rng.lognormal(10, 0.5, 2000)).astype(int)) == "number"
+        assert role(np.round(rng.normal(80_000, 9_000, 150)).astype(int)) == "number"
+    # the twin without replacement, as dense, is a key
+    assert role(rng.permutation(3000)[:2000]) == "identifier"
+
+
+def test_nothing_but_identifiers_is_used_and_said() -> None:
+    found = certify(pd.DataFrame({"who": [f"p{i}" for i in range(100)]}))
+    assert found.fields["atoms"] == 100
+    assert found.delta_upper == 1.0
+    assert any("'who' looks like an identifier" in w for w in found.warnings)
+    assert found.to_dict()["roles"] == {"who": "identifier"}
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
+def test_numbers_go_through_text_unharmed(values: list[float]) -> None:
+    texts = pd.Series([repr(v) for v in values], dtype=object)
+    assert numbers_from(texts).tolist() == values
+    commas = pd.Series([repr(v).replace(".", ",") for v in values], dtype=object)
+    assert numbers_from(commas, "comma").tolist() == values
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(
+    st.lists(st.datetimes(timezones=st.timezones() | st.none()), min_size=1, max_size=20),
+    st.sampled_from(["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S"]),
+)
+def test_dates_go_through_text_unharmed(moments: list[dt.datetime], form: str) -> None:
+    kept = [m.replace(microsecond=0, tzinfo=None) for m in moments if m.year >= 1000]
+    epoch = dt.datetime(1970, 1, 1)
+    wanted = [(m - epoch) / dt.timedelta(days=1) for m in kept]
+    texts = pd.Series([m.strftime(form) for m in kept], dtype=object)
+    assert numbers_from(texts, "date").tolist() == wanted
+    if kept:
+        first = pd.Series([f"{m.day}/{m.month}/{m.year} {m:%H:%M:%S}" for m in kept], dtype=object)
+        assert numbers_from(first, "day-first").tolist() == wanted
+
+
+def test_zones_and_typed_times() -> None:
+    texts = ["2020-06-01T00:00Z", "2020-06-01 02:00+02:00", "2020-05-31T19:00-0500"]
+    wanted = [(dt.date(2020, 6, 1) - dt.date(1970, 1, 1)).days] * 3
+    assert numbers_from(pd.Series(texts), "date").tolist() == wanted
+    typed = pd.Series(pd.to_datetime(texts, utc=True, format="ISO8601"))
+    assert numbers_from(typed).tolist() == wanted
+    assert numbers_from(typed.dt.tz_convert("Asia/Tokyo")).tolist() == wanted
+    assert numbers_from(pd.Series([dt.date(2020, 6, 1)])).tolist() == wanted[:1]
+    assert math.isnan(numbers_from(pd.Series(["2020-02-30"]), "date")[0])
+    assert math.isnan(numbers_from(pd.Series(["soon"]), "date")[0])
+
+
+def test_further_rows_are_read_as_the_population_was(table: Path, tmp_path: Path) -> None:
+    """One new row has no column of its own to infer from: the encoder knows how to read it."""
+    columns = ["half", "price", "seen", "stamp", "zip"]
+    examples = read_examples(table, "ill", columns=columns)
+    row = {c: nasty()[c][5] for c in columns}
+    (tmp_path / "new.csv").write_text(";".join(row) + "\n" + ";".join(row.values()) + "\n")
+    for source in (tmp_path / "new.csv", pd.DataFrame([row])):
+        made, _ = encoded_rows(examples.encoder, examples.columns, source)
+        assert np.array_equal(made[0], examples.features[5])
+
+
+def test_whole_numbers_keep_their_digits_beside_missing_ones() -> None:
+    big = 2**53
+    frame = pa.table({"code": pa.array([big, big + 1, None] * 20, pa.int64()), "y": [0, 1] * 30})
+    examples = read_examples(frame, "y")
+    assert examples.features.shape == (60, 3)  # two codes and "missing"
+    assert harden(frame, security=0.2, keep=["code"]).before["atoms"] == 6
+
+
+def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier() -> None:
+    rng = np.random.default_rng(5)
+    rows = 4000
+    frame = pd.DataFrame({f"c{i}": rng.integers(0, 3, rows) for i in range(6)})
+    frame.insert(0, "id", np.arange(rows) + 100_000)
+    found = harden(frame, security=0.9)
+    assert found.steps[0].startswith("drop id")
+    assert len(found.table.columns) >= 4
+    assert found.roles["id"] == "identifier"
+    # The broken twin: told that it is a number, the search puts it into bins.
+    spent = harden(frame, security=0.9, roles={"id": "number"})
+    assert "id" in spent.table.columns
+    union = harden(frame, security=0.9, validity="union")
+    assert "id" not in union.table.columns
+
+
+def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    days = [dt.date(2018, 1, 1) + dt.timedelta(days=int(d)) for d in rng.integers(0, 1400, 4000)]
+    late = np.array([d.year >= 2020 for d in days])
+    frame = pd.DataFrame(
+        {
+            "when": [f"{d.day}/{d.month}/{d.year}" for d in days],
+            "y": np.where(late ^ (rng.random(4000) < 0.1), "a", "b"),
+        }
+    )
+    path, recipe = tmp_path / "t.csv", tmp_path / "recipe.json"
+    frame.to_csv(path, index=False)
+    found = harden(path, security=0.9, target="y", recipe=recipe)
+    assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
+    assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
+    assert found.accuracy is not None
+    assert found.accuracy["before"]["tree"] > 0.85
+    from memberbound.tables.coarsening import Coarsener
+
+    again = Coarsener.from_json(recipe.read_text("utf-8"))
+    assert again.recipe_ == found.coarsener.recipe_
+    assert again.transform(frame).equals(found.coarsener.transform(frame))
+
+
+def test_the_command_line_takes_roles_and_says_what_it_left_out(table: Path) -> None:
+    run = CliRunner().invoke(application(), ["certify", str(table), "--json"])
+    assert run.exit_code == 0
+    assert json.loads(run.stdout)["roles"] == WANTED
+    assert "'patient' looks like an identifier and is left out" in run.stderr
+    said = ["--roles", "row=number, note=identifier", "--json"]
+    for verb in (["certify"], ["plan", "--security", "0.5"]):
+        run = CliRunner().invoke(application(), [verb[0], str(table), *verb[1:], *said])
+        assert run.exit_code == 0, run.stderr
+        roles = json.loads(run.stdout)["roles"]
+        assert (roles["row"], roles["note"]) == ("number", "identifier")
+    run = CliRunner().invoke(application(), ["certify", str(table), "--roles", "row"])
+    assert isinstance(run.exception, InputError)
+    assert "COLUMN=ROLE" in str(run.exception)
+    frame = pd.DataFrame({"a,b": [f"n{i}" for i in range(30)], "c=d": [1, 2] * 15})
+    odd = table.parent / "odd.csv"
+    frame.to_csv(odd, index=False)
+    run = CliRunner().invoke(
+        application(), ["certify", str(odd), "--roles", '"a,b=category",c=d=category', "--json"]
+    )
+    assert run.exit_code == 0, run.stderr
+    assert json.loads(run.stdout)["roles"] == {"a,b": "category", "c=d": "category"}
+    run = CliRunner().invoke(
+        application(),
+        ["harden", str(table), "--columns", "half,ill", "--security", "0.3", "--json"],
+    )
+    assert run.exit_code == 0, run.stderr
+    assert set(json.loads(run.stdout)["roles"]) == {"half", "ill"}
