@@ -59,6 +59,7 @@ from memberbound.verbs.population import Comparison
 from report.sample import sample
 
 SOURCE = Path(memberbound.__file__).parent
+STATIC = SOURCE / "faces/web/static"
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
 SHARES = st.floats(0.0, 1.0)
 PROOFS: tuple[Side, ...] = ("upper", "lower", "estimate")
@@ -616,13 +617,13 @@ def test_persons_and_rows_are_an_assumption() -> None:
 
 # --- Nobody else formats numbers -----------------------------------------------------------------
 
-#: Module → why its own formats are no bounds. Reproductions have their own tables.
+#: Module → why its own formats are no bounds. Papers have tables of their own.
 ELSEWHERE = {
     "quantities.py": "the place itself",
-    "web/calculations.py": "seconds that a request may take",
-    "web/child.py": "seconds that a job may take",
-    "web/limits.py": "sizes of uploads",
-    "web/jobs.py": "seconds that a job took",
+    "faces/web/calculations.py": "seconds that a request may take",
+    "faces/web/child.py": "seconds that a job may take",
+    "faces/web/limits.py": "sizes of uploads",
+    "faces/web/jobs.py": "seconds that a job took",
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
@@ -667,8 +668,7 @@ def test_no_other_module_formats_numbers() -> None:
     found = {
         str(path.relative_to(SOURCE)): lines
         for path in sorted(SOURCE.rglob("*.py"))
-        if not {"reproduction", "errata"} & set(path.relative_to(SOURCE).parts)
-        and (lines := formats(path))
+        if not {"papers"} & set(path.relative_to(SOURCE).parts) and (lines := formats(path))
     }
     assert {name: lines for name, lines in found.items() if name not in ELSEWHERE} == {}
     assert set(ELSEWHERE) - set(found) == set(), "nothing is formatted there any more"
@@ -677,9 +677,9 @@ def test_no_other_module_formats_numbers() -> None:
 
 
 def test_no_other_script_formats_numbers() -> None:
-    found = {p.name for p in SOURCE.glob("web/static/*.js") if SCRIPT.search(p.read_text("utf-8"))}
+    found = {p.name for p in STATIC.glob("*.js") if SCRIPT.search(p.read_text("utf-8"))}
     assert found == set(SCRIPTS)
-    plots = (SOURCE / "web/static/plots.js").read_text("utf-8")
+    plots = (STATIC / "plots.js").read_text("utf-8")
     # Hover texts are written by numbers.js, not by plotly.
     assert set(re.findall(r"%\{\w[^}]*\}", plots)) == {"%{text}"}
 
@@ -720,7 +720,7 @@ def test_scripts_write_numbers_as_python_does(tmp_path: Path) -> None:
     given += [*(rng.choice([-1, 1], 200) * 10 ** rng.uniform(-20, 20, 200))]
     numbers = [float(v) for v in given]
     module = tmp_path / "numbers.mjs"
-    module.write_text((SOURCE / "web/static/numbers.js").read_text("utf-8"), "utf-8")
+    module.write_text((STATIC / "numbers.js").read_text("utf-8"), "utf-8")
     calls = ", ".join(f"(v) => {call}" for call in CALLS)
     script = tmp_path / "run.mjs"
     script.write_text(

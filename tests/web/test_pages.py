@@ -431,7 +431,7 @@ def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> N
     page.get_by_text("which ε for a promise?").click()
     page.get_by_label("Right at most", exact=True).fill("52")
     page.get_by_role("button", name="Calculate").click()
-    page.get_by_text("Take ε (δ = 0.00001)").wait_for()
+    page.get_by_text("Take ε (δ = 1e-5)").wait_for()
     assert float(number(page, "success_upper").removeprefix("≤ ").removesuffix(" %")) <= 52.01
     other = visit(page.url.split("#")[1], width=390)
     shown(other, "success_upper")
