@@ -22,7 +22,7 @@ from web.pages_checks import cli, downloaded, shortcomings, until
 
 pytestmark = pytest.mark.browser
 
-STATIC = Path(memberbound.__file__).parent / "web" / "static"
+STATIC = Path(memberbound.__file__).parent / "faces" / "web" / "static"
 #: A name that would run if it were ever taken for markup.
 NASTY = '<img src=x onerror="window.broken = 1">'
 PNG = b"\x89PNG\r\n\x1a\n"
