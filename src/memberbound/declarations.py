@@ -238,7 +238,7 @@ def declared(function: Callable[..., Any]) -> Verb:
 
 def _capitalised(text: str) -> str:
     """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
-    text = text.replace("``", "")
+    text = " ".join(text.replace("``", "").split())
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 

@@ -21,7 +21,6 @@ from memberbound.dp import (
     guarantee_from_gdp,
 )
 from memberbound.errors import InputError
-from memberbound.quantities import percent
 from memberbound.verbs.explain import explain
 from oracle.readoffs import price
 from oracle.real import digits, gaussian_hockey_stick, gaussian_tpr
@@ -199,9 +198,9 @@ def test_printed_accuracy_of_dp_sgd_keeps_the_target():
 
 
 def test_a_search_that_stops_at_the_double_is_caught():
-    """0.05 as a double lies above 0.05: with η just there, 55.01 % would be printed."""
+    """0.05 as a double lies above 0.05: with η just there, more than 55 % is allowed."""
     eta = 0.05
     assert F(eta) > F("0.05")
     curve = guarantee_from_epsilon_delta([(0.0, 2 * eta)]).curve
     assert curve.eta <= eta
-    assert percent(curve.accuracy(), "upper") == "55.01 %"
+    assert F(curve.accuracy()) > F("0.55")
