@@ -629,7 +629,6 @@ ELSEWHERE = {
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
     "report/plots/exposure.py": "heights of a curve by chance, not printed",
     "tables/coarsening.py": "edges of bins, part of a recipe",
-    "hardening/releasing.py": "a number of rows",
     "subset/fourier_sums.py": "an integer weight",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")

@@ -37,8 +37,8 @@ _TRUSTED = tuple(
     f"memberbound.{name}"
     for name in (
         "games.SubsetGame",
-        "learners.encoding.as_numbers",
-        "learners.encoding.as_texts",
+        "learners.examples.as_numbers",
+        "learners.examples.as_texts",
         "protection.calibration.Calibration",
         "protection.estimator.MembershipPrivate",
         "protection.exponential_noise.LaplaceNoise",

@@ -419,7 +419,7 @@ def split_rows(frame: Any, reference: Any, validity: str, share: float, seed: in
     if validity == "union":
         chosen = np.sort(order.permutation(len(frame))[:_FIT_ROWS])
         return Parts(frame.iloc[chosen], frame, "union")
-    size = min(max(1, round(share * len(frame))), _FIT_ROWS, len(frame) - 1)
+    size = min(max(1, int(share * len(frame) + 0.5)), _FIT_ROWS, len(frame) - 1)
     chosen = np.zeros(len(frame), dtype=bool)
     chosen[order.permutation(len(frame))[:size]] = True
     return Parts(frame[chosen], frame[~chosen], "split")

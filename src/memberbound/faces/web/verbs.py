@@ -54,7 +54,7 @@ def load_all() -> None:
 
     for name in ("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"):
         import_module(name)
-    for name in ("certification", "hardening", "planning", "populations", "tables"):
+    for name in ("verbs.certify", "verbs.harden", "verbs.plan", "verbs.population", "tables"):
         import_module(f"memberbound.{name}")
 
 
