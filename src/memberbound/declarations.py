@@ -89,7 +89,8 @@ class Option:
 
     ``least`` and ``most`` keep a request over the web small (the verb itself checks its ranges,
     with a sentence); ``web=False`` leaves the argument to Python and the command line;
-    ``typed_default`` is what the command line takes where Python's default is another.
+    ``typed_default`` is what the command line takes where Python's default is another, unless a
+    configuration file names it (``configured``).
     """
 
     kind: Kind
@@ -100,6 +101,7 @@ class Option:
     most: float | None = None
     web: bool = True
     typed_default: Any = None
+    configured: bool = False
 
 
 Path = str | os.PathLike[str]

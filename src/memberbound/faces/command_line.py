@@ -229,6 +229,12 @@ class _Command:
         for parameter in self.verb.of_kind("cache"):
             if values[parameter.name] is None and parameter.option.typed_default:
                 values[parameter.name] = not given["no_cache"]
+        for parameter in self.typed:
+            # What was not typed is the configuration's, if it says so.
+            usual = parameter.option.typed_default
+            if parameter.option.configured and given.get("config") is not None:
+                if str(given[parameter.name]) == usual and parameter.name in _configured(given):
+                    values[parameter.name] = None
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_bar(parameter))
@@ -236,6 +242,14 @@ class _Command:
                 stack.enter_context(_resumable())
             first = [values.pop(p.name) for p in self.typed if p.positional]
             return self.verb.function(*first, **values)
+
+
+def _configured(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the configuration file says."""
+    from memberbound.studies.question import read_configuration
+
+    said = read_configuration(given["config"])
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> Callable[..., None]:

@@ -25,6 +25,11 @@ class Study:
         return bool(self.report["status"] == "complete")
 
     @property
+    def exit_code(self) -> int:
+        """What the command ends with: 1 where a step has failed."""
+        return 0 if self.complete else 1
+
+    @property
     def sentence(self) -> str:
         """The verdict."""
         return str(self.report["verdict"]["sentence"])

@@ -66,7 +66,9 @@ def study(
     | None = None,
     out: Annotated[
         str | os.PathLike[str],
-        Option("folder", metavar="DIR", web=False, typed_default="memberbound-study"),
+        Option(
+            "folder", metavar="DIR", web=False, typed_default="memberbound-study", configured=True
+        ),
     ]
     | None = None,
     resume: Force = False,
@@ -74,6 +76,7 @@ def study(
     cache: CacheFolder | None = None,
     workers: Workers = -1,
     seed: Seed | None = None,
+    open_report: Annotated[bool, Option("switch", flag="--open", web=False)] = False,
     progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
     """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
@@ -110,6 +113,7 @@ def study(
         cache: folder for finished fits of the audits.
         workers: processes; -1 is all cores.
         seed: makes the study repeatable; 0 unless given.
+        open_report: open the report in a browser when it is written.
         progress: called with (what is being done, done, total).
 
     Command line:
@@ -154,7 +158,12 @@ def study(
     bench = Bench(question, data, jobs, None if cache is None else str(cache))
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
     run = _Run(bench, notebook, resume=resume, progress=progress, folder=folder, source=asked_for)
-    return run.finished()
+    result = run.finished()
+    if open_report and result.files:
+        import webbrowser
+
+        webbrowser.open(Path(result.files[0]).resolve().as_uri())
+    return result
 
 
 def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> StudyQuestion:
