@@ -230,11 +230,8 @@ class _Command:
             if values[parameter.name] is None and parameter.option.typed_default:
                 values[parameter.name] = not given["no_cache"]
         for parameter in self.typed:
-            # What was not typed is the configuration's, if it says so.
-            usual = parameter.option.typed_default
-            if parameter.option.configured and given.get("config") is not None:
-                if str(given[parameter.name]) == usual and parameter.name in _configured(given):
-                    values[parameter.name] = None
+            if parameter.option.configured and _left_to_configuration(parameter, given):
+                values[parameter.name] = None
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_bar(parameter))
@@ -244,12 +241,14 @@ class _Command:
             return self.verb.function(*first, **values)
 
 
-def _configured(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the configuration file says."""
+def _left_to_configuration(parameter: Parameter, given: dict[str, Any]) -> bool:
+    """Tell whether a configuration file says what was not typed."""
+    if given.get("config") is None:
+        return False
     from memberbound.studies.question import read_configuration
 
-    said = read_configuration(given["config"])
-    return {name: value for name, value in said.items() if value is not None}
+    untouched = str(given[parameter.name]) == parameter.option.typed_default
+    return untouched and read_configuration(given["config"]).get(parameter.name) is not None
 
 
 def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> Callable[..., None]:
