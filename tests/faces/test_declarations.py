@@ -175,7 +175,9 @@ def test_the_help_of_an_option_is_its_line_in_the_docstring() -> None:
             if parameter.kind not in ("progress", "hidden"):
                 assert shown[parameter.name] == parameter.help
                 doc = inspect.getdoc(verb_named(name).function) or ""
-                assert parameter.help[1:20].split("  ")[0] in " ".join(doc.split())
+                assert parameter.help[1:20].split("  ")[0] in " ".join(
+                    doc.replace("``", "").split()
+                )
 
 
 def test_no_option_is_declared_twice() -> None:

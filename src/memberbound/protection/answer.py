@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from memberbound.curve.slack import SlackCurve
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.protection.budget import CURVE_SIDES, READ_DELTA, READ_FPR
@@ -154,20 +152,19 @@ class Protection:
         budget = self._linear.budget
         both = (budget.curve(), budget.curve("add-remove"))
 
-        def side_by_side(read: Callable[[SlackCurve], str]) -> str:
-            replaced, added = map(read, both)
+        def side_by_side(*texts: str) -> str:
+            replaced, added = texts
             return f"≤ {replaced} (record replaced), ≤ {added} (added or removed)"
 
         found: list[tuple[str, object]] = [
-            ("TPR - FPR", side_by_side(lambda curve: percent(curve.advantage, "upper")))
+            ("TPR - FPR", side_by_side(*(percent(curve.advantage, "upper") for curve in both)))
         ]
         for rate in READ_FPR:
             at = f"TPR at FPR {percent(rate, 'given')}"
-            found.append(
-                (at, side_by_side(lambda curve, rate=rate: percent(curve.tpr(rate), "upper")))
-            )
+            found.append((at, side_by_side(*(percent(curve.tpr(rate), "upper") for curve in both))))
         at = f"ε at δ = {significant(READ_DELTA, 'given')}"
-        found.append((at, side_by_side(lambda c: significant(c.epsilon(READ_DELTA), "upper", 4))))
+        epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
+        found.append((at, side_by_side(*epsilons)))
         found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
         return found
 
