@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from subprocess import run
@@ -9,14 +10,17 @@ from subprocess import run
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+import memberbound
 from memberbound import InputError, load, predict, protect
 from memberbound.curve import GaussianCurve
 from memberbound.protection import all_rows, gradient, preprocessing
 from memberbound.protection import budget as budgets
+from memberbound.protection.bounds import read_bounds
 from memberbound.protection.saving import certificate_path, save, verified
 from memberbound.quantities import numbers_in
 
@@ -47,6 +51,8 @@ def test_the_answer_is_about_all_rows_and_every_record(released):
     assert answer["certificate"]["confidence"] == 1.0
     assert answer["score_clean"] > answer["score_baseline"] + 0.15
     assert answer["score_released"] > answer["score_baseline"] + 0.1
+    assert any("from a seed" in said for said in answer["assumptions"])
+    assert any("from a seed" in said for said in answer["warnings"])
     for key in ("eta", "mu", "noise_scale", "out"):
         assert key in answer
     undeclared = [p for p, _, side in numbers_in(released.to_dict(), released.SIDES) if not side]
@@ -162,6 +168,15 @@ def test_a_saved_model_is_the_model(ending, released, tmp_path):
     assert verified(path)["curve"]["eta_upper"] <= 0.05
     with pytest.raises(InputError, match="every column that the model takes"):
         predict(path, fresh[["age"]])
+
+
+def test_the_operating_systems_noise_is_the_default_and_never_the_same():
+    options = {"target": "ill", "record": "every", "bounds": BOUNDS}
+    first, second = (protect(people(), **options) for _ in range(2))
+    assert first.released.secure
+    assert not any("seed" in said for said in first.to_dict()["assumptions"])
+    both = [found.released.model.coefficients for found in (first, second)]
+    assert not np.array_equal(*both)
 
 
 def test_a_file_of_something_else_is_refused(released, tmp_path):
@@ -324,6 +339,39 @@ def test_breast_cancer_with_published_ranges():
     )
     assert found.rows_trained == 569
     assert found.score_released > 0.85 > found.score_baseline
+
+
+AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- z"]
+
+
+def test_a_template_has_every_column_and_nothing_of_the_table(tmp_path):
+    """Whatever the rows are: tables of the same kinds give the same file."""
+    draws = np.random.default_rng(0)
+    made = [
+        pd.DataFrame({name: draws.normal(size=60).round(6) for name in AWKWARD}).assign(
+            city=draws.choice(words, 60)
+        )
+        for words in (["Rome", "Oslo"], ["Bern", "Ulm"])
+    ]
+    first, second = (memberbound.bounds(table) for table in made)
+    assert first.text == second.text
+    path = tmp_path / "bounds.yaml"
+    memberbound.bounds(made[0], out=path)
+    assert path.read_text(encoding="utf-8") == first.text
+    assert list(yaml.safe_load(path.read_text(encoding="utf-8"))) == list(made[0].columns)
+    assert read_bounds(path) == {}  # nothing is filled in, so nothing is given
+    with pytest.raises(InputError, match="must not exist"):
+        memberbound.bounds(made[0], out=path)
+
+
+def test_a_template_that_was_filled_in_is_taken(tmp_path):
+    path = tmp_path / "bounds.yaml"
+    memberbound.bounds(people(), out=path)
+    text = path.read_text()
+    for name, bound in {"age": "[18, 90]", "city": "[Rome, Oslo]", "ill": "[no, yes]"}.items():
+        text = re.sub(rf"^{name}:", f"{name}: {bound}", text, flags=re.MULTILINE)
+    path.write_text(text)
+    assert protect(people(), bounds=path, **EVERY).details["bounds"] == ["age", "city", "ill"]
 
 
 def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
