@@ -115,6 +115,7 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
     ("options", "words"),
     [
         ({"game": "some"}, "game must be one of"),
+        ({"game": "some", "target": None, "statistic": "mean"}, "game must be one of"),
         ({"game": "neighbour", "record": "average"}, "give record='every'"),
         ({"method": "gradient", "record": "average"}, "give record='every'"),
         ({"game": "neighbour", "method": "convex"}, "'gradient' .* got 'convex'"),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, one_of
+from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.answer import Protection, useless
 from memberbound.protection.bounds import Bounds, Categories, Range, Values, read_bounds
@@ -80,7 +80,7 @@ def plays_neighbour(
     if game is None:
         free = record == "every" and method == "auto" and only_subset["query"] is None
         game = "neighbour" if method == "gradient" or (free and form) else "subset"
-    if one_of("game", game, ("neighbour", "subset")) == "neighbour":
+    if game == "neighbour":
         _check_neighbour(record, method, learner, only_subset)
         return True
     if method == "gradient":

@@ -25,7 +25,7 @@ from memberbound.quantities import (
     significant,
 )
 
-__all__ = ["Protection", "useless"]
+__all__ = ["Protection", "fit_notes", "useless"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +209,22 @@ def useless(released: float | None, constant: float | None) -> list[str]:
         "this release is useless: always giving the same answer scores as well. Allow a larger "
         "eta, or find more rows"
     ]
+
+
+def fit_notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)
 
 
 def _plain_law(calibration: Calibration) -> dict[str, Any]:
