@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         predict,
         protect,
     )
+    from memberbound.protection.bounding import BoundsTemplate, bounds
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.report.exporting import Export, export
     from memberbound.studies import Study, study
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Audit": "verbs.audit",
     "AuditBound": "quantities",
+    "BoundsTemplate": "protection.bounding",
     "Certificate": "quantities",
     "Certification": "verbs.certify",
     "Coarsener": "tables.coarsening",
@@ -87,6 +89,7 @@ _PUBLIC = {
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
     "audit": "verbs.audit",
+    "bounds": "protection.bounding",
     "certify": "verbs.certify",
     "explain": "verbs.explain",
     "export": "report.exporting",
@@ -108,6 +111,7 @@ _PUBLIC = {
 __all__ = [
     "Audit",
     "AuditBound",
+    "BoundsTemplate",
     "Certificate",
     "Certification",
     "Coarsener",
@@ -140,6 +144,7 @@ __all__ = [
     "TradeoffCurve",
     "__version__",
     "audit",
+    "bounds",
     "certify",
     "explain",
     "export",

@@ -32,6 +32,7 @@ VERBS = (
     "plan",
     "harden",
     "population",
+    "bounds",
     "protect",
     "predict",
     "audit",

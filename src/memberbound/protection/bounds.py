@@ -140,7 +140,10 @@ def read_bounds(given: Mapping[str, object] | str | Path | None) -> dict[str, Ra
                 ) from None
     if not isinstance(table, Mapping):
         raise InputError(f"bounds must map columns to ranges or categories, got {table!r}.")
-    return {str(name): _bound(str(name), value) for name, value in table.items()}
+    # An empty entry of a template is no bound.
+    return {
+        str(name): _bound(str(name), value) for name, value in table.items() if value is not None
+    }
 
 
 def _plain_loader() -> Any:

@@ -25,9 +25,31 @@ from memberbound.protection.calibration import checked_eta
 from memberbound.protection.displacement import SIMPLE_ERROR
 from memberbound.protection.randomness import RandomSource
 from memberbound.protection.snapping import SAMPLER_ASSUMPTION, snapped
-from memberbound.quantities import Certificate
+from memberbound.quantities import Certificate, Sides, json_number
 
-__all__ = ["NeighbourBudget", "Part", "noisy_release", "release_slack"]
+__all__ = [
+    "CURVE_SIDES",
+    "READ_DELTA",
+    "READ_FPR",
+    "NeighbourBudget",
+    "Part",
+    "noisy_release",
+    "release_slack",
+]
+
+#: Where the curve is read off for an answer, and the sides of what is read.
+READ_FPR = (0.1, 0.01, 0.001)
+READ_DELTA = 1e-5
+_READ: Sides = dict.fromkeys(
+    ("advantage_upper", "accuracy_upper", "tpr_upper", "epsilon_upper"), "upper"
+)
+CURVE_SIDES: Sides = {
+    "delta": "given",
+    "eta_upper": "upper",
+    "security_lower": "lower",
+    "replace_one": _READ,
+    "add_remove": _READ,
+}
 
 #: A grid step is between this and half of this share of the noise's scale: the grid widens the
 #: noise's variance by at most a 192nd part, and few draws lie near a border.
@@ -162,8 +184,31 @@ class NeighbourBudget:
         smaller = math.hypot(*(part.mu / part.ratio for part in self._parts))
         return SlackCurve(GaussianCurve(up(smaller, 16 + len(self._parts))), self.slack)
 
+    def described(self) -> dict[str, object]:
+        """Return what the curve says, ready for JSON: replace-one, and add-remove beside it.
+
+        η and MIS always speak of replace-one.
+        """
+        replaced = self.curve()
+        return {
+            "delta": READ_DELTA,
+            "eta_upper": replaced.eta,
+            "security_lower": replaced.security(),
+            "replace_one": _read_off(replaced),
+            "add_remove": _read_off(self.curve("add-remove")),
+        }
+
     def certificate(self) -> Certificate:
         """Return the certificate of η for every record of any table."""
         return Certificate(
             "eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), _ASSUMPTIONS
         )
+
+
+def _read_off(curve: SlackCurve) -> dict[str, object]:
+    return {
+        "advantage_upper": curve.advantage,
+        "accuracy_upper": curve.accuracy(),
+        "tpr_upper": {repr(rate): curve.tpr(rate) for rate in READ_FPR},
+        "epsilon_upper": json_number(curve.epsilon(READ_DELTA)),
+    }

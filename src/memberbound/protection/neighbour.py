@@ -7,7 +7,7 @@ of μ² for preprocessing, then all that is left for the descent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, one_of
+from memberbound.learners import raw_rows
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.protection.bounds import Bounds, Range, Values, read_bounds
-from memberbound.protection.budget import NeighbourBudget, release_slack
+from memberbound.protection.budget import NeighbourBudget, Part, release_slack
+from memberbound.protection.calibration import Calibration, checked_eta
 from memberbound.protection.codes import Encoder, TargetCode
+from memberbound.protection.gaussian_noise import GaussianNoise
 from memberbound.protection.gradient import (
+    GRADIENT_LOSSES,
     Descent,
     GradientModel,
     descend,
@@ -39,12 +43,14 @@ from memberbound.protection.preprocessing import (
     widest,
 )
 from memberbound.protection.randomness import RandomSource, SecureSource
+from memberbound.quantities import Certificate
 
 __all__ = ["LEARNERS", "PrivateLinear", "fit_private"]
 
 #: What can be trained, and its loss: logistic becomes softmax where there are more classes.
 LEARNERS = ("logistic", "svm", "ridge", "huber")
 _CLASSIFIERS = ("logistic", "svm")
+_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
 #: Of the histograms' share, what the first ones get.
 _FIRST = 0.75
 
@@ -59,6 +65,8 @@ class PrivateLinear:
     budget: NeighbourBudget
     rows: int
     secure: bool
+    eta: float
+    learner: str
 
     @property
     def _loss(self) -> Loss:
@@ -67,25 +75,69 @@ class PrivateLinear:
             0
         ]
 
-    def scores(self, table: Any) -> FloatArray:
-        """Return the linear scores of raw rows."""
-        return self.model.scores(self.encoder.transform(table))
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes, in any order."""
+        return tuple(code.name for code in self.encoder.columns if code.width)
 
-    def predict(self, table: Any) -> NDArray[Any]:
-        """Return classes by name, or numbers in the target's units."""
-        scores = self.scores(table)
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes, in the order of the probabilities; none for a target of numbers."""
+        return self.target.classes
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        bound = self.budget.certificate()
+        return bound if self.secure else replace(bound, assumptions=(*bound.assumptions, _SEEDED))
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of every step and the certificate of all of them together."""
+        size = self.model.coefficients.size + self.model.intercepts.size
+        noise = GaussianNoise(self.model.scale, int(size))
+        details = {
+            "learner": self.learner,
+            "mu": self.budget.mu,
+            "rows_trained": self.rows,
+            "curve": self.budget.described(),
+        }
+        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+
+    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+        """Return the features of raw rows, and what has to be said about them."""
+        frame, notices, _ = raw_rows(
+            table, self.columns, ignore=self.target.name, database_table=database_table
+        )
+        return self.encoder.transform(frame), notices
+
+    def answered(self, rows: Any) -> NDArray[Any]:
+        """Return classes by name, or numbers in the target's units, for encoded rows."""
+        scores = self.model.scores(rows)
         if not self.target.classes:
             return self.target.numbers(scores[:, 0])
         names = np.array(self.target.classes, dtype=object)
         return np.asarray(names[self._loss.predicted(scores)])
 
+    def probabilities(self, rows: Any) -> FloatArray | None:
+        """Return class probabilities of encoded rows, for the logistic learner."""
+        if self.learner != "logistic":
+            return None
+        return self._loss.probabilities(self.model.scores(rows))
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return classes by name, or numbers in the target's units, for raw rows."""
+        return self.answered(self.encoded(table)[0])
+
     def predict_proba(self, table: Any) -> FloatArray:
-        """Return class probabilities, for the logistic learner."""
-        return self._loss.probabilities(self.scores(table))
+        """Return class probabilities of raw rows, for the logistic learner."""
+        return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
         return {
+            "learner": self.learner,
+            "eta": self.eta,
             "encoder": self.encoder.to_dict(),
             "target": self.target.to_dict(),
             "loss": self.model.loss,
@@ -100,6 +152,43 @@ class PrivateLinear:
             "parts": [asdict(part) for part in self.budget.parts],
             "secure_source": self.secure,
         }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> PrivateLinear:
+        """Return the model that :meth:`to_dict` described.
+
+        Edge cases: what is no such description is refused.
+        """
+        try:
+            encoder = Encoder.from_dict(given["encoder"])
+            target = TargetCode(
+                **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
+            )
+            parts = [Part(**part) for part in given["parts"]]
+            model = GradientModel(
+                np.array(given["coefficients"], dtype=np.float64),
+                np.array(given["intercepts"], dtype=np.float64),
+                one_of("loss", given["loss"], GRADIENT_LOSSES),
+                Descent(**given["descent"]),
+                float(given["scale"]),
+                parts[-1].mu,
+            )
+            if model.coefficients.shape != (encoder.width, model.outputs):
+                raise ValueError("coefficients do not fit the columns")
+            return cls(
+                encoder,
+                target,
+                model,
+                NeighbourBudget(given["mu"], given["slack"], parts, 1.0),
+                int(given["rows"]),
+                bool(given["secure_source"]),
+                float(given["eta"]),
+                one_of("learner", given["learner"], LEARNERS),
+            )
+        except (KeyError, IndexError, TypeError, ValueError) as problem:
+            raise InputError(
+                f"the file must describe a model that protect released, got another: {problem}."
+            ) from None
 
 
 def fit_private(
@@ -193,7 +282,9 @@ def fit_private(
         regression=not classifier,
     )
     model = descend(encoded, wanted, loss, descent, mu=mu, source=drawn, weights=weights)
-    return PrivateLinear(encoder, code, model, budget, rows, drawn.secure)
+    return PrivateLinear(
+        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner
+    )
 
 
 def _budget(
@@ -223,5 +314,6 @@ def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None
         raise InputError(
             f"the table must have at least about {needed} rows for {what} at this eta, "
             f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
-            "columns and the target, leave columns out, or allow a larger eta."
+            "columns and the target, leave columns out, allow a larger eta, or play the subset "
+            "game (game='subset')."
         )

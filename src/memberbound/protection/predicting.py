@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
@@ -15,10 +14,10 @@ from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.neighbour import PrivateLinear
 from memberbound.protection.saving import load
 from memberbound.protection.table_model import TableModel
 from memberbound.quantities import Certificate, common_fields, significant
-from memberbound.tables.recipe import canonical
 
 __all__ = ["Prediction", "predict"]
 
@@ -131,18 +130,18 @@ def predict(
         own = Path(table) if isinstance(table, (str, os.PathLike)) else None
         check_output(Path(out), source=own, force=force)
     found = model if path is None else load(path)
-    if not isinstance(found, (MembershipPrivate, TableModel)):
+    if not isinstance(found, (MembershipPrivate, PrivateLinear, TableModel)):
         raise InputError(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
-    taker = TableModel.of(found)
+    taker = found if isinstance(found, PrivateLinear) else TableModel.of(found)
     rows, notices = taker.encoded(table, database_table)
-    sure = hasattr(taker, "predict_proba") and taker.class_values is not None
+    chances = taker.probabilities(rows)
     result = Prediction(
         taker.answered(rows),
-        np.asarray(taker.model.predict_proba(rows)) if sure else None,
-        tuple(canonical(c) for c in taker.classes_.tolist()) if sure else (),
+        chances,
+        () if chances is None else taker.class_names,
         taker.certificate_,
         None if out is None else str(out),
         notices,

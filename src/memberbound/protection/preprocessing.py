@@ -142,7 +142,10 @@ def fit_target(
         kept = np.flatnonzero(noisy > _RANGE_SCALES * scale)
         ends = [end for cell in kept for end in octave_ends(int(cell))]
         if not ends or min(ends) == max(ends):
-            raise InputError(f"target {name!r} must have a range: give bounds [low, high] for it.")
+            raise InputError(
+                f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
+                "learner logistic or svm if it has classes."
+            )
         return TargetCode(name, (), min(ends), max(ends))
     if isinstance(bound, Categories):
         labels = bound.labels
@@ -162,7 +165,8 @@ def fit_target(
         raise InputError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
-            "Give the classes in the bounds if they are public."
+            "Give the classes in the bounds if they are public, or take the learner ridge or huber "
+            "if they are numbers."
         )
     return TargetCode(name, labels)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from memberbound.declarations import (
     Column,
@@ -28,44 +27,16 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
-from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
-from memberbound.protection.answer import Protection
-from memberbound.protection.calibration import (
-    Calibration,
-    FreshSubsets,
-    Progress,
-    checked_eta,
-)
-from memberbound.protection.centre import calibrate_izzo, calibrate_moment
+from memberbound.protection.all_rows import plays_neighbour, release_all_rows
+from memberbound.protection.answer import Protection, fit_notes, useless
+from memberbound.protection.calibration import Progress, checked_eta
 from memberbound.protection.estimator import MembershipPrivate
-from memberbound.protection.releasing import (
-    Release,
-    calibration_seed_from,
-    released_vector,
-    secret_subset,
-    source_from_seed,
-)
-from memberbound.protection.retraining import calibrate_neighbour
-from memberbound.protection.statistics import (
-    computed,
-    covariance,
-    histogram,
-    mean,
-    quantiles,
-    total,
-)
-from memberbound.protection.sums import SumStatistic, release_sum
+from memberbound.protection.saving import LINEAR_ENDINGS, save
 from memberbound.protection.table_model import TableModel
-from memberbound.tables.population import Population, read_population
-from memberbound.tables.recipe import labels_of
+from memberbound.protection.table_statistics import STATISTICS, made_statistic, release_statistic
 
-__all__ = ["STATISTICS", "Protection", "protect"]
-
-STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
-_FEWEST = 4
-#: A column with more values than this is not counted value by value.
-_CATEGORIES = 50
+__all__ = ["Protection", "protect"]
 
 
 def protect(
@@ -76,7 +47,9 @@ def protect(
     statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     record: Literal["average", "every"] = "average",
-    method: Literal["auto", "neighbour", "convex", "moment", "izzo"] = "auto",
+    game: Literal["neighbour", "subset"] | None = None,
+    method: Literal["auto", "gradient", "neighbour", "convex", "moment", "izzo"] = "auto",
+    bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     confidence: float = 0.95,
     tune: bool = True,
     clip: Annotated[float, Option("number", metavar="R")] | None = None,
@@ -96,18 +69,23 @@ def protect(
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
     | None = None,
 ) -> Protection:
-    """Release a model or a statistic of a secret half so that membership stays hidden.
+    """Release a model or a statistic so that membership stays hidden.
 
-    The rows of ``source`` are the population.  A uniformly random half of them becomes the training
-    set, after the noise has been calibrated on other, fresh halves.
+    In the *neighbour* game a model is trained on all rows, and nothing about them is public: the
+    default for every record, where the learner has such a form.  In the *subset* game the rows of
+    ``source`` are a public population, of which a random half becomes the training set, after the
+    noise has been calibrated on other, fresh halves.
 
-    Guarantee: nobody who knows the population, but not which half of it was drawn, and sees the
-    release is right about the average (or about every) record's membership more than ``eta`` above
-    blind guessing, at ``confidence``.  What is released of a learner takes raw rows (``predict``).
-    Theorem: X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected (izzo).
-    Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
-    Edge cases: a statistic that is proved constant is released without noise; scores are estimates
-    from fresh halves, never from the secret one.
+    Guarantee: nobody who knows all other records (neighbour), or the population but not which half
+    of it was drawn (subset, at ``confidence``), and sees the release is right about every (or about
+    the average) record's membership more than ``eta`` above blind guessing.  What is released of a
+    learner takes raw rows (``predict``).
+    Theorem: X22 (gradient); X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected
+    (izzo).
+    Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
+    and apart.
+    Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
+    from fresh halves in the subset game, and for the owner's eyes only in the neighbour game.
 
     Args:
         source: a file or a table, one record per row.
@@ -117,9 +95,15 @@ def protect(
             of the drawn rows.
         eta: largest gain over blind guessing, in (0, ½).
         record: ``average`` or ``every``.
-        method: ``auto``, ``neighbour``, ``convex``, ``moment`` or ``izzo``.
-        confidence: of the calibration.
-        tune: choose clip radius and regularisation together with the noise.
+        game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
+            half of a public population); the first for every record where the learner has a
+            private form (logistic, svm, ridge, linear, huber), unless given.
+        method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
+            (subset game) or ``auto``.
+        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
+            neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
+        confidence: of the calibration, in the subset game.
+        tune: choose clip radius and regularisation together with the noise, in the subset game.
         clip: scale longer rows onto this norm.
         pairs: pairs (or subsets) to refit.
         query: public rows whose predictions are released, for learners without parameters.
@@ -139,7 +123,8 @@ def protect(
 
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
-        memberbound protect patients.csv --target ill --record every --method convex
+        memberbound protect patients.csv --target ill --record every --bounds bounds.yaml
+        memberbound protect patients.csv --target ill --record every --game subset --method convex
         memberbound protect patients.csv --statistic mean --columns age,bmi --eta 0.02
 
     Examples:
@@ -160,31 +145,48 @@ def protect(
         )
     )
     one_of("record", record, ("average", "every"))
-    one_of("method", method, ("auto", "neighbour", "convex", "moment", "izzo"))
+    one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
+    one_of("method", method, ("auto", "gradient", "neighbour", "convex", "moment", "izzo"))
     fraction("confidence", confidence, open_left=True, open_right=True)
     if (target is None) == (statistic is None):
         raise InputError("protect needs a target for the learner, or a statistic (one of them).")
+    only_subset = {
+        "query": query,
+        "clip": clip,
+        "pairs": pairs,
+        "calibration_seed": calibration_seed,
+    }
+    if statistic is None:
+        all_rows = plays_neighbour(
+            game, record, method, learner, bounds=bounds, only_subset=only_subset
+        )
+    elif game == "neighbour" or method == "gradient" or bounds is not None:
+        raise InputError(
+            "statistics are released in the subset game: leave out game='neighbour', "
+            "method='gradient' and bounds."
+        )
+    else:
+        all_rows = False
     if out is not None:
-        ending = ".skops" if statistic is None else ".safetensors"
+        ending = (".skops",) if statistic is None else (".safetensors",)
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        check_output(Path(out), formats=(ending,), source=own, force=force)
+        formats = LINEAR_ENDINGS if all_rows else ending
+        check_output(Path(out), formats=formats, source=own, force=force)
     if statistic is not None:
         if query is not None or learner is not None:
             raise InputError("learner and query belong to a target, not to a statistic.")
-        if levels is not None and statistic != "quantiles":
-            raise InputError("levels belong to quantiles.")
-        quarters = (0.25, 0.5, 0.75) if levels is None else levels
-        if statistic == "histogram":
-            table = read_population(source, columns, roles=roles, database_table=database_table)
-            made = _counted(table, size=size, bins=bins)
-        else:
-            if bins is not None:
-                raise InputError("bins belong to a histogram.")
-            table = read_population(
-                source, columns, roles=roles, numeric=True, database_table=database_table
-            )
-            made = _statistic(table, statistic, size=size, clip=clip, levels=quarters)
-        result = _release_statistic(
+        table, made = made_statistic(
+            source,
+            statistic,
+            columns=columns,
+            roles=roles,
+            database_table=database_table,
+            size=size,
+            clip=clip,
+            bins=bins,
+            levels=levels,
+        )
+        result = release_statistic(
             *made,
             eta=eta,
             record=record,
@@ -197,9 +199,22 @@ def protect(
             progress=progress,
         )
         result = replace(result, roles=table.selection.roles)
+    elif size is not None or bins is not None or levels is not None:
+        raise InputError("size, bins and levels belong to a statistic, not to a learner.")
+    elif all_rows:
+        result = release_all_rows(
+            source,
+            str(target),
+            learner,
+            eta=eta,
+            bounds=bounds,
+            columns=columns,
+            roles=roles,
+            database_table=database_table,
+            insecure_seed=insecure_seed,
+            progress=progress,
+        )
     else:
-        if size is not None or bins is not None or levels is not None:
-            raise InputError("size, bins and levels belong to a statistic, not to a learner.")
         examples = read_examples(
             source, str(target), columns=columns, roles=roles, database_table=database_table
         )
@@ -224,148 +239,13 @@ def protect(
         )
         result = _release_model(model, examples, str(target), progress)
     if insecure_seed is not None:
-        note = "training set and noise come from a seed: whoever knows it knows the members"
+        drawn = "noise comes" if all_rows else "training set and noise come"
+        note = f"{drawn} from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, note))
     if out is None:
         return result
-    from memberbound.protection.saving import save
-
     save(result.released, Path(out), force=force)
     return replace(result, out=str(out))
-
-
-def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
-    if records < _FEWEST:
-        raise InputError(f"{name} must hold at least {_FEWEST} records, got {records}.")
-    return SubsetGame(records, records // 2 if size is None else whole_number("size", size))
-
-
-def _statistic(
-    table: Population,
-    statistic: str | Callable[[Any], ArrayLike],
-    *,
-    size: int | None,
-    clip: float | None,
-    levels: ArrayLike,
-) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
-    """Return the statistic, its game, its name and what has to be said about it."""
-    game = _drawn(table.values.shape[0], table.name, size)
-    notes = list(table.selection.notes)
-    if clip is not None and statistic not in ("mean", "sum"):
-        raise InputError("clip belongs to a learner, a mean or a sum.")
-    if not isinstance(statistic, str):
-        return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
-    name = one_of("statistic", statistic, STATISTICS)
-    made: Any
-    if name == "mean":
-        made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)
-    elif name == "sum":
-        made = replace(total(table.values, clip=clip), names=table.columns)
-    elif name == "covariance":
-        made = covariance(table.values, size=game.size)
-        notes.append("the covariance is taken about the population's mean, which is public here")
-    else:
-        made = quantiles(table.values, levels)
-    return made, game, name, tuple(notes)
-
-
-def _counted(
-    table: Population, *, size: int | None, bins: ArrayLike | None
-) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
-    """Return the histogram of one column: of numbers by bins, of everything else by value.
-
-    Edges and categories come from the whole population, which is public in this game.
-    """
-    names, name, notes = table.columns, table.name, table.selection.notes
-    if len(names) != 1:
-        raise InputError(
-            f"a histogram needs one column of {name}, got {', '.join(names)}. Name it with columns."
-        )
-    column = table.frame[names[0]]
-    game = _drawn(len(column), name, size)
-    number = table.readings[names[0]].numeric
-    if bins is not None or (number and column.nunique() > _CATEGORIES):
-        if not number:
-            raise InputError(f"column {names[0]!r} of {name} must hold numbers to have bins.")
-        values = table.values[:, 0]
-        edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
-        return histogram(values, bins=edges), game, "histogram", notes
-    codes, labels = labels_of(column)
-    seen = np.unique(codes)
-    if seen.size > _CATEGORIES:
-        raise InputError(
-            f"a histogram needs at most {_CATEGORIES} categories, got {seen.size} in "
-            f"{names[0]!r}. Merge some."
-        )
-    counted = histogram(codes, categories=seen.tolist())
-    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", notes
-
-
-def _release_statistic(
-    statistic: Any,
-    game: SubsetGame,
-    name: str,
-    notes: tuple[str, ...],
-    *,
-    eta: float,
-    record: str,
-    method: str,
-    confidence: float,
-    pairs: int | None,
-    workers: int | None,
-    insecure_seed: int | None,
-    calibration_seed: int | None,
-    progress: Progress,
-) -> Protection:
-    whom: Any = record
-    if isinstance(statistic, SumStatistic) and method in ("auto", "neighbour"):
-        release = release_sum(statistic, game, eta=eta, record=whom, insecure_seed=insecure_seed)
-    elif method == "convex":
-        raise InputError("method 'convex' belongs to linear models; a statistic has no loss.")
-    else:
-        source = source_from_seed(insecure_seed)
-        played = replace(game, record=whom)
-        fresh = FreshSubsets(played, calibration_seed_from(source, calibration_seed))
-        options: dict[str, Any] = {
-            "eta": eta,
-            "record": whom,
-            "confidence": confidence,
-            "workers": workers,
-            "progress": progress,
-        }
-        if method == "izzo":
-            calibration = calibrate_izzo(statistic, fresh, subsets=pairs, **options)
-        elif method == "moment" or (method == "auto" and record == "every"):
-            calibration = calibrate_moment(statistic, fresh, subsets=pairs, **options)
-        else:
-            calibration = calibrate_neighbour(statistic, fresh, pairs=pairs, **options)
-        secret = secret_subset(played, source)
-        values = released_vector(statistic, calibration, secret, source)
-        release = Release(values, calibration, statistic_names(statistic), source.secure)
-    details = {"values": release.values.tolist(), "names": list(release.names)}
-    said = (*notes, *_notes(release.calibration))
-    return Protection(release.calibration, release, name, None, None, None, None, said, details)
-
-
-def _notes(calibration: Calibration) -> tuple[str, ...]:
-    """Return what whoever releases has to know about the fits."""
-    known, said = calibration.details, []
-    if known.get("own_coins"):
-        said.append(
-            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
-            "prefer one with a random_state"
-        )
-    if failed := known.get("fits_failed"):
-        said.append(
-            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
-            "zeros are released with the same noise"
-        )
-    return tuple(said)
-
-
-def statistic_names(statistic: Any) -> tuple[str, ...]:
-    """Return the names of a statistic's coordinates, where it has any."""
-    return tuple(getattr(statistic, "names", ()))
 
 
 def _release_model(
@@ -375,6 +255,10 @@ def _release_model(
     # It takes rows as they are; all that this needs is public in the game.
     released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
     scores = model.scores_
+    released_score = None if scores is None else scores.released_estimate
+    # The population is public in this game.
+    shares = np.bincount(examples.target) / examples.rows if examples.classes else np.zeros(1)
+    constant = None if scores is None else float(shares.max())
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         model.calibration_,
@@ -382,9 +266,10 @@ def _release_model(
         f"{type(model.estimator).__name__} ({model.release})",
         None if scores is None else ("accuracy" if examples.classes else "R²"),
         None if scores is None else scores.clean_estimate,
-        None if scores is None else scores.released_estimate,
+        released_score,
         None,
-        (*_notes(model.calibration_), *examples.notes),
+        (*fit_notes(model.calibration_), *examples.notes, *useless(released_score, constant)),
         details,
         examples.roles,
+        constant,
     )

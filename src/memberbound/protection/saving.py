@@ -1,15 +1,18 @@
 """Released models and vectors on disk, each with its certificate beside it; no pickle.
 
-``model.skops`` (an estimator) or ``release.safetensors`` (a vector, a network's tensors) comes with
-``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash says that the two belong
-together; it is no signature, and whoever can write both can forge both.
+``model.skops`` (an estimator), ``model.json`` (a linear model of all rows: plain numbers) or
+``release.safetensors`` (a vector, a network's tensors) comes with ``<file>.certificate.json``,
+which holds the SHA-256 of the file.  The hash says that the two belong together; it is no
+signature, and whoever can write both can forge both.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import io
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +27,19 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
+from memberbound.protection.neighbour import PrivateLinear
 from memberbound.protection.releasing import Release
 from memberbound.protection.table_model import TableModel
 from memberbound.quantities import json_number
 
-__all__ = ["SavedRelease", "certificate_path", "load", "save", "verified"]
+__all__ = ["LINEAR_ENDINGS", "SavedRelease", "certificate_path", "load", "save", "verified"]
 
 _MODELS = (TableModel, MembershipPrivate)
 _VECTOR = "values"
+#: Files that a linear model of all rows can go to.
+LINEAR_ENDINGS = (".skops", ".json")
+#: What a certificate calls a linear model of all rows, and where skops keeps a text.
+_LINEAR, _SCHEMA = "linear model", "schema.json"
 #: Types of ours that a saved estimator holds; skops refuses every other it does not know.
 _TRUSTED = tuple(
     f"memberbound.{name}"
@@ -105,7 +113,7 @@ def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dic
 
 
 def save(
-    released: TableModel | MembershipPrivate | Release | Any,
+    released: TableModel | MembershipPrivate | PrivateLinear | Release | Any,
     path: str | Path,
     *,
     calibration: Calibration | None = None,
@@ -114,17 +122,19 @@ def save(
     """Write a release and its certificate; return the path of the certificate.
 
     A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
-    (extra ``skops``), a :class:`Release` or a PyTorch module (with its ``calibration``) to
-    ``*.safetensors``.  Each file is written whole or not at all; a file whose certificate could not
-    be written is removed.
+    (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a PyTorch module
+    (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all; a
+    file whose certificate could not be written is removed.
     """
-    ending = ".skops" if isinstance(released, _MODELS) else ".safetensors"
-    target = check_output(path, formats=(ending,), force=force)
+    target = check_output(path, formats=_endings(released), force=force)
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
     if isinstance(released, _MODELS):
         about = _saved_estimator(released, target, force)
+    elif isinstance(released, PrivateLinear):
+        about = _described(_LINEAR, released.calibration_, {"secure_source": released.secure})
+        _saved_linear(released, target, force)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
         more = {"names": list(released.names), "secure_source": released.secure}
@@ -151,6 +161,13 @@ def save(
         target.unlink(missing_ok=True)
         raise
     return beside
+
+
+def _endings(released: Any) -> tuple[str, ...]:
+    """Return the endings of the files that a release can go to."""
+    if isinstance(released, PrivateLinear):
+        return LINEAR_ENDINGS
+    return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
 
 
 def _imported(name: str, remedy: str) -> Any:
@@ -196,6 +213,37 @@ def _saved_estimator(
     return _described("estimator", model.calibration_, more | scores)
 
 
+def _saved_linear(released: PrivateLinear, target: Path, force: bool) -> None:
+    """Write a linear model as JSON, in a skops file as one text: the same model, the same bytes."""
+    text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
+    if target.suffix.lower() == ".json":
+        write_text(text + "\n", target, force=force)
+        return
+    packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
+    # skops notes where the text lay in memory, which is nobody's business.
+    schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
+
+    def write(draft: Path) -> None:
+        with zipfile.ZipFile(draft, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(_SCHEMA), json.dumps(schema, indent=2))
+
+    written_whole(target, write, force)
+
+
+def _loaded_linear(target: Path) -> PrivateLinear:
+    if zipfile.is_zipfile(target):
+        text = _skops().load(target, trusted=[])
+    else:
+        text = target.read_text(encoding="utf-8")
+    try:
+        given = json.loads(text)
+    except (TypeError, ValueError):
+        given = None
+    if not isinstance(given, dict):
+        raise InputError(f"path must hold a released model, got {target.name!r}.")
+    return PrivateLinear.from_dict(given)
+
+
 def _saved_tensors(tensors: dict[str, Any], target: Path, force: bool) -> None:
     writer = _safetensors()
     written_whole(target, lambda draft: draft.write_bytes(writer.save(tensors)), force)
@@ -231,7 +279,7 @@ def verified(path: str | Path) -> dict[str, Any]:
 
 def load(
     path: str | Path, *, trusted: Sequence[str] = ()
-) -> TableModel | MembershipPrivate | SavedRelease:
+) -> TableModel | MembershipPrivate | PrivateLinear | SavedRelease:
     """Verify and read a release: the model, or the vector or tensors.
 
     A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
@@ -241,6 +289,8 @@ def load(
     """
     said = verified(path)
     target = Path(path)
+    if said.get("kind") == _LINEAR:
+        return _loaded_linear(target)
     if said.get("kind") == "estimator":
         reader = _skops()
         allowed = {*_TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}

@@ -16,6 +16,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.protection.calibration import Calibration
 from memberbound.protection.estimator import MembershipPrivate
 from memberbound.quantities import Certificate
+from memberbound.tables.recipe import canonical
 
 __all__ = ["TableModel"]
 
@@ -129,6 +130,17 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         if self.encoder is None or self.class_values is None:
             return found
         return np.asarray(self.classes_[found.astype(np.int64)])
+
+    def probabilities(self, rows: Any) -> FloatArray | None:
+        """Return probabilities of encoded rows, or None where the model has none."""
+        if self.class_values is None or not hasattr(self.model, "predict_proba"):
+            return None
+        return np.asarray(self.model.predict_proba(rows))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes as text, in the order of the probabilities."""
+        return tuple(canonical(c) for c in self.classes_.tolist())
 
     def score(self, table: Any, target: Any) -> float:
         """Return accuracy or R² of the rows of a table."""

@@ -248,6 +248,7 @@ def _noise(
                 "--learner": asked.learner,
                 "--eta": asked.eta,
                 "--record": record,
+                "--game": "subset" if record == "every" else None,
                 "--confidence": asked.confidence,
                 "--columns": names_of(asked.columns),
                 "--table": asked.database_table,

@@ -244,6 +244,7 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             learner=asked.learner,
             eta=asked.eta,
             record=record,
+            game="subset",
             confidence=asked.confidence,
             pairs=_subsets(bench) if record == "every" else None,
             workers=None if bench.workers < 1 else bench.workers,
