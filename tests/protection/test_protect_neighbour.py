@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
-from memberbound import InputError, load, predict, protect
+from memberbound import InputError, MembershipPrivate, load, predict, protect
 from memberbound.curve import GaussianCurve
 from memberbound.protection import all_rows, gradient, preprocessing
 from memberbound.protection import budget as budgets
@@ -340,6 +341,79 @@ def test_breast_cancer_with_published_ranges():
     )
     assert found.rows_trained == 569
     assert found.score_released > 0.85 > found.score_baseline
+
+
+def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
+    table, fresh = people(), people(300, 1)
+    bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
+    model = MembershipPrivate(
+        LogisticRegression(),
+        game="neighbour",
+        record="every",
+        bounds=bounds,
+        eta=0.05,
+        insecure_seed=1,
+    )
+    raw = table[["age", "city"]]
+    model = clone(model).fit(raw, table["ill"])
+    assert model.certificate_.game.name == "neighbour"
+    assert model.released_.rows == len(table)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
+    chances = model.predict_proba(fresh[["age", "city"]])
+    assert ((chances[:, 1] > 0.5) == (model.predict(fresh[["age", "city"]]) == "yes")).all()
+    assert not hasattr(model, "decision_function")
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert (again.predict(fresh) == model.predict(fresh[["age", "city"]])).all()
+    assert (predict(model, fresh).values == again.predict(fresh)).all()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(fresh[["city", "age"]])
+    # The same model as the verb's, from the same noise.
+    same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
+    assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
+
+
+def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
+    numbers = np.random.default_rng(0).normal(size=(60, 2))
+    model = MembershipPrivate(
+        LogisticRegression(), eta=0.2, tune=False, pairs=30, insecure_seed=1, n_jobs=1
+    ).fit(numbers, numbers[:, 0] > 0)
+    for name in ("game", "bounds"):
+        del model.__dict__[name]
+    assert model.predict_proba(numbers).shape == (60, 2)
+    assert len(predict(model, numbers).values) == 60
+
+
+def test_the_estimators_classes_are_of_the_targets_kind():
+    table = people()
+    raw, ill = table[["age"]].to_numpy(), (table["ill"] == "yes").to_numpy()
+    for target, names in ((ill, [False, True]), (ill.astype(int), [0, 1]), (ill * 2.0, [0, 2])):
+        bounds = {"x0": [18, 90], "y": {"categories": names}}
+        model = MembershipPrivate(
+            LogisticRegression(), game="neighbour", record="every", bounds=bounds, insecure_seed=1
+        ).fit(raw, target)
+        assert model.predict(raw).dtype == target.dtype
+        assert model.score(raw, target) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"record": "average"}, "give record='every'"),
+        ({"game": "some"}, "game must be one of"),
+        ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds belong to"),
+        ({"estimator": DecisionTreeClassifier()}, "no private form"),
+        ({"method": "convex"}, "belongs to game='subset'"),
+        ({"pairs": 9}, "pairs belongs to the subset game"),
+        ({"bounds": {"x9": [0, 1]}}, "'x9'"),
+        ({"eta": 0.5}, "in \\(0, 0.5\\)"),
+    ],
+)
+def test_what_the_estimator_refuses(options, words):
+    asked = {"estimator": LogisticRegression(), "game": "neighbour", "record": "every"}
+    with pytest.raises(InputError, match=words):
+        MembershipPrivate(**(asked | options)).fit(np.ones((50, 2)), np.arange(50) % 2)
 
 
 AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- z"]

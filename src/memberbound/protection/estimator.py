@@ -54,6 +54,22 @@ _GIVEN_TRAIN = (
 _INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
 
 
+#: Name of the target's column, where X and y become one table.
+_TARGET = "y"
+
+
+def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return classes as the target has them, from their names."""
+    try:
+        if kind.kind in "iuf":
+            return np.array([float(label) for label in labels]).astype(kind)
+    except ValueError:  # bounds of another kind than the target
+        pass
+    if kind.kind == "b" and set(labels) <= {"False", "True"}:
+        return np.array([label == "True" for label in labels])
+    return np.array(labels, dtype=object)
+
+
 def _has(name: str) -> Any:
     def check(self: MembershipPrivate) -> bool:
         # Before fit: what the base promises; after: what the released model can do.
@@ -69,6 +85,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     who knows all records but not which half was drawn, and sees the released model, is right about
     a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
     number of records), on the average record or on every record.
+
+    With ``game="neighbour"`` (and ``record="every"``) nothing is public: the model is trained on
+    all rows by noisy gradient descent, and holds for every record against somebody who knows all
+    others.  X may then hold texts and missing values; it is encoded inside, from ``bounds`` or from
+    noisy histograms, so nothing must be scaled or encoded before.  The base says what is trained,
+    its settings are not used; ``scores_`` is None.
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
@@ -87,6 +109,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         query: public rows whose predictions are released.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
         adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
+        game: ``"subset"``, or ``"neighbour"`` to train on all rows.
+        bounds: for the neighbour game: what is public about the columns (``x0``, ``x1``, … of an
+            array) and the target (``y``): a mapping, or a YAML or JSON file.
         n_jobs: worker processes; None decides by the work.
         insecure_seed: for tests only: training set and noise from a seed.
         calibration_seed: seed of the calibration's subsets (public; never that of the secret).
@@ -112,6 +137,13 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         True
     """
 
+    #: Of models in files from before there was a choice.
+    game: str = "subset"
+    bounds: Any = None
+    released_: Any
+    scores_: Any
+    trials_: tuple[Trial, ...]
+
     def __init__(
         self,
         estimator: Any,
@@ -119,6 +151,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         eta: float = 0.05,
         record: str = "average",
         method: str = "auto",
+        game: str = "subset",
+        bounds: Any = None,
         tune: bool = True,
         confidence: float = 0.95,
         clip: float | None = None,
@@ -135,6 +169,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.eta = eta
         self.record = record
         self.method = method
+        self.game = game
+        self.bounds = bounds
         self.tune = tune
         self.confidence = confidence
         self.clip = clip
@@ -163,6 +199,10 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _checked(self) -> None:
         checked_eta(self.eta)
         one_of("record", self.record, ("average", "every"))
+        if one_of("game", self.game, ("neighbour", "subset")) == "neighbour":
+            return
+        if self.bounds is not None:
+            raise InputError("bounds belong to game='neighbour', got game='subset'.")
         one_of("method", self.method, METHODS)
         one_of("release", self.release, ("parameters", "predictions"))
         fraction("confidence", self.confidence, open_left=True, open_right=True)
@@ -223,6 +263,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             progress: called with (done, total) while the certificate is computed.
         """
         self._checked()
+        if self.game == "neighbour":
+            return self._fitted_on_all_rows(X, y, train)
         population = self._population(X, y)
         for name in ("classes_", "released_"):
             self.__dict__.pop(name, None)
@@ -247,6 +289,58 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         if population.classes is not None:
             self.classes_ = population.classes
         return self
+
+    def _fitted_on_all_rows(self, X: Any, y: Any, train: Any) -> MembershipPrivate:
+        import pandas as pd
+
+        # They know models that take tables, which know this one.
+        from memberbound.protection.all_rows import plays_neighbour, private_form
+        from memberbound.protection.neighbour import fit_private
+
+        alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
+        only_subset = {name: getattr(self, name) for name in alien} | {"train": train}
+        plays_neighbour(
+            self.game,
+            self.record,
+            self.method,
+            self.estimator,
+            bounds=self.bounds,
+            only_subset=only_subset,
+        )
+        table = self._table(X, reset=True)
+        wanted = np.asarray(y)
+        if y is None or wanted.shape != (len(table),):
+            raise InputError("y must be one class or number per row of X.")
+        if _TARGET in table.columns:
+            raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+        self.released_ = fit_private(
+            table.assign(**{_TARGET: pd.Series(wanted, index=table.index)}),
+            _TARGET,
+            eta=self.eta,
+            learner=str(private_form(self.estimator)),
+            bounds=self.bounds,
+            source=source_from_seed(self.insecure_seed),
+        )
+        self.calibration_ = self.released_.calibration_
+        self.certificate_ = self.released_.certificate_
+        self.secure_ = self.released_.secure
+        self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
+        self.__dict__.pop("classes_", None)
+        if self.released_.class_names:
+            self.classes_ = _like(self.released_.class_names, wanted.dtype)
+        return self
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Return raw rows as a table with names that are text."""
+        import pandas as pd
+
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if isinstance(X, pd.DataFrame):
+            return X.set_axis([str(name) for name in X.columns], axis=1)
+        rows = np.asarray(X)
+        if rows.ndim != 2:
+            raise InputError(f"X must be a table of rows, got shape {rows.shape}.")
+        return pd.DataFrame(rows, columns=[f"x{place}" for place in range(rows.shape[1])])
 
     def _calibrated(
         self, population: Population, fresh: FreshSubsets, progress: Progress
@@ -353,8 +447,10 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     # ---- using the release ----------------------------------------------------------------
 
-    def _rows(self, X: Any) -> FloatArray:
+    def _rows(self, X: Any) -> Any:
         check_is_fitted(self, "released_")
+        if self.game == "neighbour":
+            return self._table(X, reset=False)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         if self.release == "predictions":
             return np.asarray(rows)
@@ -364,7 +460,11 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict with the released model."""
         rows = self._rows(X)
-        return np.asarray(self.released_.predict(rows))
+        found = np.asarray(self.released_.predict(rows))
+        if self.game == "subset" or not hasattr(self, "classes_"):
+            return found
+        places = {name: place for place, name in enumerate(self.released_.class_names)}
+        return np.asarray(self.classes_[[places[name] for name in found]])
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:

@@ -135,6 +135,8 @@ def predict(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
+    inner = getattr(found, "released_", None)
+    found = inner if isinstance(inner, PrivateLinear) else found
     taker = found if isinstance(found, PrivateLinear) else TableModel.of(found)
     rows, notices = taker.encoded(table, database_table)
     chances = taker.probabilities(rows)

@@ -126,6 +126,8 @@ def save(
     (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all; a
     file whose certificate could not be written is removed.
     """
+    inner = getattr(released, "released_", None)
+    released = inner if isinstance(inner, PrivateLinear) else released
     target = check_output(path, formats=_endings(released), force=force)
     beside = certificate_path(target)
     if beside.exists() and not force:
