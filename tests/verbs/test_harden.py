@@ -115,7 +115,7 @@ def test_only_distinct_columns_leave_the_target_alone() -> None:
         ({"security": 0.9, "seed": -1}, "seed"),
         ({"security": 0.9, "out": "absent/hard.csv"}, "existing folder"),
         ({"security": 0.9, "out": "hard.xlsx"}, "must end in"),
-        ({"security": 0.9, "recipe_out": "recipe.pkl"}, "must end in .json"),
+        ({"security": 0.9, "recipe": "recipe.pkl"}, "must end in .json"),
         ({"security": 0.9, "bins": {"x": [1]}, "hierarchies": {"x": {"g": ["1"]}}}, "both"),
     ],
 )

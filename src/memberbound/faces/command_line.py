@@ -98,7 +98,8 @@ def by_column(name: str, given: Iterable[str]) -> dict[str, str]:
     for text in given:
         column, sign, value = text.rpartition("=") if name == "roles" else text.partition("=")
         if not (column and sign and value):
-            raise InputError(f"{name} must be given as COLUMN=VALUE, got {text!r}.")
+            what = "ROLE" if name == "roles" else "VALUE"
+            raise InputError(f"{name} must be given as COLUMN={what}, got {text!r}.")
         if column in found:
             raise InputError(f"{name} must name a column once, got {column!r} twice.")
         found[column] = value
@@ -277,6 +278,9 @@ def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> C
 def show(result: Any, as_json: bool) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
+        # The dictionary has them too, but who pipes it elsewhere should see them.
+        for note in getattr(result, "warnings", ()):
+            typer.echo(f"note: {note.rstrip('.')}.", err=True)
         text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
     else:
         text = result.summary()

@@ -281,7 +281,12 @@ def _asked(name: str, kind: str) -> str:
     elif kind == "whole":
         wide = f"CAST({column} AS HUGEINT)"
         asked[1], asked[2] = f"min({wide})", f"max({wide})"
-    return f"count({column}), approx_count_distinct({column}), " + ", ".join(asked)
+    return f"count({column}), approx_count_distinct({_bytes(name, kind)}), " + ", ".join(asked)
+
+
+def _bytes(name: str, kind: str) -> str:
+    """Return a column as it is told apart: text by its bytes, whatever its collation merges."""
+    return f"encode({identifier(name)})" if kind == "text" else identifier(name)
 
 
 def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
@@ -304,7 +309,8 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
         if rows and distinct >= _NEARLY * rows:
             column = identifier(name)
             given = f"{source} WHERE {column} IS NOT NULL"
-            counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {column})"
+            told = _bytes(name, kind)
+            counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {told})"
 
             def count(statement: str = counted) -> Any:
                 return engine.sql(statement).fetchall()[0][0]
