@@ -20,7 +20,8 @@ from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, ModelGame, SubsetGame
 from memberbound.quantities import AuditBound, Certificate
-from memberbound.verbs.audit import audit, auditor
+from memberbound.verbs import audit as auditor
+from memberbound.verbs.audit import audit
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from memberbound.attacks import shadows as caching
 from memberbound.attacks.shadows import (
     FitCache,
     default_cache,
@@ -19,7 +20,6 @@ from memberbound.attacks.shadows import (
 )
 from memberbound.errors import InputError
 from memberbound.learners import Examples
-from memberbound.verbs.audit import cache as caching
 
 
 def examples(seed=0):

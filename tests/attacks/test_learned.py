@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
+from memberbound.attacks import learned
 from memberbound.attacks.learned import Targets, learned_attack
 from memberbound.errors import InputError
 from memberbound.games import IidGame, SubsetGame
-from memberbound.verbs.audit import learned
 
 FAST = LogisticRegression()
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from memberbound.attacks import epsilon as one_run
 from memberbound.attacks.epsilon import (
     Guesses,
     guesses_from_scores,
@@ -19,7 +20,6 @@ from memberbound.attacks.epsilon import (
     one_run_p_value,
 )
 from memberbound.errors import InputError
-from memberbound.verbs.audit import one_run
 
 RUNS, MISSES = 300, 38
 

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
+from memberbound.attacks import overfitting
 from memberbound.attacks.overfitting import overfitting_ceiling
 from memberbound.errors import InputError
 from memberbound.quantities import AuditBound, Estimate
-from memberbound.verbs.audit import overfitting
 
 
 def truth(train, cdf, gamma):

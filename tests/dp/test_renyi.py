@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from memberbound.curve import GaussianCurve
-from memberbound.dp import guarantee_from_rdp, guarantee_from_zcdp, renyi
+from memberbound.dp import conversions as renyi
+from memberbound.dp import guarantee_from_rdp, guarantee_from_zcdp
 from memberbound.errors import InputError
 from oracle.pairs import independent_pairs
 from oracle.readoffs import QUICK, shortfalls

@@ -11,7 +11,7 @@ import pytest
 from mpmath import mp, mpf
 from scipy.special import ndtr
 
-from memberbound.dp import subsampled_gaussian as module
+from memberbound.dp import dpsgd as module
 from memberbound.dp.dpsgd import loss_spread, one_step
 from memberbound.dp.loss_lattice import LossLattice
 from oracle.sampled_gaussian import DIRECTIONS, hockey_stick
