@@ -185,6 +185,8 @@ class Verb:
     summary: str
     examples: tuple[str, ...]
     parameters: tuple[Parameter, ...]
+    #: Whether it returns an answer; ``serve`` does not.
+    answers: bool = True
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
@@ -235,7 +237,8 @@ def declared(function: Callable[..., Any]) -> Verb:
             )
         )
     summary = paragraphs.replace("``", "")
-    return Verb(function.__name__, function, summary, examples, tuple(found))
+    answers = hints.get("return") is not NoneType
+    return Verb(function.__name__, function, summary, examples, tuple(found), answers)
 
 
 def _capitalised(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -176,6 +177,20 @@ def test_the_help_of_an_option_is_its_line_in_the_docstring() -> None:
                 assert shown[parameter.name] == parameter.help
                 doc = (inspect.getdoc(verb_named(name).function) or "").replace("``", "")
                 assert parameter.help[1:] in " ".join(doc.split())
+
+
+def shown_flags() -> dict[str, list[str]]:
+    commands = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
+    return {
+        name: [flag for p in command.params for flag in (*p.opts, *p.secondary_opts)]
+        for name, command in sorted(commands.items())
+    }
+
+
+def test_flags_change_on_purpose_only() -> None:
+    """Scripts outside call these: a flag that goes, or comes, is a change of this file too."""
+    frozen = json.loads((Path(__file__).parent / "flags.json").read_text(encoding="utf-8"))
+    assert shown_flags() == frozen
 
 
 def test_no_option_is_declared_twice() -> None:

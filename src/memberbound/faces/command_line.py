@@ -203,8 +203,9 @@ class _Command:
             text = "Draw the answer into this file (.png .svg .pdf .html)."
             note = typer.Option(metavar="FILE", help=text)
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
-        note = typer.Option("--json", help="Print one JSON object and nothing else.")
-        shown.append(_keyword("json_", Annotated[bool, note], False))
+        if self.verb.answers:
+            note = typer.Option("--json", help="Print one JSON object and nothing else.")
+            shown.append(_keyword("json_", Annotated[bool, note], False))
         return inspect.Signature(shown)
 
     def __call__(self, **given: Any) -> None:
