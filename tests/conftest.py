@@ -13,11 +13,18 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # No deadlines: a busy machine is no bug.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("MEMBERBOUND_EXAMPLES", "fixed"))
+_EXAMPLES = os.environ.get("MEMBERBOUND_EXAMPLES", "fixed")
+settings.load_profile(_EXAMPLES)
+if _EXAMPLES == "fixed" and hasattr(providers, "_get_local_constants"):
+    # Hypothesis also draws constants that it finds in our modules, and which of these are imported
+    # depends on the tests that ran before in the same process: the examples would not be fixed.
+    _NOTHING = providers.Constants()
+    providers._get_local_constants = lambda: _NOTHING
 
 #: Debian's names and the usual others.
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
