@@ -126,6 +126,8 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"game": "neighbour", "learner": "tree"}, "logistic, svm, ridge.* 'tree'"),
         ({"game": "neighbour", "learner": DecisionTreeClassifier()}, "'DecisionTreeClassifier'"),
         ({"pairs": 10}, "pairs belongs to the subset game"),
+        ({"confidence": 0.9}, "confidence belongs to the subset game"),
+        ({"tune": False}, "tune belongs to the subset game"),
         ({"clip": 1.0}, "clip belongs to the subset game"),
         ({"game": "neighbour", "query": people(3)}, "query belongs to the subset game"),
         ({"target": "none"}, "no column 'none'"),

@@ -155,6 +155,9 @@ def protect(
         "clip": clip,
         "pairs": pairs,
         "calibration_seed": calibration_seed,
+        # Their defaults cannot be told from what was given; others would be ignored there.
+        "confidence": None if confidence == 0.95 else confidence,
+        "tune": None if tune else tune,
     }
     if statistic is None:
         all_rows = plays_neighbour(
