@@ -24,8 +24,8 @@ from sklearn.pipeline import make_pipeline
 
 from memberbound.errors import InputError
 from memberbound.learners.examples import column_encoder
-from memberbound.protection.neighbour import fit_private
-from memberbound.protection.randomness import InsecureSource
+from memberbound.release.neighbour import fit_private
+from memberbound.release.randomness import InsecureSource
 
 Split = tuple[pd.DataFrame, pd.DataFrame]
 Case = tuple[str, Callable[[int], Split], dict[str, Any] | None]

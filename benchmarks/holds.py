@@ -30,12 +30,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from memberbound.games import SubsetGame
-from memberbound.protection.calibration import Calibration, FreshSubsets
-from memberbound.protection.centre import calibrate_izzo, calibrate_moment
-from memberbound.protection.convex import calibrate_convex
-from memberbound.protection.erm import RegularisedRisk, regularisation_from_c
-from memberbound.protection.noise import GaussianNoise, ShapedGaussianNoise
-from memberbound.protection.retraining import calibrate_neighbour
+from memberbound.release.calibration import Calibration, FreshSubsets
+from memberbound.release.convex import calibrate_convex
+from memberbound.release.erm import RegularisedRisk, regularisation_from_c
+from memberbound.release.noise import GaussianNoise, ShapedGaussianNoise
+from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from oracle.bayes_attack import (
     Attacked,
     Interval,

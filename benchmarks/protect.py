@@ -32,15 +32,14 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.errors import MemberboundError
 from memberbound.games import SubsetGame
-from memberbound.protection.calibration import FreshSubsets
-from memberbound.protection.centre import calibrate_izzo
-from memberbound.protection.estimator import MembershipPrivate
-from memberbound.protection.fitted_parameters import clipped_rows
-from memberbound.protection.learning import calibrated, chosen_method, learnable
-from memberbound.protection.noise import NoiseLaw
-from memberbound.protection.parameters import Population
-from memberbound.protection.randomness import InsecureSource
-from memberbound.protection.tuning import noise_shape
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.learning import calibrated, chosen_method, learnable
+from memberbound.release.noise import NoiseLaw
+from memberbound.release.parameters import Population, clipped_rows
+from memberbound.release.randomness import InsecureSource
+from memberbound.release.refitting import calibrate_izzo
+from memberbound.release.tuning import noise_shape
 
 #: ``auto`` takes the neighbour form for the average record; the convex form is tried for it too.
 #: Method, record, and whether the noise is shaped; round noise suits the convex form's worst case.

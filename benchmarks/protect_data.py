@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.protection.parameters import Population
-from memberbound.protection.statistics import histogram
-from memberbound.protection.sums import SumStatistic
+from memberbound.release.parameters import Population
+from memberbound.release.statistics import SumStatistic, histogram
 
 
 def _standard(table: np.ndarray) -> np.ndarray:

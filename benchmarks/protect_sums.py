@@ -14,12 +14,11 @@ import rivals
 from protect_data import counts, mean_rows
 
 from memberbound.games import SubsetGame
-from memberbound.protection.calibration import FreshSubsets
-from memberbound.protection.centre import calibrate_izzo
-from memberbound.protection.fitted_parameters import clipped_rows
-from memberbound.protection.noise import LaplaceNoise, NoiseLaw
-from memberbound.protection.statistics import mean
-from memberbound.protection.sums import SumStatistic, calibrate_sum
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.noise import LaplaceNoise, NoiseLaw
+from memberbound.release.parameters import clipped_rows
+from memberbound.release.refitting import calibrate_izzo
+from memberbound.release.statistics import SumStatistic, calibrate_sum, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)

@@ -21,13 +21,13 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import gammaln
 
-from memberbound.protection.noise import (
+from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
     NormExponentialNoise,
+    ScaledNorm,
     ShapedGaussianNoise,
 )
-from memberbound.protection.norms import ScaledNorm
 from memberbound.subset.gaussian import noise_from_dp
 
 #: δ of the Gaussian mechanism.

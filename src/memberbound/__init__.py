@@ -28,18 +28,11 @@ if TYPE_CHECKING:
     from memberbound.iid.profiles import CountProfile
     from memberbound.papers.ledger import Ledger, theorems
     from memberbound.papers.reproduction import Reproduction, reproduce
-    from memberbound.protection import (
-        MembershipPrivate,
-        Prediction,
-        Protection,
-        load,
-        predict,
-        protect,
-    )
-    from memberbound.protection.bounding import BoundsTemplate, bounds
     from memberbound.quantities import AuditBound, Certificate, Estimate
+    from memberbound.release.estimator import MembershipPrivate
+    from memberbound.release.saving import load
     from memberbound.report.exporting import Export, export
-    from memberbound.studies import Study, study
+    from memberbound.study import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
     from memberbound.subset.finite import finite_bounds
@@ -47,17 +40,20 @@ if TYPE_CHECKING:
     from memberbound.subset.profile import NeighbourProfile
     from memberbound.tables.coarsening import Coarsener
     from memberbound.verbs.audit import Audit, audit
+    from memberbound.verbs.bounds import BoundsTemplate, bounds
     from memberbound.verbs.certify import Certification, certify
     from memberbound.verbs.explain import Explanation, explain
     from memberbound.verbs.harden import Hardening, harden
     from memberbound.verbs.plan import Plan, plan
     from memberbound.verbs.population import PopulationAnswer, population
+    from memberbound.verbs.predict import Prediction, predict
+    from memberbound.verbs.protect import Protection, protect
 
 #: Public name → module that defines it.
 _PUBLIC = {
     "Audit": "verbs.audit",
     "AuditBound": "quantities",
-    "BoundsTemplate": "protection.bounding",
+    "BoundsTemplate": "verbs.bounds",
     "Certificate": "quantities",
     "Certification": "verbs.certify",
     "Coarsener": "tables.coarsening",
@@ -73,38 +69,38 @@ _PUBLIC = {
     "LaplaceCurve": "curve",
     "Ledger": "papers.ledger",
     "MemberboundError": "errors",
-    "MembershipPrivate": "protection",
+    "MembershipPrivate": "release.estimator",
     "ModelGame": "games",
     "NeighbourGame": "games",
     "NeighbourProfile": "subset.profile",
     "Plan": "verbs.plan",
     "PolygonCurve": "curve",
     "PopulationAnswer": "verbs.population",
-    "Prediction": "protection",
-    "Protection": "protection",
+    "Prediction": "verbs.predict",
+    "Protection": "verbs.protect",
     "RecordBounds": "subset.bounds",
     "Reproduction": "papers.reproduction",
     "SearchError": "errors",
-    "Study": "studies",
+    "Study": "study",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
     "audit": "verbs.audit",
-    "bounds": "protection.bounding",
+    "bounds": "verbs.bounds",
     "certify": "verbs.certify",
     "explain": "verbs.explain",
     "export": "report.exporting",
     "finite_bounds": "subset.finite",
     "harden": "verbs.harden",
     "joint_release": "subset.joint",
-    "load": "protection",
+    "load": "release.saving",
     "mixture": "curve",
     "plan": "verbs.plan",
     "polygon_from_lines": "curve",
     "population": "verbs.population",
-    "predict": "protection",
-    "protect": "protection",
+    "predict": "verbs.predict",
+    "protect": "verbs.protect",
     "reproduce": "papers.reproduction",
-    "study": "studies",
+    "study": "study",
     "theorems": "papers.ledger",
 }
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from memberbound.numerics.means import betting_lower, betting_upper
-from memberbound.protection.noise import (
+from memberbound.release.noise import (
     GaussianNoise,
     LaplaceNoise,
     NoNoise,
     NormExponentialNoise,
     ShapedGaussianNoise,
 )
-from memberbound.protection.randomness import InsecureSource
+from memberbound.release.randomness import InsecureSource
 
 BLOCK = 2_000_000
 

@@ -16,7 +16,7 @@ from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
 from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.izzo_scale import spread
-from memberbound.protection.noise import LaplaceNoise, izzo_constant
+from memberbound.release.noise import LaplaceNoise, izzo_constant
 
 DIGITS = 50
 

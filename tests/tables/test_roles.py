@@ -20,9 +20,7 @@ from typer.testing import CliRunner
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
-from memberbound.protection import protect
-from memberbound.studies.data import StudyData
-from memberbound.studies.question import StudyQuestion
+from memberbound.study.question import StudyData, StudyQuestion
 from memberbound.tables import open_table
 from memberbound.tables.population import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
@@ -31,6 +29,7 @@ from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
+from memberbound.verbs.protect import protect
 
 #: A quarter of them, which harden looks at, must be enough to tell a key from a number.
 ROWS = 800

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from memberbound.protection.noise import NormExponentialNoise
-from memberbound.protection.norms import ScaledNorm
-from memberbound.protection.randomness import InsecureSource
+from memberbound.release.noise import NormExponentialNoise, ScaledNorm
+from memberbound.release.randomness import InsecureSource
 
 ALARM = 1e-6
 DRAWS = 30_000

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from memberbound.protection.noise import izzo_constant, norm_exponential_constant
+from memberbound.release.noise import izzo_constant, norm_exponential_constant
 from oracle.laplace_mixtures import ETAS, broken_promises
 
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.protection.noise import izzo_constant, norm_exponential_constant
+from memberbound.release.noise import izzo_constant, norm_exponential_constant
 from oracle.laplace_mixtures import ETAS, broken_promises
 
 

@@ -2,7 +2,7 @@
 
 Truth: exact Laplace mixtures (piecewise exponentials, integrated between their sign changes) in
 the subset game with N = 4 and 6, d = 1; the plane and higher dimensions are in
-tests/protection/test_noise.py.
+tests/release/test_noise.py.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.protection.noise import (
+from memberbound.release.noise import (
     NormExponentialNoise,
+    ScaledNorm,
     izzo_constant,
     norm_exponential_constant,
 )
-from memberbound.protection.norms import ScaledNorm
 from oracle.laplace_mixtures import ETAS, broken_promises, laplace_mixture_distance
 
 

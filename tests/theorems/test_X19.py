@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.protection.calibration import FreshSubsets
-from memberbound.protection.centre import calibrate_izzo, calibrate_moment
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.refitting import calibrate_izzo, calibrate_moment
 from oracle.released_statistic import (
     Column,
     gains,

@@ -9,9 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memberbound.protection.erm import RegularisedRisk
-from memberbound.protection.minimiser import Fit
-from memberbound.protection.stability import Metric, SwapLengths
+from memberbound.release.convex import Metric, SwapLengths
+from memberbound.release.erm import Fit, RegularisedRisk
 
 LOSSES = ("logistic", "softmax", "ridge", "squared-hinge")
 

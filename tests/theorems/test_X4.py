@@ -13,9 +13,8 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.protection.calibration import FreshSubsets
-from memberbound.protection.retraining import calibrate_neighbour, matched_neighbours
-from memberbound.protection.searching import ScaleFamily, certified_scale
+from memberbound.release.calibration import FreshSubsets, ScaleFamily, certified_scale
+from memberbound.release.refitting import calibrate_neighbour, matched_neighbours
 from oracle.released_statistic import Column, gains, neighbour_means, outputs_of, statistics
 
 

@@ -38,7 +38,7 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
-from memberbound.protection.noise import izzo_constant, norm_exponential_constant
+from memberbound.release.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.pictures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:

@@ -61,13 +61,13 @@ class Block:
 
 @lru_cache(maxsize=1)
 def _declared() -> dict[str, Sides]:
-    from memberbound.protection.answer import Protection
     from memberbound.verbs.audit import Audit
     from memberbound.verbs.certify import Certification
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
     from memberbound.verbs.plan import Plan
     from memberbound.verbs.population import PopulationAnswer
+    from memberbound.verbs.protect import Protection
 
     return {
         "audit": Audit.SIDES,

@@ -209,7 +209,7 @@ def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> An
 
 
 def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.protection import protect
+    from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
     out = "release.skops" if options.get("statistic") is None else "release.safetensors"
@@ -224,7 +224,7 @@ def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> 
 
 
 def _study(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.studies import study
+    from memberbound.study import study
 
     progress(0, None, "reading the table")
     result = study(

@@ -1,0 +1,213 @@
+"""One budget for everything that is learnt about a secret table in the neighbour game.
+
+Every release about the table is a vector plus normal noise.  Such releases, each chosen by looking
+at the ones before, are together exactly as telling as one of shift μ with μ² the sum of the
+single μ² (proofs/gradient-descent.md, claim 1).  So a budget is a number μ, found once from η, and
+parts are shares of μ².  What floating point and unknown names add is a total variation, fixed in
+advance as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.curve.families import GaussianCurve
+from memberbound.curve.slack import SlackCurve
+from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
+from memberbound.games import ADJACENCIES, Adjacency, NeighbourGame
+from memberbound.numerics.roots import last_true
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.quantities import Certificate, Sides, json_number
+from memberbound.release.calibration import checked_eta
+from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, snapped
+from memberbound.release.randomness import RandomSource
+
+__all__ = [
+    "CURVE_SIDES",
+    "READ_DELTA",
+    "READ_FPR",
+    "NeighbourBudget",
+    "Part",
+    "noisy_release",
+    "release_slack",
+]
+
+#: Where the curve is read off for an answer, and the sides of what is read.
+READ_FPR = (0.1, 0.01, 0.001)
+READ_DELTA = 1e-5
+_READ: Sides = dict.fromkeys(
+    ("advantage_upper", "accuracy_upper", "tpr_upper", "epsilon_upper"), "upper"
+)
+CURVE_SIDES: Sides = {
+    "delta": "given",
+    "eta_upper": "upper",
+    "security_lower": "lower",
+    "replace_one": _READ,
+    "add_remove": _READ,
+}
+
+#: A grid step is between this and half of this share of the noise's scale: the grid widens the
+#: noise's variance by at most a 192nd part, and few draws lie near a border.
+_SHARE = 2.0**-2
+#: Chance of crossing a cell border, per unit of relative error (proofs/gradient-descent.md).
+_CROSSING = 42.0
+#: Chance that a draw needs more than the two words it gets, with room to spare.
+_UNDERFLOW = 2.0**-70
+#: Parts of a budget stay this far below their share, which absorbs every rounding of sums of μ².
+_MARGIN = 1.0 - 2.0**-40
+#: The largest μ: an attacker who is right all but once in 10^280 times.
+_LARGEST_MU = 70.0
+
+_ASSUMPTIONS = (
+    "Neighbours differ in one record, which is replaced; the number of rows, the names of the "
+    "columns and every bound that was given are public.",
+    "Other records do not depend on the record in question, and nothing else about the table is "
+    "published.",
+    SAMPLER_ASSUMPTION,
+)
+
+
+def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> FloatArray:
+    """Return ``values`` + N(0, scale²·I) on a grid of powers of two that depends on the scale only.
+
+    Guarantee: within :func:`release_slack` of the ideal sum, rounded to the grid.
+
+    Examples:
+        >>> from memberbound.release.randomness import InsecureSource
+        >>> out = noisy_release([0.1, 7.0], 1.0, InsecureSource(0))
+        >>> bool((4 * out == (4 * out).round()).all())
+        True
+    """
+    value = np.asarray(values, dtype=np.float64)
+    size = positive("scale", scale)
+    if not 1e-200 < size < 1e200:
+        raise InputError(f"scale must be between 1e-200 and 1e200, got {scale!r}.")
+    # frexp: size = m·2^e with ½ ≤ m < 1, so 2^(e-1) ≤ size < 2^e.
+    step = math.ldexp(_SHARE, math.frexp(size)[1] - 1)
+    noise = size * source.normal(value.size).reshape(value.shape)
+    return snapped(value, noise, np.full(value.shape, step))
+
+
+def release_slack(coordinates: float) -> float:
+    """Return the total variation that so many coordinates drawn in floating point may add.
+
+    Theorem: proofs/gradient-descent.md, claim 3; ``coordinates`` counts those of all releases.
+    """
+    per_coordinate = _CROSSING * SIMPLE_ERROR + _UNDERFLOW
+    return min(1.0, up(nonnegative("coordinates", coordinates) * per_coordinate, 8))
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a release took from the budget.
+
+    ``mu`` bounds its shift under replace-one; ``ratio`` is how much smaller the sensitivity is
+    when a record is added or removed instead: 2 for sums of bounded vectors, √2 for histograms.
+    """
+
+    name: str
+    mu: float
+    ratio: float = 2.0
+
+
+@dataclass
+class NeighbourBudget:
+    """μ and the slack, both fixed before the table is looked at, and the parts spent so far.
+
+    Guarantee: all releases whose parts were taken here are together within ``slack`` of a
+    ``mu``-GDP pair, replace-one.
+    Theorem: X22.  Numerics: a part is rounded down, so that the squares add up to at most μ².
+
+    Examples:
+        >>> budget = NeighbourBudget.for_eta(0.05, slack=1e-9)
+        >>> round(budget.mu, 4), budget.curve().eta <= 0.05
+        (0.2513, True)
+    """
+
+    mu: float
+    slack: float
+    _parts: list[Part] = field(default_factory=list)
+    _shares: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.mu = positive("mu", self.mu)
+        self.slack = fraction("slack", self.slack)
+
+    @classmethod
+    def for_eta(cls, eta: float, *, slack: float) -> NeighbourBudget:
+        """Return the largest budget that keeps η, the slack included."""
+        goal = checked_eta(eta)
+
+        def kept(mu: float) -> bool:
+            return SlackCurve(GaussianCurve(mu), slack).eta <= goal
+
+        if not kept(1e-9):
+            raise InputError(
+                f"eta must be above what floating-point noise of this dimension adds, got {goal!r}."
+            )
+        return cls(last_true(kept, 1e-9, _LARGEST_MU), slack)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What was taken, in order."""
+        return tuple(self._parts)
+
+    @property
+    def left(self) -> float:
+        """The share of μ² that nobody has taken."""
+        return 1.0 - self._shares
+
+    def take(self, name: str, share: float | None = None, *, ratio: float = 2.0) -> float:
+        """Return the μ of a release that takes a share of μ² (None: all that is left)."""
+        wanted = self.left if share is None else fraction("share", share, open_left=True)
+        if not 0 < wanted <= self.left + 2.0**-45:
+            raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
+        self._shares = min(1.0, self._shares + wanted)
+        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN, ratio)
+        self._parts.append(part)
+        return part.mu
+
+    def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
+        """Return the attacker's curve: of the whole budget, whether spent or not.
+
+        ``add-remove`` holds for a number of rows that is fixed in advance, and counts the parts
+        that were taken.
+        """
+        one_of("adjacency", adjacency, ADJACENCIES)
+        if adjacency == "replace-one":
+            return SlackCurve(GaussianCurve(self.mu), self.slack)
+        smaller = math.hypot(*(part.mu / part.ratio for part in self._parts))
+        return SlackCurve(GaussianCurve(up(smaller, 16 + len(self._parts))), self.slack)
+
+    def described(self) -> dict[str, object]:
+        """Return what the curve says, ready for JSON: replace-one, and add-remove beside it.
+
+        η and MIS always speak of replace-one.
+        """
+        replaced = self.curve()
+        return {
+            "delta": READ_DELTA,
+            "eta_upper": replaced.eta,
+            "security_lower": replaced.security(),
+            "replace_one": _read_off(replaced),
+            "add_remove": _read_off(self.curve("add-remove")),
+        }
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of η for every record of any table."""
+        return Certificate(
+            "eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), _ASSUMPTIONS
+        )
+
+
+def _read_off(curve: SlackCurve) -> dict[str, object]:
+    return {
+        "advantage_upper": curve.advantage,
+        "accuracy_upper": curve.accuracy(),
+        "tpr_upper": {repr(rate): curve.tpr(rate) for rate in READ_FPR},
+        "epsilon_upper": json_number(curve.epsilon(READ_DELTA)),
+    }

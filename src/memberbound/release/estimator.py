@@ -1,0 +1,618 @@
+"""A scikit-learn estimator that releases another one with a certified η, and its rehearsal."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from memberbound.errors import InputError, fraction, one_of, positive
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.calibration import (
+    Calibration,
+    FreshSubsets,
+    Progress,
+    Rows,
+    checked_eta,
+)
+from memberbound.release.fitting import evaluated
+from memberbound.release.learning import METHODS, Learnable, calibrated, chosen_method, learnable
+from memberbound.release.neighbour import fit_private, plays_neighbour, private_form
+from memberbound.release.parameters import Population, adapter_for, clipped_rows
+from memberbound.release.randomness import InsecureSource, RandomSource
+from memberbound.release.releasing import (
+    calibration_seed_from,
+    checked_train,
+    released_vector,
+    secret_subset,
+    source_from_seed,
+)
+from memberbound.release.tuning import Configuration, Trial, noise_shape, scored, tuned
+
+__all__ = [
+    "MembershipPrivate",
+    "Rehearsal",
+    "ReleasedLearner",
+    "released_learner",
+]
+
+# ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
+#
+# The order matters and is the guarantee: first everything is chosen and certified on fresh subsets
+# of the population; only then is the secret half drawn, fitted once, and released with noise.
+
+#: Streams of fresh subsets: for tuning, for the noise's shape, for scores, for the certificate.
+_TUNE, _SHAPE, _SCORE, _CERTIFY = 11, 12, 13, 14
+_SHAPE_PAIRS, _SCORED = 64, 8
+
+_GIVEN_TRAIN = (
+    "train= was drawn uniformly from the population, by its owner and apart from this calibration."
+)
+_INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
+
+
+#: Name of the target's column, where X and y become one table.
+_TARGET = "y"
+
+
+def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return classes as the target has them, from their names."""
+    try:
+        if kind.kind in "iuf":
+            return np.array([float(label) for label in labels]).astype(kind)
+    except ValueError:  # bounds of another kind than the target
+        pass
+    if kind.kind == "b" and set(labels) <= {"False", "True"}:
+        return np.array([label == "True" for label in labels])
+    return np.array(labels, dtype=object)
+
+
+def _has(name: str) -> Any:
+    def check(self: MembershipPrivate) -> bool:
+        # Before fit: what the base promises; after: what the released model can do.
+        return hasattr(getattr(self, "released_", self.estimator), name)
+
+    return check
+
+
+class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit an estimator on a secret half of the data and release it with certified noise.
+
+    ``fit(X, y)`` takes the *population*.  A uniformly random half becomes the training set; nobody
+    who knows all records but not which half was drawn, and sees the released model, is right about
+    a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
+    number of records), on the average record or on every record.
+
+    With ``game="neighbour"`` (and ``record="every"``) nothing is public: the model is trained on
+    all rows by noisy gradient descent, and holds for every record against somebody who knows all
+    others.  X may then hold texts and missing values; it is encoded inside, from ``bounds`` or from
+    noisy histograms, so nothing must be scaled or encoded before.  The base says what is trained,
+    its settings are not used; ``scores_`` is None.
+
+    Args:
+        estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
+            GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
+        eta: the promise, in (0, ½).
+        record: whom it protects: ``"average"`` or ``"every"``.
+        method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
+            ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
+            neighbour for the average record, convex where it applies for every record, else moment.
+        tune: choose clip radius and regularisation for the best released score.
+        confidence: of the certificate, over the calibration's subsets.
+        clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
+        shape: give the noise the covariance that costs least, else round noise (the convex form
+            always has round noise).
+        release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
+        query: public rows whose predictions are released.
+        pairs: how many pairs (or subsets) to refit; default by the calibrator.
+        adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
+        game: ``"subset"``, or ``"neighbour"`` to train on all rows.
+        bounds: for the neighbour game: what is public about the columns (``x0``, ``x1``, … of an
+            array) and the target (``y``): a mapping, or a YAML or JSON file.
+        n_jobs: worker processes; None decides by the work.
+        insecure_seed: for tests only: training set and noise from a seed.
+        calibration_seed: seed of the calibration's subsets (public; never that of the secret).
+
+    Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
+    ``n_features_in_``, ``configuration_`` (what tuning chose), ``trials_``, ``scores_`` (estimates
+    on fresh subsets, not on the secret) and ``secure_``.  Neither the clean model nor the training
+    rows are kept.
+
+    Guarantee, Theorem, Assumes: ``certificate_`` says them.  Scale and encode features *before*,
+    on the whole population, which is public in this game.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(400, n_features=5, random_state=0)
+        >>> model = MembershipPrivate(
+        ...     LogisticRegression(), eta=0.1, tune=False, pairs=200, insecure_seed=1
+        ... )
+        >>> model.fit(X, y).certificate_.value <= 0.1
+        True
+        >>> model.score(X, y) > 0.7
+        True
+    """
+
+    #: Of models in files from before there was a choice.
+    game: str = "subset"
+    bounds: Any = None
+    released_: Any
+    scores_: Any
+    trials_: tuple[Trial, ...]
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        eta: float = 0.05,
+        record: str = "average",
+        method: str = "auto",
+        game: str = "subset",
+        bounds: Any = None,
+        tune: bool = True,
+        confidence: float = 0.95,
+        clip: float | None = None,
+        shape: bool = True,
+        release: str = "parameters",
+        query: ArrayLike | None = None,
+        pairs: int | None = None,
+        adapter: Any = None,
+        n_jobs: int | None = None,
+        insecure_seed: int | None = None,
+        calibration_seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.eta = eta
+        self.record = record
+        self.method = method
+        self.game = game
+        self.bounds = bounds
+        self.tune = tune
+        self.confidence = confidence
+        self.clip = clip
+        self.shape = shape
+        self.release = release
+        self.query = query
+        self.pairs = pairs
+        self.adapter = adapter
+        self.n_jobs = n_jobs
+        self.insecure_seed = insecure_seed
+        self.calibration_seed = calibration_seed
+
+    def __sklearn_tags__(self) -> Any:
+        """Be a classifier, a regressor or a clusterer as the base is."""
+        tags = super().__sklearn_tags__()
+        base = get_tags(self.estimator)
+        tags.estimator_type = base.estimator_type
+        tags.classifier_tags = base.classifier_tags
+        tags.regressor_tags = base.regressor_tags
+        tags.target_tags = base.target_tags
+        tags.non_deterministic = self.insecure_seed is None
+        return tags
+
+    # ---- fitting --------------------------------------------------------------------------
+
+    def _checked(self) -> None:
+        checked_eta(self.eta)
+        one_of("record", self.record, ("average", "every"))
+        if one_of("game", self.game, ("neighbour", "subset")) == "neighbour":
+            return
+        if self.bounds is not None:
+            raise InputError("bounds belong to game='neighbour', got game='subset'.")
+        one_of("method", self.method, METHODS)
+        one_of("release", self.release, ("parameters", "predictions"))
+        fraction("confidence", self.confidence, open_left=True, open_right=True)
+        if self.clip is not None:
+            positive("clip", self.clip)
+        if (self.release == "predictions") != (self.query is not None):
+            raise InputError(
+                "query must be given for release='predictions', and only then: the public rows "
+                "whose predictions are released."
+            )
+
+    def _population(self, X: Any, y: Any) -> Population:
+        if y is None:
+            wanted = get_tags(self.estimator).target_tags.required
+            if wanted:
+                raise InputError(
+                    "y must be given: the base requires y to be passed, but the target y is None."
+                )
+            features = validate_data(self, X, dtype=np.float64)
+            target = classes = None
+        else:
+            several = bool(get_tags(self.estimator).target_tags.multi_output)
+            features, target = validate_data(
+                self, X, y, dtype=np.float64, multi_output=several, y_numeric=False
+            )
+            classes = None
+        if len(features) < 4:
+            raise InputError(
+                f"X must have at least 4 records, got n_samples={len(features)}. "
+                "A half of fewer hides nobody."
+            )
+        if target is not None and is_classifier(self.estimator):
+            check_classification_targets(target)
+            if target.ndim != 1:
+                raise InputError("y must be one class per record, got several columns.")
+            classes = np.unique(target)
+            if len(classes) < 2:
+                raise InputError("y must have at least two classes, got one class only.")
+        elif target is not None:
+            target = np.asarray(target, dtype=np.float64)
+        return Population(features, target, classes)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        train: ArrayLike | None = None,
+        *,
+        progress: Progress = None,
+    ) -> MembershipPrivate:
+        """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
+
+        Args:
+            X: features of the whole population.
+            y: its target.
+            train: a mask or row numbers of a training set that was drawn uniformly from the
+                population; left out, half of the records are drawn here.
+            progress: called with (done, total) while the certificate is computed.
+        """
+        self._checked()
+        if self.game == "neighbour":
+            return self._fitted_on_all_rows(X, y, train)
+        population = self._population(X, y)
+        for name in ("classes_", "released_"):
+            self.__dict__.pop(name, None)
+        # Its size is public, its members are looked at after calibration only.
+        size = population.records // 2
+        given: Rows | None = None
+        if train is not None:
+            given = checked_train(train, population.records)
+            size = int(given.size)
+        source = source_from_seed(self.insecure_seed)
+        seed = calibration_seed_from(source, self.calibration_seed)
+        game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
+        fresh = FreshSubsets(game, seed)
+        statistic, calibration = self._calibrated(population, fresh, progress)
+        calibration = self._with_assumptions(calibration, source, given is not None)
+        secret = secret_subset(game, source) if given is None else given
+        vector = released_vector(statistic, calibration, secret, source)
+        self.released_ = statistic.model(vector)
+        self.calibration_ = calibration
+        self.certificate_ = calibration.certificate
+        self.secure_ = source.secure
+        if population.classes is not None:
+            self.classes_ = population.classes
+        return self
+
+    def _fitted_on_all_rows(self, X: Any, y: Any, train: Any) -> MembershipPrivate:
+        import pandas as pd
+
+        alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
+        only_subset = {name: getattr(self, name) for name in alien} | {"train": train}
+        plays_neighbour(
+            self.game,
+            self.record,
+            self.method,
+            self.estimator,
+            bounds=self.bounds,
+            only_subset=only_subset,
+        )
+        table = self._table(X, reset=True)
+        wanted = np.asarray(y)
+        if y is None or wanted.shape != (len(table),):
+            raise InputError("y must be one class or number per row of X.")
+        if _TARGET in table.columns:
+            raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+        self.released_ = fit_private(
+            table.assign(**{_TARGET: pd.Series(wanted, index=table.index)}),
+            _TARGET,
+            eta=self.eta,
+            learner=str(private_form(self.estimator)),
+            bounds=self.bounds,
+            source=source_from_seed(self.insecure_seed),
+        )
+        self.calibration_ = self.released_.calibration_
+        self.certificate_ = self.released_.certificate_
+        self.secure_ = self.released_.secure
+        self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
+        self.__dict__.pop("classes_", None)
+        if self.released_.class_names:
+            self.classes_ = _like(self.released_.class_names, wanted.dtype)
+        return self
+
+    def _table(self, X: Any, *, reset: bool) -> Any:
+        """Return raw rows as a table with names that are text."""
+        import pandas as pd
+
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if isinstance(X, pd.DataFrame):
+            return X.set_axis([str(name) for name in X.columns], axis=1)
+        rows = np.asarray(X)
+        if rows.ndim != 2:
+            raise InputError(f"X must be a table of rows, got shape {rows.shape}.")
+        return pd.DataFrame(rows, columns=[f"x{place}" for place in range(rows.shape[1])])
+
+    def _calibrated(
+        self, population: Population, fresh: FreshSubsets, progress: Progress
+    ) -> tuple[Any, Calibration]:
+        """Choose and certify without the secret, which does not exist yet."""
+        parameters = self.release == "parameters"
+        adapter = None
+        if parameters and (self.adapter is not None or self.method != "convex"):
+            adapter = adapter_for(self.estimator, self.adapter)
+        record = fresh.game.record
+        method = chosen_method(
+            self.method,
+            record,
+            self.estimator,
+            population,
+            parameters=parameters and self.adapter is None,
+        )
+        given = None if self.adapter is None else adapter
+        option = Configuration(self.clip)
+        trials: tuple[Trial, ...] = ()
+        if self.tune and parameters:
+            option, trials = tuned(
+                self.estimator,
+                population,
+                fresh.spawned(_TUNE),
+                eta=self.eta,
+                record=record,
+                method=method,
+                clip=self.clip,
+                shape=self.shape and method != "convex",
+                adapter=given,
+            )
+        chosen = option.applied(self.estimator)
+        query = None if parameters else np.asarray(self.query, dtype=np.float64)
+        statistic = learnable(
+            chosen,
+            population,
+            method=method,
+            size=fresh.game.size,
+            clip=option.clip,
+            adapter=given,
+            query=query,
+        )
+        factor = self._factor(statistic, chosen, method, fresh.spawned(_SHAPE))
+        calibration = calibrated(
+            statistic,
+            fresh.spawned(_CERTIFY),
+            eta=self.eta,
+            record=record,
+            method=method,
+            confidence=self.confidence,
+            pairs=self.pairs,
+            shape=factor,
+            workers=self.n_jobs,
+            progress=progress,
+        )
+        self.configuration_ = option
+        self.trials_ = trials
+        self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
+        return statistic, calibration
+
+    def _factor(
+        self, statistic: Any, chosen: Any, method: str, fresh: FreshSubsets
+    ) -> FloatArray | None:
+        # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
+        if not self.shape or method in ("izzo", "convex"):
+            return None
+        factor = noise_shape(statistic, chosen, None)
+        if factor is not None or not 1 < statistic.dimension <= 500:
+            return factor
+        pairs = fresh.neighbours(min(_SHAPE_PAIRS, self.pairs or _SHAPE_PAIRS))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            moved = [
+                evaluated(statistic, one)[0] - evaluated(statistic, other)[0]
+                for one, other, _, _ in pairs
+            ]
+        return noise_shape(statistic, chosen, np.array(moved))
+
+    def _scores(
+        self, statistic: Any, calibration: Calibration, population: Population, fresh: FreshSubsets
+    ) -> Any:
+        subsets = fresh.subsets(_SCORED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = np.array([evaluated(statistic, rows)[0] for rows in subsets])
+            return scored(
+                statistic,
+                subsets,
+                values,
+                calibration.noise,
+                population,
+                clip=self.configuration_.clip,
+                seed=2,
+            )
+
+    @staticmethod
+    def _with_assumptions(
+        calibration: Calibration, source: RandomSource, given: bool
+    ) -> Calibration:
+        said = calibration.certificate.assumptions
+        said += (_GIVEN_TRAIN,) * given + (_INSECURE,) * (not source.secure)
+        return replace(calibration, certificate=replace(calibration.certificate, assumptions=said))
+
+    # ---- using the release ----------------------------------------------------------------
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self, "released_")
+        if self.game == "neighbour":
+            return self._table(X, reset=False)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        if self.release == "predictions":
+            return np.asarray(rows)
+        return clipped_rows(rows, self.configuration_.clip)
+
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict with the released model."""
+        rows = self._rows(X)
+        found = np.asarray(self.released_.predict(rows))
+        if self.game == "subset" or not hasattr(self, "classes_"):
+            return found
+        places = {name: place for place, name in enumerate(self.released_.class_names)}
+        return np.asarray(self.classes_[[places[name] for name in found]])
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the released model's class probabilities."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.predict_proba(rows))
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the released model's scores."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.decision_function(rows))
+
+    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> FloatArray:
+        """Transform with the released model (distances to k-means centres)."""
+        rows = self._rows(X)
+        return np.asarray(self.released_.transform(rows))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return accuracy, R², or the base's own score without a target."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        if y is None:
+            rows = self._rows(X)
+            return float(self.released_.score(rows))
+        said = self.predict(X)
+        return float(accuracy_score(y, said) if hasattr(self, "classes_") else r2_score(y, said))
+
+
+# ── A protected release as a learner, so that it can be repeated on many halves and attacked ──────
+#
+# The noise law stays the one that was calibrated; halves and noise are new each time.  This is what
+# an audit of a protected release needs: the release itself is made once and cannot be repeated.
+
+
+def _key(features: FloatArray, target: Any) -> tuple[bytes, Any]:
+    # Adding 0.0 makes -0.0 and 0.0 the same bytes.
+    return (features + 0.0).tobytes(), target
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """The statistic of a release, its noise, and the population it knows its rows by."""
+
+    statistic: Learnable
+    calibration: Calibration
+    clip: float | None
+    places: dict[tuple[bytes, Any], list[int]] = field(repr=False)
+
+    def rows(self, features: FloatArray, target: NDArray[Any]) -> Rows:
+        """Return the row numbers of these records; equal records are interchangeable."""
+        used: dict[tuple[bytes, Any], int] = defaultdict(int)
+        found = []
+        for row, value in zip(features, target.tolist(), strict=True):
+            key = _key(row, value)
+            known = self.places.get(key, ())
+            if used[key] >= len(known):
+                raise InputError("rows must come from the population of the release, got another.")
+            found.append(known[used[key]])
+            used[key] += 1
+        return np.sort(np.array(found, dtype=np.int64))
+
+
+def _can(name: str) -> Callable[[ReleasedLearner], bool]:
+    def check(self: ReleasedLearner) -> bool:
+        return hasattr(getattr(self, "released_", None), name)
+
+    return check
+
+
+class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
+    """Fit the protected learner on given rows of its population, with fresh noise from a seed.
+
+    For audits only: halves and noise come from seeds, so this protects nobody.
+    """
+
+    def __init__(self, rehearsal: Rehearsal, random_state: int = 0) -> None:
+        self.rehearsal = rehearsal
+        self.random_state = random_state
+
+    def fit(self, X: FloatArray, y: NDArray[Any]) -> ReleasedLearner:
+        """Train on these rows and add the noise of the release."""
+        plan = self.rehearsal
+        source = InsecureSource(self.random_state)
+        rows = plan.rows(np.asarray(X, dtype=np.float64), np.asarray(y))
+        vector = released_vector(plan.statistic, plan.calibration, rows, source)
+        self.released_ = plan.statistic.model(vector)
+        if hasattr(self.released_, "classes_"):
+            self.classes_ = self.released_.classes_
+        return self
+
+    def _rows(self, X: FloatArray) -> FloatArray:
+        return clipped_rows(np.asarray(X, dtype=np.float64), self.rehearsal.clip)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Predict with the noisy model."""
+        return np.asarray(self.released_.predict(self._rows(X)))
+
+    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return the noisy model's class probabilities."""
+        return np.asarray(self.released_.predict_proba(self._rows(X)))
+
+    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Return the noisy model's scores."""
+        return np.asarray(self.released_.decision_function(self._rows(X)))
+
+
+def released_learner(model: MembershipPrivate, X: FloatArray, y: NDArray[Any]) -> ReleasedLearner:
+    """Return a fitted :class:`MembershipPrivate` as a learner on rows of its population (X, y).
+
+    The same statistic, clip radius, regularisation and noise law as in the release.
+
+    Edge cases: predictions on query rows are no parameters and are refused.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(100, n_features=4, random_state=0)
+        >>> model = MembershipPrivate(LogisticRegression(), eta=0.1, tune=False, pairs=50)
+        >>> learner = released_learner(model.fit(X, y), X, y)
+        >>> learner.fit(X[:50], y[:50]).predict_proba(X).shape
+        (100, 2)
+    """
+    if model.release != "parameters":
+        raise InputError(f"release must be 'parameters' to be repeated, got {model.release!r}.")
+    population = model._population(X, y)  # the same reading of X and y as in fit
+    calibration = model.calibration_
+    option = model.configuration_
+    method = calibration.method
+    own = None if model.adapter is None else adapter_for(model.estimator, model.adapter)
+    statistic = learnable(
+        option.applied(model.estimator),
+        population,
+        method=method,
+        size=calibration.certificate.game.size,  # type: ignore[union-attr]  # a subset game
+        clip=option.clip,
+        adapter=own,
+    )
+    places: dict[tuple[bytes, Any], list[int]] = defaultdict(list)
+    for number, (row, value) in enumerate(
+        zip(population.features, np.asarray(y).tolist(), strict=True)
+    ):
+        places[_key(row, value)].append(number)
+    return ReleasedLearner(Rehearsal(statistic, calibration, option.clip, dict(places)))

@@ -1,0 +1,440 @@
+"""A statistic on many subsets, or on all of them: on all cores, with public coins, none lost."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from pickle import PicklingError
+from typing import Any
+
+import joblib
+import numpy as np
+
+from memberbound.errors import InputError, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import FloatArray, sum_slack
+from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
+
+__all__ = [
+    "COINS_AFRESH",
+    "COINS_PUBLIC",
+    "COINS_SECRET",
+    "PUBLIC_SEED",
+    "Fits",
+    "NeighbourLengths",
+    "all_subsets",
+    "evaluated",
+    "fit_once",
+    "fitted",
+    "public_coins",
+    "tosses_coins",
+    "with_public_coins",
+    "worth_enumerating",
+]
+
+# ── A learner's own coins, fixed and public: the same in every fit and in the release ─────────────
+#
+# A certificate that compares fits with independent coins says nothing about an attacker who knows
+# the coins.  With the coins shared, what is certified holds given them, so they may be published
+# (proofs/coupling.md, claim 10).  Here they are seeds: every ``random_state`` that was left open,
+# however deep inside an estimator, and the global generators of numpy, Python and PyTorch.  What a
+# learner draws from elsewhere cannot be fixed; :func:`~memberbound.release.fitting.fitted` looks
+# for it by fitting twice, and the certificate then says what has to be assumed.
+
+#: Any number that does not depend on the training set will do.
+PUBLIC_SEED = 0
+
+COINS_PUBLIC = (
+    "The release is a function of the training set and of the noise: the learner's random numbers "
+    "come from a public seed, the same in every fit (random_state and the global generators of "
+    "numpy, Python and PyTorch), and repeated fits agreed."
+)
+_UNSEEDED = (
+    "The learner draws random numbers that cannot be seeded from outside (repeated fits on the "
+    "same subset differed): "
+)
+COINS_SECRET = _UNSEEDED + (
+    "they are drawn afresh at every fit, and nobody may know or guess those of the release."
+)
+COINS_AFRESH = _UNSEEDED + "they are drawn afresh at every fit."
+
+
+def with_public_coins(estimator: Any) -> Any:
+    """Fix every seed that was left open in an estimator and in what it is made of.
+
+    Silent, too: what a learner prints while it is fitted on the secret tells about it.
+
+    Examples:
+        >>> from sklearn.ensemble import BaggingClassifier
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> forest = with_public_coins(BaggingClassifier(DecisionTreeClassifier()))
+        >>> forest.random_state, forest.estimator.random_state
+        (0, 0)
+    """
+    changes: dict[str, Any] = {}
+    for name, value in estimator.get_params(deep=True).items():
+        own = name.rpartition("__")[2]
+        if own == "random_state" and value is None:
+            changes[name] = PUBLIC_SEED
+        elif own == "verbose" and value:
+            changes[name] = 0
+    return estimator.set_params(**changes) if changes else estimator
+
+
+#: Blocks entered: only the outermost keeps and restores the generators, which takes its time.
+_inside = 0
+
+
+@contextmanager
+def public_coins() -> Iterator[None]:
+    """Seed the global generators at the start of the block; the outermost block restores them.
+
+    Not for threads: the generators are the program's.
+    """
+    global _inside  # noqa: PLW0603
+    torch = sys.modules.get("torch")
+    with ExitStack() as stack:
+        if _inside == 0:
+            stack.callback(random.setstate, random.getstate())
+            stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
+            if torch is not None:
+                stack.enter_context(torch.random.fork_rng(devices=[]))
+        random.seed(PUBLIC_SEED)
+        # Learners without a random_state of their own draw from this one.
+        np.random.seed(PUBLIC_SEED)  # noqa: NPY002
+        if torch is not None:
+            _seed_torch(torch, thoroughly=_inside == 0)
+        _inside += 1
+        try:
+            yield
+        finally:
+            _inside -= 1
+
+
+def _seed_torch(torch: Any, *, thoroughly: bool) -> None:
+    """Seed PyTorch; all of its devices where there may be any, which takes a millisecond."""
+    if thoroughly or torch.cuda.is_initialized() or torch.backends.mps.is_built():
+        torch.manual_seed(PUBLIC_SEED)
+    else:
+        torch.default_generator.manual_seed(PUBLIC_SEED)
+
+
+# ── Compute a statistic on many subsets, on all cores, and never lose one silently ────────────────
+#
+# A fit that fails cannot be left out: the subsets on which it works are not uniform, and a
+# certificate from them would speak about another game.  Nor may it be seen in the release that the
+# fit on the secret failed.  So a failed fit has a value like any other: zeros, in the calibration
+# as in the release.
+
+#: Below this many expected seconds starting worker processes costs more than it saves.
+_WORTH_WORKERS = 2.0
+#: Groups are handed out in about this many portions per worker.
+_PORTIONS = 8
+#: Groups fitted before deciding on workers.
+_LEAD = 3
+#: Groups of which a subset is fitted twice, to find coins that cannot be seeded.
+_COIN_PROBES = 8
+#: More than one failure in this many fits is refused: zeros would be released as often.
+_FAILURES = 100
+
+Reduce = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """Reduced outputs, one row per group, with the numbers of fits, unconverged and failed ones.
+
+    ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
+    """
+
+    rows: FloatArray
+    count: int
+    unconverged: int
+    failed: int
+    own_coins: bool
+
+
+@dataclass
+class _Portion:
+    """What came back from a few groups of subsets."""
+
+    rows: list[FloatArray] = field(default_factory=list)
+    fits: int = 0
+    unconverged: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    warned: dict[str, type[Warning]] = field(default_factory=dict)
+
+
+def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
+    """Return the statistic of these records with public coins; whatever it raises is passed on."""
+    known = "torch" in sys.modules
+    with public_coins():
+        value = statistic(rows)
+    if not known and "torch" in sys.modules:
+        # It came with this very fit, so its generator was not seeded for it.
+        with public_coins():
+            value = statistic(rows)
+    found = np.asarray(value, dtype=np.float64)
+    if found.shape != (statistic.dimension,):
+        raise InputError(f"a vector of length {statistic.dimension} is due, got {found.shape!r}.")
+    if not np.isfinite(found).all():
+        raise InputError("its value is not finite.")
+    return found
+
+
+def evaluated(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
+    """Return the statistic of these records, or zeros and the reason why it has none.
+
+    Guarantee: never fails, so what is released is a function of the records on every subset, and
+    the certificates that refit count a failure as the movement it is (proofs/retraining.md).
+    """
+    try:
+        return fit_once(statistic, rows), None
+    # Whatever a learner raises, or ends the program with, becomes one sentence.
+    except (Exception, SystemExit) as error:
+        return np.zeros(statistic.dimension), f"{type(error).__name__}: {error}"
+
+
+def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
+    """Whether a second fit on some of these subsets differs from the first, coins being public."""
+    with warnings.catch_warnings(), public_coins():
+        warnings.simplefilter("ignore")
+        return any(
+            not np.array_equal(evaluated(statistic, rows)[0], evaluated(statistic, rows)[0])
+            for rows in subsets
+        )
+
+
+def _portion(
+    statistic: Statistic, groups: Sequence[Sequence[Rows]], first: int, reduce: Reduce
+) -> _Portion:
+    """Fit a few groups; ``first`` is the place of the first of them in the stream."""
+    done = _Portion()
+    with public_coins():
+        for place, group in enumerate(groups, start=first):
+            outputs = []
+            for rows in group:
+                done.fits += 1
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    value, reason = evaluated(statistic, rows)
+                outputs.append(value)
+                if reason is not None:
+                    done.failures.append((place, reason))
+                stuck = [w for w in seen if "Convergence" in w.category.__name__]
+                done.unconverged += bool(stuck)
+                done.warned |= {str(w.message): w.category for w in seen if w not in stuck}
+            done.rows.append(np.atleast_1d(reduce(np.array(outputs))))
+    return done
+
+
+def fitted(
+    statistic: Statistic,
+    groups: Sequence[Sequence[Rows]],
+    reduce: Reduce,
+    *,
+    seed: object,
+    workers: int | None = None,
+    progress: Progress = None,
+) -> Fits:
+    """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
+
+    Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
+    (``None``: all cores, unless the work takes a moment only); the result does not depend on their
+    number.  A statistic that cannot be pickled, or that is seen to differ from fit to fit on the
+    same subset, is fitted in this process.
+    Warnings of unfinished convergence are counted, others passed on once.
+
+    Edge cases: InputError naming the stream's seed and the place in it when more than one fit in
+    a hundred fails.
+    """
+    jobs = joblib.cpu_count() if workers is None else whole_number("workers", workers)
+    total, planned = len(groups), sum(map(len, groups))
+    places = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
+    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(places)]
+    own = tosses_coins(statistic, probes)
+    rows: list[FloatArray] = []
+    fits = unconverged = 0
+    warned: dict[str, type[Warning]] = {}
+    failures: list[tuple[int, str]] = []
+    for done in _portions(statistic, groups, reduce, jobs, automatic=workers is None, own=own):
+        fits, unconverged = fits + done.fits, unconverged + done.unconverged
+        warned |= done.warned
+        failures += done.failures
+        if len(failures) * _FAILURES > planned:
+            place, reason = failures[0]
+            raise InputError(
+                f"statistic must be finite on nearly every subset, got {len(failures)} failed of "
+                f"{fits} fits, the first at subset {place} of the stream with seed {seed!r}: "
+                f"{reason} Failed fits cannot be left out; make the learner robust "
+                "(regularise, merge rare classes)."
+            )
+        rows.extend(done.rows)
+        if progress is not None:
+            progress(len(rows), total)
+    if failures:
+        place, reason = failures[0]
+        warned[
+            f"{len(failures)} of {fits} fits failed, the first at subset {place} of the stream "
+            f"with seed {seed!r}: {reason} A fit that fails releases zeros, and the noise hides it."
+        ] = UserWarning
+    for message, category in list(warned.items())[-3:]:
+        warnings.warn(message, category, stacklevel=3)
+    return Fits(np.array(rows), fits, unconverged, len(failures), own)
+
+
+def _portions(
+    statistic: Statistic,
+    groups: Sequence[Sequence[Rows]],
+    reduce: Reduce,
+    jobs: int,
+    *,
+    automatic: bool,
+    own: bool,
+) -> Iterator[_Portion]:
+    # The first groups say how long a fit takes, and fail before any process is started; the least
+    # of three, because first calls load things.
+    seconds = math.inf
+    lead = min(_LEAD, len(groups))
+    for place in range(lead):
+        began = time.perf_counter()
+        yield _portion(statistic, groups[place : place + 1], place, reduce)
+        seconds = min(seconds, time.perf_counter() - began)
+    left = len(groups) - lead
+    if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
+        jobs = 1
+    if jobs > 1 and own:
+        # A generator that such a statistic carries is copied, state and all, with every portion of
+        # the work: draws of different portions would then not be independent, as X4 needs.
+        warnings.warn(
+            "The statistic differs from fit to fit on the same subset. Its copies in worker "
+            "processes could toss the same coins, so this process goes on alone.",
+            stacklevel=3,
+        )
+        jobs = 1
+    size = max(1, left // (_PORTIONS * jobs))
+    starts = range(lead, len(groups), size)
+    finished = 0
+    if jobs > 1:
+        tasks = (
+            joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
+            for start in starts
+        )
+        running = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+        try:
+            for done in running:
+                finished += 1
+                yield done
+        except (BrokenProcessPool, PicklingError):
+            warnings.warn(
+                "The statistic cannot be sent to worker processes; this process goes on alone.",
+                stacklevel=3,
+            )
+        finally:
+            with warnings.catch_warnings():
+                # joblib remarks that tasks were cancelled: that is meant, after a failed fit.
+                warnings.simplefilter("ignore")
+                running.close()
+    for start in starts[finished:]:
+        yield _portion(statistic, groups[start : start + size], start, reduce)
+
+
+# ── All subsets instead of a sample: certificates without a confidence level ──────────────────────
+#
+# With few records every training set can be fitted; the means of X1 and X19 are then sums, and what
+# they certify holds always.
+
+#: Pairs of neighbouring subsets beyond which their lengths would not fit into memory.
+_LARGEST_PAIRS = 3 * 10**7
+#: Subsets that are fitted twice to find out whether the statistic tosses coins.
+_EXACT_PROBES = 16
+
+
+def worth_enumerating(
+    statistic: Statistic, game: SubsetGame, fits: int, exact: bool | None
+) -> bool:
+    """Whether to fit all subsets: ``exact`` if given, else when that is no more than ``fits``.
+
+    One fit per subset is exact only for a statistic without coins of its own: some subsets are
+    fitted twice, and a statistic that differs on one of them is sampled instead.
+    """
+    pairs = math.comb(game.population, game.size) * game.size * (game.population - game.size) // 2
+    # Subsets are written as bit masks; larger games are out of reach anyway.
+    possible = game.population <= 62 and pairs <= _LARGEST_PAIRS
+    if exact and not possible:
+        raise InputError(
+            f"exact must be False for {game.size} of {game.population} records, got True: "
+            "there are too many subsets to fit."
+        )
+    wanted = possible and math.comb(game.population, game.size) <= fits if exact is None else exact
+    if not wanted:
+        return False
+    # Several of them, from the first to the last: coins may matter for some records only.
+    everything = all_subsets(game)
+    places = np.unique(np.linspace(0, len(everything) - 1, _EXACT_PROBES).round().astype(np.int64))
+    repeats = not tosses_coins(statistic, [everything[place] for place in places])
+    if exact and not repeats:
+        raise InputError(
+            "exact must be False for a statistic that differs from fit to fit on the same subset, "
+            "got True. Let the learner draw from a seeded generator, or the subsets be sampled."
+        )
+    return repeats
+
+
+def all_subsets(game: SubsetGame) -> list[Rows]:
+    """Return every subset of the game's size, in lexicographic order."""
+    return [
+        np.array(rows, dtype=np.int64) for rows in combinations(range(game.population), game.size)
+    ]
+
+
+class NeighbourLengths:
+    """Lengths of all displacements q(D) - q(D') between subsets that differ in one record.
+
+    ``outputs`` holds q of :func:`all_subsets`, in that order.
+    """
+
+    def __init__(self, outputs: FloatArray, game: SubsetGame, family: ScaleFamily) -> None:
+        """Measure every pair once: T is the same both ways."""
+        subsets = all_subsets(game)
+        masks = np.array([sum(1 << int(x) for x in rows) for rows in subsets], dtype=np.int64)
+        order = np.argsort(masks)
+        pieces, first, second = [], [], []
+        for x, other in combinations(range(game.population), 2):
+            inside = np.flatnonzero((masks >> x & 1 == 1) & (masks >> other & 1 == 0))
+            swapped = masks[inside] ^ ((1 << x) | (1 << other))
+            partner = order[np.searchsorted(masks, swapped, sorter=order)]
+            pieces.append(family.lengths(outputs[inside] - outputs[partner]))
+            first.append(np.full(len(inside), x))
+            second.append(np.full(len(inside), other))
+        self._lengths = np.concatenate(pieces)
+        self._first, self._second = np.concatenate(first), np.concatenate(second)
+        self._game, self._family = game, family
+
+    @property
+    def longest(self) -> float:
+        """The largest length."""
+        return float(self._lengths.max())
+
+    def means(self, scale: float) -> FloatArray:
+        """Return X1's mean distance for every record, from above: one row."""
+        game = self._game
+        values = self._family.distances(self._lengths, scale)
+        sums = np.bincount(self._first, values, game.population) + np.bincount(
+            self._second, values, game.population
+        )
+        terms = math.comb(game.population - 1, game.size - 1) * (game.population - game.size)
+        return np.asarray(np.minimum(sums / terms * (1 + 2 * sum_slack(terms)), 1.0))[None, :]
+
+    def average(self, scale: float) -> FloatArray:
+        """Return the mean distance over all pairs, from above: one row of one column."""
+        values = self._family.distances(self._lengths, scale)
+        return np.array([[min(float(values.mean()) * (1 + 2 * sum_slack(values.size)), 1.0)]])

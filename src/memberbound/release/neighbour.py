@@ -1,0 +1,403 @@
+"""Linear models of all rows of a secret table, in the neighbour game: bounds, histograms, descent.
+
+The order is fixed before the table is looked at: slack and μ from η and public numbers, the shares
+of μ² for preprocessing, then all that is left for the descent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError, one_of
+from memberbound.learners import raw_rows
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.quantities import Certificate
+from memberbound.release.budget import NeighbourBudget, Part, release_slack
+from memberbound.release.calibration import Calibration, checked_eta
+from memberbound.release.gradient import (
+    GRADIENT_LOSSES,
+    Descent,
+    GradientModel,
+    descend,
+    gradient_loss,
+    most_draws,
+)
+from memberbound.release.losses import Loss
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.preprocessing import (
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    MOST_CLASSES,
+    Bounds,
+    Encoder,
+    Range,
+    TargetCode,
+    Values,
+    fit_encoder,
+    fit_target,
+    histogram_coordinates,
+    histogram_noise,
+    read_bounds,
+    rows_needed,
+    widest,
+)
+from memberbound.release.randomness import RandomSource, SecureSource
+
+__all__ = [
+    "LEARNERS",
+    "NAMED_FORMS",
+    "PrivateLinear",
+    "fit_private",
+    "plays_neighbour",
+    "private_form",
+]
+
+#: What can be trained, and its loss: logistic becomes softmax where there are more classes.
+LEARNERS = ("logistic", "svm", "ridge", "huber")
+_CLASSIFIERS = ("logistic", "svm")
+_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
+#: Learners of scikit-learn, and other names, by their form here.
+_FORMS = {
+    "LinearRegression": "ridge",
+    "LinearSVC": "svm",
+    "LogisticRegression": "logistic",
+    "HuberRegressor": "huber",
+    "Ridge": "ridge",
+    "linear": "ridge",
+} | {name: name for name in LEARNERS}
+#: What there is, for sentences.
+NAMED_FORMS = "logistic, svm, ridge, linear and huber"
+#: Of the histograms' share, what the first ones get.
+_FIRST = 0.75
+
+
+def private_form(learner: Any) -> str | None:
+    """Return the form in which a learner can be trained on all rows, None if there is none.
+
+    >>> private_form("linear"), private_form("tree")
+    ('ridge', None)
+    """
+    return _FORMS.get(learner if isinstance(learner, str) else type(learner).__name__)
+
+
+def plays_neighbour(
+    game: str | None,
+    record: str,
+    method: str,
+    learner: Any,
+    *,
+    bounds: Any,
+    only_subset: Mapping[str, Any],
+) -> bool:
+    """Tell whether a learner is trained on all rows; refuse what belongs to the other game.
+
+    ``only_subset`` are arguments of the subset game by name, None where they are not given.
+    """
+    form = "logistic" if learner is None else private_form(learner)
+    if game is None:
+        free = record == "every" and method == "auto" and only_subset["query"] is None
+        game = "neighbour" if method == "gradient" or (free and form) else "subset"
+    if game == "neighbour":
+        _check_neighbour(record, method, learner, only_subset)
+        return True
+    if method == "gradient":
+        raise InputError("method 'gradient' belongs to the neighbour game, got game='subset'.")
+    if bounds is not None:
+        raise InputError(
+            "bounds belong to the neighbour game: give record='every', a learner out of "
+            f"{NAMED_FORMS}, and no other method than 'gradient'."
+        )
+    return False
+
+
+def _check_neighbour(
+    record: str, method: str, learner: Any, only_subset: Mapping[str, Any]
+) -> None:
+    if record != "every":
+        raise InputError("the neighbour game protects every record: give record='every'.")
+    if method not in ("auto", "gradient"):
+        raise InputError(
+            f"method must be 'gradient' (or 'auto') in the neighbour game, got {method!r}, which "
+            "belongs to game='subset'."
+        )
+    if learner is not None and private_form(learner) is None:
+        shown = learner if isinstance(learner, str) else type(learner).__name__
+        raise InputError(
+            f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
+            "which has no private form. Other learners are released with game='subset'."
+        )
+    for name, value in only_subset.items():
+        if value is not None:
+            raise InputError(
+                f"{name} belongs to the subset game: leave it out, or give game='subset'."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateLinear:
+    """A released linear model with its encoder, target and budget: all that may be stored."""
+
+    encoder: Encoder
+    target: TargetCode
+    model: GradientModel
+    budget: NeighbourBudget
+    rows: int
+    secure: bool
+    eta: float
+    learner: str
+
+    @property
+    def _loss(self) -> Loss:
+        sample = np.arange(max(2, len(self.target.classes)))
+        return gradient_loss(self.model.loss, sample, len(sample) if self.target.classes else None)[
+            0
+        ]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it takes, in any order."""
+        return tuple(code.name for code in self.encoder.columns if code.width)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes, in the order of the probabilities; none for a target of numbers."""
+        return self.target.classes
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        bound = self.budget.certificate()
+        return bound if self.secure else replace(bound, assumptions=(*bound.assumptions, _SEEDED))
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of every step and the certificate of all of them together."""
+        size = self.model.coefficients.size + self.model.intercepts.size
+        noise = GaussianNoise(self.model.scale, int(size))
+        details = {
+            "learner": self.learner,
+            "mu": self.budget.mu,
+            "rows_trained": self.rows,
+            "curve": self.budget.described(),
+        }
+        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+
+    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+        """Return the features of raw rows, and what has to be said about them."""
+        frame, notices, _ = raw_rows(
+            table, self.columns, ignore=self.target.name, database_table=database_table
+        )
+        return self.encoder.transform(frame), notices
+
+    def answered(self, rows: Any) -> NDArray[Any]:
+        """Return classes by name, or numbers in the target's units, for encoded rows."""
+        scores = self.model.scores(rows)
+        if not self.target.classes:
+            return self.target.numbers(scores[:, 0])
+        names = np.array(self.target.classes, dtype=object)
+        return np.asarray(names[self._loss.predicted(scores)])
+
+    def probabilities(self, rows: Any) -> FloatArray | None:
+        """Return class probabilities of encoded rows, for the logistic learner."""
+        if self.learner != "logistic":
+            return None
+        return self._loss.probabilities(self.model.scores(rows))
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return classes by name, or numbers in the target's units, for raw rows."""
+        return self.answered(self.encoded(table)[0])
+
+    def predict_proba(self, table: Any) -> FloatArray:
+        """Return class probabilities of raw rows, for the logistic learner."""
+        return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
+        return {
+            "learner": self.learner,
+            "eta": self.eta,
+            "encoder": self.encoder.to_dict(),
+            "target": self.target.to_dict(),
+            "loss": self.model.loss,
+            "coefficients": self.model.coefficients.tolist(),
+            "intercepts": self.model.intercepts.tolist(),
+            "descent": asdict(self.model.descent),
+            "noise_scale": self.model.noise_scale,
+            "scale": self.model.scale,
+            "rows": self.rows,
+            "mu": self.budget.mu,
+            "slack": self.budget.slack,
+            "parts": [asdict(part) for part in self.budget.parts],
+            "secure_source": self.secure,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> PrivateLinear:
+        """Return the model that :meth:`to_dict` described.
+
+        Edge cases: what is no such description is refused.
+        """
+        try:
+            encoder = Encoder.from_dict(given["encoder"])
+            target = TargetCode(
+                **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
+            )
+            parts = [Part(**part) for part in given["parts"]]
+            model = GradientModel(
+                np.array(given["coefficients"], dtype=np.float64),
+                np.array(given["intercepts"], dtype=np.float64),
+                one_of("loss", given["loss"], GRADIENT_LOSSES),
+                Descent(**given["descent"]),
+                float(given["scale"]),
+                parts[-1].mu,
+            )
+            if model.coefficients.shape != (encoder.width, model.outputs):
+                raise ValueError("coefficients do not fit the columns")
+            return cls(
+                encoder,
+                target,
+                model,
+                NeighbourBudget(given["mu"], given["slack"], parts, 1.0),
+                int(given["rows"]),
+                bool(given["secure_source"]),
+                float(given["eta"]),
+                one_of("learner", given["learner"], LEARNERS),
+            )
+        except (KeyError, IndexError, TypeError, ValueError) as problem:
+            raise InputError(
+                f"the file must describe a model that protect released, got another: {problem}."
+            ) from None
+
+
+def fit_private(
+    table: Any,
+    target: str,
+    *,
+    eta: float,
+    learner: str = "logistic",
+    bounds: Mapping[str, object] | str | Path | None = None,
+    source: RandomSource | None = None,
+) -> PrivateLinear:
+    """Train a linear model on all rows of a raw table such that η holds for every record.
+
+    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X22 (proofs/gradient-descent.md).
+    Assumes: the number of rows, the columns' names and the given bounds are public.
+    Numerics: as :func:`memberbound.release.gradient.descend`; μ and the slack are fixed before
+    the table is looked at.
+    Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
+    have no influence; a table with fewer rows than private columns need is refused, for public
+    reasons only.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from memberbound.release.randomness import InsecureSource
+        >>> people = pd.DataFrame({"age": np.arange(4000) % 80, "ill": np.arange(4000) % 80 > 40})
+        >>> public = {"age": [0, 80], "ill": [False, True]}
+        >>> found = fit_private(people, "ill", eta=0.05, bounds=public, source=InsecureSource(1))
+        >>> found.predict(pd.DataFrame({"age": [5, 75]})).tolist()
+        ['False', 'True']
+        >>> found.budget.certificate().value <= 0.05
+        True
+    """
+    one_of("learner", learner, LEARNERS)
+    public = read_bounds(bounds)
+    names = [str(name) for name in table.columns]
+    if target not in names:
+        raise InputError(f"target must be a column of the table, got {target!r}.")
+    if len(set(names)) != len(names):
+        raise InputError("columns must have different names, got one twice.")
+    unknown = [name for name in public if name not in names]
+    if unknown:
+        raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+    rows = len(table)
+    features = [name for name in names if name != target]
+    if not features or rows < 2:
+        raise InputError("the table must have at least two rows and a column besides the target.")
+    private = [name for name in features if name not in public]
+    open_target = target not in public
+    classifier = learner in _CLASSIFIERS
+    budget = _budget(eta, rows, features, public, public.get(target), classifier=classifier)
+    _refuse_small(rows, len(private), budget.mu, open_target)
+
+    drawn = SecureSource() if source is None else source
+    first_scale, fine_mu = None, None
+    histograms = len(private) + int(open_target)
+    if histograms:
+        share = HISTOGRAM_SHARE * (_FIRST if private else 1.0)
+        first = budget.take("histograms of values", share, ratio=2.0**0.5)
+        first_scale = histogram_noise(histograms, first)
+        if private:
+            rest = HISTOGRAM_SHARE - share
+            fine_mu = budget.take("histograms within ranges", rest, ratio=2.0**0.5)
+    read = {name: Values.of(table[name]) for name in names}
+    goal = read.pop(target)
+    code = fit_target(
+        target,
+        goal,
+        public,
+        kind="classes" if classifier else "numbers",
+        scale=1.0 if first_scale is None else first_scale,
+        source=drawn,
+    )
+    encoder = fit_encoder(read, public, budget, drawn, scale=first_scale, fine_mu=fine_mu)
+    encoded = encoder.encoded(read)
+    read_target, weights = code.read(goal)
+    count = len(code.classes)
+    if learner == "logistic":
+        name = "logistic" if count == 2 else "softmax"
+    else:
+        name = {"svm": "hinge"}.get(learner, learner)
+    loss, wanted = gradient_loss(name, read_target, count if classifier else None)
+    mu = budget.take("gradient descent")
+    descent = Descent.default(
+        rows=rows,
+        width=encoder.width,
+        outputs=loss.outputs,
+        mu=mu,
+        regression=not classifier,
+    )
+    model = descend(encoded, wanted, loss, descent, mu=mu, source=drawn, weights=weights)
+    return PrivateLinear(
+        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner
+    )
+
+
+def _budget(
+    eta: float, rows: int, features: list[str], bounds: Bounds, known: object, *, classifier: bool
+) -> NeighbourBudget:
+    """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
+    outputs = 1
+    if classifier:
+        outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
+    private = sum(name not in bounds for name in features)
+    coordinates = (
+        histogram_coordinates(private)
+        + sum(isinstance(bounds.get(name), Range) for name in features)
+        + (max(rows, histogram_coordinates(1)) if known is None else 0)
+        + most_draws(widest(features, bounds), max(1, outputs))
+    )
+    slack = release_slack(coordinates)
+    if known is None and classifier:
+        slack = up(slack + CLASS_SLACK)
+    return NeighbourBudget.for_eta(eta, slack=slack)
+
+
+def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
+    needed = rows_needed(private, mu, classes=open_target)
+    if rows < needed:
+        what = f"{private} columns without bounds" if private else "a target without bounds"
+        raise InputError(
+            f"the table must have at least about {needed} rows for {what} at this eta, "
+            f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
+            "columns and the target, leave columns out, allow a larger eta, or play the subset "
+            "game (game='subset')."
+        )

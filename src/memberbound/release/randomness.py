@@ -1,0 +1,156 @@
+"""Where noise gets its bits, and how bits become draws.
+
+A source supplies 64-bit words; everything else is the same for all of them.  Draws are inversions
+of a distribution function at a dense uniform: one that keeps all 53 bits of a double however small
+it is, taken from the nearer tail.  So every draw here equals its ideal counterpart (same words,
+infinitely many more of them, exact arithmetic) up to a small *relative* error, which is what
+``proofs/snapping.md`` needs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from memberbound.errors import whole_number
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = [
+    "InsecureSource",
+    "RandomSource",
+    "SecureSource",
+]
+
+Words = NDArray[np.uint64]
+#: Below this an integer read as a double has fewer than 53 significant bits: more are drawn.
+_DENSE = np.uint64(2**53)
+
+
+class RandomSource(ABC):
+    """Draws of every law that noise is built from, on top of uniform 64-bit words."""
+
+    #: Whether nobody without the words can predict them: the default of every release.
+    secure: bool
+
+    @abstractmethod
+    def words(self, count: int) -> Words:
+        """Return ``count`` independent uniform 64-bit words."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what a certificate says about the source, ready for JSON."""
+
+    def _dense(self, leading: Words, bits: int) -> FloatArray:
+        """Return (leading + U)·2^-bits with U uniform in (0, 1), rounded to a double."""
+        value = leading.astype(np.float64) + 0.5
+        short = leading < _DENSE
+        missing = int(short.sum())
+        if missing:
+            tail = (self.words(missing).astype(np.float64) + 0.5) * 2.0**-64
+            value[short] = leading[short].astype(np.float64) + tail
+        return value * 2.0**-bits
+
+    def uniform(self, count: int) -> FloatArray:
+        """Return draws from (0, 1], dense towards 0."""
+        return self._dense(self.words(count) >> np.uint64(1), 63)
+
+    def signs(self, count: int) -> FloatArray:
+        """Return ±1 with probability one half each."""
+        return 1.0 - 2.0 * (self.words(count) & np.uint64(1)).astype(np.float64)
+
+    def _tails(self, count: int) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+        """Return u in (0, ½], whether it counts from above, and a sign: independent."""
+        words = self.words(count)
+        sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
+        above = (words & np.uint64(2)) != 0
+        return self._dense(words >> np.uint64(2), 63), above, sign
+
+    def normal(self, count: int) -> FloatArray:
+        """Return standard normal draws."""
+        u, above, sign = self._tails(count)
+        size = np.empty(count)
+        # P(|Z| ≤ z) = erf(z/√2) from below, P(|Z| > z) = 2Φ(-z) from above.
+        size[~above] = math.sqrt(2.0) * special.erfinv(u[~above])
+        size[above] = -special.ndtri(u[above] / 2)
+        return sign * size
+
+    def exponential(self, count: int) -> FloatArray:
+        """Return draws with density e^{-x}."""
+        u, above, _ = self._tails(count)
+        return np.where(above, -np.log(u), -np.log1p(-u))
+
+    def laplace(self, count: int) -> FloatArray:
+        """Return draws with density ½·e^{-|x|}."""
+        u, above, sign = self._tails(count)
+        return sign * np.where(above, -np.log(u), -np.log1p(-u))
+
+    def gamma(self, shape: int, count: int) -> FloatArray:
+        """Return Gamma(``shape``, 1) draws: sums of ``shape`` exponentials, added exactly."""
+        parts = self.exponential(shape * count).reshape(count, shape)
+        return np.array([math.fsum(row) for row in parts])
+
+    def generalised_normal(self, exponent: float, count: int) -> FloatArray:
+        """Return draws with density proportional to exp(-|y|^``exponent``), exponent ≥ 1.
+
+        |Y|^M is Gamma(1/M), which is Gamma(1 + 1/M)·U^M: so |Y| = G^{1/M}·U, a form that does not
+        underflow for large M.
+        """
+        if exponent == 1.0:
+            return self.laplace(count)
+        if exponent == 2.0:
+            return self.normal(count) * math.sqrt(0.5)
+        u, above, sign = self._tails(count)
+        shape = 1.0 + 1.0 / exponent
+        weight = np.empty(count)
+        weight[~above] = special.gammaincinv(shape, u[~above])
+        weight[above] = special.gammainccinv(shape, u[above])
+        return np.asarray(sign * weight ** (1.0 / exponent) * self.uniform(count))
+
+
+@dataclass(frozen=True)
+class SecureSource(RandomSource):
+    """Words from the operating system's cryptographic generator: no state, no seed."""
+
+    secure = True
+
+    def words(self, count: int) -> Words:
+        """Return ``count`` words of ``os.urandom``."""
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+    def describe(self) -> dict[str, Any]:
+        """Name the source."""
+        return {"source": "operating system", "secure": True}
+
+
+@dataclass(frozen=True, eq=False)
+class InsecureSource(RandomSource):
+    """Words from a seeded generator: for tests and simulations, never for a release.
+
+    Whoever knows or guesses the seed subtracts the noise.
+    """
+
+    seed: int
+    _generator: np.random.PCG64 = field(init=False, repr=False)
+
+    secure = False
+
+    def __post_init__(self) -> None:
+        # Without a seed numpy would take one from the system: refuse, so that the choice is plain.
+        seed = whole_number("seed", self.seed, at_least=0, remedy="For a release: SecureSource().")
+        object.__setattr__(self, "seed", seed)
+        object.__setattr__(self, "_generator", np.random.PCG64(self.seed))
+
+    def words(self, count: int) -> Words:
+        """Return the next ``count`` words of PCG64."""
+        return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
+
+    def describe(self) -> dict[str, Any]:
+        """Name the source and say that it protects nothing."""
+        return {"source": "insecure seed", "secure": False}

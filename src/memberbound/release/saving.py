@@ -1,0 +1,498 @@
+"""Released models and vectors: raw rows in, predictions out; on disk without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+
+from memberbound._version import __version__
+from memberbound.errors import InputError
+from memberbound.files import check_output, write_text, written_whole
+from memberbound.games import SubsetGame
+from memberbound.learners import encoded_rows, raw_rows
+from memberbound.learners.examples import as_numbers, as_texts
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import Certificate, json_number
+from memberbound.release.calibration import Calibration
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.neighbour import PrivateLinear
+from memberbound.release.noise import (
+    GaussianNoise,
+    LaplaceNoise,
+    NoNoise,
+    NormExponentialNoise,
+    ScaledNorm,
+    ShapedGaussianNoise,
+)
+from memberbound.release.parameters import PairAdapter, PredictionTable
+from memberbound.release.releasing import Release
+from memberbound.release.tuning import Configuration, Scores, Trial
+from memberbound.tables.recipe import canonical
+
+__all__ = [
+    "LINEAR_ENDINGS",
+    "SavedRelease",
+    "TableModel",
+    "certificate_path",
+    "load",
+    "save",
+    "verified",
+]
+
+# ── A released model together with the columns of its table: raw rows in, predictions out ─────────
+
+
+def _can(name: str) -> Callable[[TableModel], bool]:
+    return lambda self: hasattr(self.model, name)
+
+
+class TableModel(BaseEstimator):  # type: ignore[misc]
+    """What ``protect`` releases and saves: it takes the columns of the table, by name.
+
+    Scales, categories and class names come from the whole population, which is public in the game
+    that the certificate is about.
+
+    Args:
+        model: the released model on encoded features.
+        encoder: makes the features of raw rows; None: the rows are numbers as they are.
+        columns: names of the columns it takes, in any order; None: all, in the table's order.
+        target: name of the column that it predicts.
+        class_values: the classes as that column has them.
+
+    Attributes: ``classes_``, ``certificate_``, ``calibration_``.
+    """
+
+    def __init__(
+        self,
+        model: MembershipPrivate,
+        encoder: Any = None,
+        columns: tuple[str, ...] | None = None,
+        target: str | None = None,
+        class_values: NDArray[Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.encoder = encoder
+        self.columns = columns
+        self.target = target
+        self.class_values = class_values
+
+    @classmethod
+    def of(cls, model: MembershipPrivate | TableModel) -> TableModel:
+        """Return a model that takes tables: a fitted MembershipPrivate takes numbers."""
+        if isinstance(model, TableModel):
+            return model
+        names = getattr(model, "feature_names_in_", None)
+        columns = None if names is None else tuple(map(str, names))
+        return cls(model, columns=columns, class_values=getattr(model, "classes_", None))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self.model, "released_")
+
+    @property
+    def calibration_(self) -> Calibration:
+        """How the noise was found to be enough."""
+        return self.model.calibration_
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is promised."""
+        return self.model.certificate_
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes as the target's column has them, in the order of the probabilities."""
+        if self.class_values is None:
+            raise AttributeError("a regression has no classes.")
+        return np.asarray(self.class_values)
+
+    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+        """Return the features of raw rows, and what has to be said about them."""
+        if self.encoder is not None:
+            return encoded_rows(
+                self.encoder,
+                tuple(self.columns or ()),
+                table,
+                ignore=self.target,
+                database_table=database_table,
+            )
+        wanted = self.model.n_features_in_ if self.columns is None else tuple(self.columns)
+        frame, notices, name = raw_rows(table, wanted, database_table=database_table)
+        try:
+            rows = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
+        except (TypeError, ValueError):
+            rows = np.full((1, 1), np.nan)
+        if not np.isfinite(rows).all():
+            raise InputError(
+                f"{name} must hold finite numbers in {', '.join(frame.columns)}: this model was "
+                "fitted on an array of them."
+            )
+        # A model that was fitted on names is asked by names.
+        named = frame.astype(np.float64) if self.columns is not None else None
+        return rows if named is None else named, notices
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return classes or numbers for the rows of a file, a frame or an array."""
+        return self.answered(self.encoded(table)[0])
+
+    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, table: Any) -> FloatArray:
+        """Return probabilities in the order of ``classes_``."""
+        return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
+
+    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, table: Any) -> FloatArray:
+        """Return the released model's scores."""
+        return np.asarray(self.model.decision_function(self.encoded(table)[0]))
+
+    def answered(self, rows: Any) -> NDArray[Any]:
+        """Return classes or numbers for encoded rows."""
+        found = np.asarray(self.model.predict(rows))
+        # With an encoder the inner model knows classes by their numbers.
+        if self.encoder is None or self.class_values is None:
+            return found
+        return np.asarray(self.classes_[found.astype(np.int64)])
+
+    def probabilities(self, rows: Any) -> FloatArray | None:
+        """Return probabilities of encoded rows, or None where the model has none."""
+        if self.class_values is None or not hasattr(self.model, "predict_proba"):
+            return None
+        return np.asarray(self.model.predict_proba(rows))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes as text, in the order of the probabilities."""
+        return tuple(canonical(c) for c in self.classes_.tolist())
+
+    def score(self, table: Any, target: Any) -> float:
+        """Return accuracy or R² of the rows of a table."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        said = self.predict(table)
+        rule = r2_score if self.class_values is None else accuracy_score
+        return float(rule(np.asarray(target), said))
+
+
+# ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
+#
+# ``model.skops`` (an estimator), ``model.json`` (a linear model of all rows: plain numbers) or
+# ``release.safetensors`` (a vector, a network's tensors) comes with ``<file>.certificate.json``,
+# which holds the SHA-256 of the file.  The hash says that the two belong together; it is no
+# signature, and whoever can write both can forge both.
+
+_MODELS = (TableModel, MembershipPrivate)
+_VECTOR = "values"
+#: Files that a linear model of all rows can go to.
+LINEAR_ENDINGS = (".skops", ".json")
+#: What a certificate calls a linear model of all rows, and where skops keeps a text.
+_LINEAR, _SCHEMA = "linear model", "schema.json"
+#: Types of ours that a saved estimator holds; skops refuses every other it does not know.
+_TRUSTED = tuple(
+    f"{kind.__module__}.{kind.__qualname__}"
+    for kind in (
+        SubsetGame,
+        as_numbers,
+        as_texts,
+        Calibration,
+        MembershipPrivate,
+        LaplaceNoise,
+        NormExponentialNoise,
+        GaussianNoise,
+        ShapedGaussianNoise,
+        NoNoise,
+        ScaledNorm,
+        PairAdapter,
+        PredictionTable,
+        TableModel,
+        Configuration,
+        Scores,
+        Trial,
+        Certificate,
+    )
+)
+#: Where classes of files that 0.1 wrote are now: a released model cannot be made again.
+_MOVED = {
+    "exponential_noise": "noise",
+    "gaussian_noise": "noise",
+    "norms": "noise",
+    "predictions": "parameters",
+    "table_model": "saving",
+}
+_OLD_HOME = re.compile(r'(?<="__module__": ")memberbound\.protection\.(\w+)(?=")')
+#: … and a type of numpy's that encoders of columns hold.
+_TRUSTED_ELSEWHERE = ("numpy.dtype",)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRelease:
+    """A loaded vector (or a network's tensors by name) with what its certificate file says."""
+
+    values: FloatArray
+    tensors: dict[str, Any]
+    certificate: dict[str, Any]
+
+
+def certificate_path(path: str | Path) -> Path:
+    """Return where the certificate of a file lies."""
+    return Path(f"{path}.certificate.json")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return json_number(float(value))
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dict[str, Any]:
+    game = calibration.certificate.game
+    sizes = (
+        {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
+    )
+    return {"kind": kind, "version": __version__} | sizes | calibration.to_dict() | more
+
+
+def save(
+    released: TableModel | MembershipPrivate | PrivateLinear | Release | Any,
+    path: str | Path,
+    *,
+    calibration: Calibration | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a release and its certificate; return the path of the certificate.
+
+    A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
+    (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a PyTorch module
+    (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all; a
+    file whose certificate could not be written is removed.
+    """
+    inner = getattr(released, "released_", None)
+    released = inner if isinstance(inner, PrivateLinear) else released
+    target = check_output(path, formats=_endings(released), force=force)
+    beside = certificate_path(target)
+    if beside.exists() and not force:
+        raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
+    if isinstance(released, _MODELS):
+        about = _saved_estimator(released, target, force)
+    elif isinstance(released, PrivateLinear):
+        about = _described(_LINEAR, released.calibration_, {"secure_source": released.secure})
+        _saved_linear(released, target, force)
+    elif isinstance(released, Release):
+        tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
+        more = {"names": list(released.names), "secure_source": released.secure}
+        about = _described("vector", released.calibration, more | dict(released.about))
+        _saved_tensors(tensors, target, force)
+    elif hasattr(released, "state_dict"):
+        if calibration is None:
+            raise InputError("calibration must be given to save a network, got None.")
+        state = {k: v.detach().cpu().numpy() for k, v in released.state_dict().items()}
+        about = _described("network", calibration, {})
+        _saved_tensors({k: np.ascontiguousarray(v) for k, v in state.items()}, target, force)
+    else:
+        raise InputError(
+            "released must be a model from protect, a fitted MembershipPrivate, a Release or a "
+            "PyTorch module, "
+            f"got {type(released).__name__}."
+        )
+    text = {"file": target.name, "sha256": _digest(target)} | about
+    try:
+        body = json.dumps(_plain(text), indent=2, ensure_ascii=False, allow_nan=False)
+        write_text(body + "\n", beside, force=force)
+    except BaseException:
+        # A release without its certificate must not lie around.
+        target.unlink(missing_ok=True)
+        raise
+    return beside
+
+
+def _endings(released: Any) -> tuple[str, ...]:
+    """Return the endings of the files that a release can go to."""
+    if isinstance(released, PrivateLinear):
+        return LINEAR_ENDINGS
+    return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
+
+
+def _imported(name: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise InputError(f"{package} must be installed for this file: {remedy}.") from None
+
+
+def _skops() -> Any:
+    return _imported("skops.io", "pip install memberbound[skops]")
+
+
+def _safetensors() -> Any:
+    return _imported("safetensors.numpy", "pip install safetensors")
+
+
+def _saved_estimator(
+    released: TableModel | MembershipPrivate, target: Path, force: bool
+) -> dict[str, Any]:
+    from sklearn.base import clone
+    from sklearn.utils.validation import check_is_fitted
+
+    model = released.model if isinstance(released, TableModel) else released
+    check_is_fitted(model, "released_")
+    writer = _skops()
+    # Without the user's functions and seeds: the file holds what is released, no code.
+    slim = clone(model).set_params(adapter=None, insecure_seed=None, calibration_seed=None)
+    slim.set_params(query=None)
+    slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
+    whole: Any = slim
+    if isinstance(released, TableModel):
+        whole = TableModel(**(released.get_params(deep=False) | {"model": slim}))
+    written_whole(target, lambda draft: writer.dump(whole, draft), force)
+    scores = {} if model.scores_ is None else model.scores_.to_dict()
+    more = {
+        "estimator": type(model.estimator).__name__,
+        "release": model.release,
+        "configuration": model.configuration_.to_dict(),
+        "secure_source": model.secure_,
+    }
+    return _described("estimator", model.calibration_, more | scores)
+
+
+def _saved_linear(released: PrivateLinear, target: Path, force: bool) -> None:
+    """Write a linear model as JSON, in a skops file as one text: the same model, the same bytes."""
+    text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
+    if target.suffix.lower() == ".json":
+        write_text(text + "\n", target, force=force)
+        return
+    packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
+    # skops notes where the text lay in memory, which is nobody's business.
+    schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
+
+    def write(draft: Path) -> None:
+        with zipfile.ZipFile(draft, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(_SCHEMA), json.dumps(schema, indent=2))
+
+    written_whole(target, write, force)
+
+
+def _loaded_linear(target: Path) -> PrivateLinear:
+    if zipfile.is_zipfile(target):
+        text = _skops().load(target, trusted=[])
+    else:
+        text = target.read_text(encoding="utf-8")
+    try:
+        given = json.loads(text)
+    except (TypeError, ValueError):
+        given = None
+    if not isinstance(given, dict):
+        raise InputError(f"path must hold a released model, got {target.name!r}.")
+    return PrivateLinear.from_dict(given)
+
+
+def _at_home(target: Path) -> bytes:
+    """Return a skops file with the classes that 0.1 wrote under the names they have now."""
+    packed = target.read_bytes()
+    if not zipfile.is_zipfile(target):
+        raise InputError(f"path must hold a released model, got {target.name!r}.")
+    with zipfile.ZipFile(io.BytesIO(packed)) as old:
+        text = old.read(_SCHEMA).decode("utf-8")
+        moved = _OLD_HOME.sub(
+            lambda name: f"memberbound.release.{_MOVED.get(name[1], name[1])}", text
+        )
+        if moved == text:
+            return packed
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as new:
+            for item in old.infolist():
+                new.writestr(item, moved if item.filename == _SCHEMA else old.read(item))
+    return written.getvalue()
+
+
+def _saved_tensors(tensors: dict[str, Any], target: Path, force: bool) -> None:
+    writer = _safetensors()
+    written_whole(target, lambda draft: draft.write_bytes(writer.save(tensors)), force)
+
+
+def verified(path: str | Path) -> dict[str, Any]:
+    """Return the certificate of a file after checking that it belongs to it.
+
+    Edge cases: a missing, unreadable or foreign certificate is refused.
+    """
+    target, beside = Path(path), certificate_path(path)
+    if not target.is_file():
+        raise InputError(f"path must be a saved release, got {str(path)!r}, which is no file.")
+    if not beside.is_file():
+        raise InputError(
+            f"path must come with its certificate {beside.name!r}, which is missing. "
+            "Without it nothing is known about the release."
+        )
+    try:
+        said = json.loads(beside.read_text(encoding="utf-8"))
+        wanted = said["sha256"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{beside.name} must be a certificate of memberbound, got another text."
+        ) from (None)
+    if _digest(target) != wanted:
+        raise InputError(
+            f"{target.name} must be the file that its certificate was written for: the SHA-256 "
+            "differs. One of the two was changed or exchanged."
+        )
+    return dict(said)
+
+
+def load(
+    path: str | Path, *, trusted: Sequence[str] = ()
+) -> TableModel | MembershipPrivate | PrivateLinear | SavedRelease:
+    """Verify and read a release: the model, or the vector or tensors.
+
+    A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
+
+    ``trusted`` names further types that a saved estimator may hold (of a third-party base
+    estimator); skops makes no object of any other type.
+    """
+    said = verified(path)
+    target = Path(path)
+    if said.get("kind") == _LINEAR:
+        return _loaded_linear(target)
+    if said.get("kind") == "estimator":
+        reader = _skops()
+        packed = _at_home(target)
+        allowed = {*_TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
+        foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
+        if foreign:
+            raise InputError(
+                f"path must hold known types only, got {', '.join(foreign)}. "
+                "Look at them, then pass them as trusted=."
+            )
+        found = reader.loads(packed, trusted=sorted(allowed))
+        if not isinstance(found, _MODELS):
+            raise InputError(f"path must hold a released model, got {type(found).__name__}.")
+        return found
+    tensors = _safetensors().load(target.read_bytes())
+    values = tensors.get(_VECTOR) if said.get("kind") == "vector" else None
+    return SavedRelease(np.zeros(0) if values is None else values, tensors, said)

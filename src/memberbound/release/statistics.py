@@ -1,0 +1,416 @@
+"""Statistics of subsets: means, histograms, covariances, quantiles; sums calibrated exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, one_of, whole_number
+from memberbound.games import SubsetGame
+from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.quantities import Certificate, significant
+from memberbound.release.calibration import Calibration, Record, Rows, checked_eta
+from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
+from memberbound.release.refitting import subset_assumptions
+from memberbound.release.releasing import (
+    Release,
+    checked_train,
+    released_vector,
+    secret_subset,
+    source_from_seed,
+)
+from memberbound.subset.distances import clipped
+from memberbound.subset.profile import NeighbourProfile
+
+__all__ = [
+    "CallableStatistic",
+    "SumStatistic",
+    "calibrate_sum",
+    "computed",
+    "covariance",
+    "histogram",
+    "mean",
+    "quantiles",
+    "release_sum",
+    "total",
+]
+
+# ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
+#
+# When one record is replaced the sum moves by v_x - v_x', whatever the rest of the training set is.
+# So the neighbour profile gives X1's mean for every record, and the certificate holds always.
+
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+#: The noise returned is at most this much more than the least that passes.
+_RELATIVE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class SumStatistic:
+    """Σ of one row of ``vectors`` per record of the subset, added up exactly and rounded once.
+
+    Examples:
+        >>> SumStatistic(np.array([[1.0], [2.0], [4.0]]))(np.array([0, 2])).tolist()
+        [5.0]
+    """
+
+    vectors: FloatArray
+    names: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        table = np.array(self.vectors, dtype=np.float64)
+        table = table[:, None] if table.ndim == 1 else table
+        if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
+            raise InputError("vectors must be finite numbers, one row per record.")
+        table.setflags(write=False)
+        object.__setattr__(self, "vectors", table)
+
+    @property
+    def dimension(self) -> int:
+        """Number of released coordinates."""
+        return int(self.vectors.shape[1])
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        """Return the sum over these records."""
+        return np.array([math.fsum(column) for column in self.vectors[rows].T])
+
+    @property
+    def rounding(self) -> float:
+        """How far a returned sum may lie from the exact one, from above."""
+        # fsum rounds once: half a unit of the sum, whose size is at most Σ|v|.
+        sizes = np.abs(self.vectors).sum(axis=0)
+        return up(float(np.linalg.norm(sizes)) * UNIT * 1.01, 64)
+
+
+def calibrate_sum(
+    vectors: ArrayLike | SumStatistic,
+    game: SubsetGame,
+    *,
+    eta: float,
+    record: Record = "average",
+) -> Calibration:
+    """Return the least Gaussian noise on Σ_{x∈D} v_x that the neighbour profile certifies.
+
+    Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
+    on every record: always, not with some confidence.
+    Theorem: X1, L24-P12.
+    Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
+    Numerics: the bound was evaluated, rounded up, at the returned scale, which is at most 1e-4 too
+    large.  What floating-point draws and the rounding of the sum add is part of the bound.
+    Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
+    that the average record stays within η.
+
+    Examples:
+        >>> found = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
+        >>> round(found.noise_scale, 2), found.certificate.confidence, found.fits
+        (3.27, 1.0, 0)
+        >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
+        'none'
+    """
+    goal = checked_eta(eta)
+    one_of("record", record, ("average", "every"))
+    statistic = vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
+    if len(statistic.vectors) != game.population:
+        raise InputError(
+            f"vectors must have one row for each of the {game.population} records, "
+            f"got {len(statistic.vectors)}."
+        )
+    if game.population < 4:
+        raise InputError(f"population must have at least 4 records, got {game.population!r}.")
+    played = replace(game, record=record)
+    profile = NeighbourProfile.from_vectors(statistic.vectors)
+    gain = _gain(profile, played)
+    law: NoiseLaw
+    if profile.diameter == 0.0:
+        law, value = NoNoise(statistic.dimension), 0.0
+        note = "No noise is needed: the statistic is the same on all subsets."
+    elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
+        law, value = NoNoise(statistic.dimension), silent
+        note = "No noise is needed: the statistic moves too rarely to tell."
+    else:
+        law, value = _least(statistic, profile, gain, goal)
+        note = ""
+    certificate = Certificate(
+        "eta",
+        value,
+        "upper",
+        played,
+        ("X1", "L24-P12"),
+        subset_assumptions(
+            played,
+            noisy=law.rms > 0,
+            sampled=False,
+            coins="The statistic is a function of the training set alone.",
+        ),
+    )
+    details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
+    return Calibration(law, certificate, goal, "sum", 0, details | ({"note": note} if note else {}))
+
+
+def _gain(profile: NeighbourProfile, game: SubsetGame) -> Callable[[float], float]:
+    """Return σ ↦ the gain over the likelier answer, for the record the game names, from above."""
+    likelier = max(game.prior, 1 - game.prior)
+
+    def gain(sigma: float) -> float:
+        # Both lie in [½, 1]: the difference is exact.
+        gains = np.maximum(profile.accuracy(game.prior, sigma) - likelier, 0.0)
+        if game.record == "every":
+            return float(gains.max())
+        return up(float(gains.mean()) * (1 + 2 * sum_slack(gains.size)))
+
+    return gain
+
+
+def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
+    """Return the gain without noise, from above: every swap with an unequal record shows."""
+    _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
+    unequal = (len(vectors) - counts[which.ravel()]) / (len(vectors) - 1)
+    share = unequal.max() if game.record == "every" else unequal.mean()
+    return up(float(share) * min(game.prior, 1 - game.prior) * (1 + sum_slack(len(vectors))), 16)
+
+
+def _least(
+    statistic: SumStatistic,
+    profile: NeighbourProfile,
+    gain: Callable[[float], float],
+    goal: float,
+) -> tuple[NoiseLaw, float]:
+    slack = floating_point_slack(GaussianNoise(1.0, statistic.dimension))
+
+    def total(sigma: float) -> float:
+        # A sum that is off by r moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
+        off = statistic.rounding / (sigma * _ROOT_TWO_PI)
+        return up(gain(sigma) + slack + off, 16)
+
+    # ½·TV ≤ distance/(2σ√(2π)): above this scale the target holds but for the slack.
+    safe = float(profile.mean_distance.max()) / (2 * _ROOT_TWO_PI * goal)
+    for _ in range(64):
+        if total(safe) <= goal:
+            break
+        safe *= 1.25
+    else:
+        raise InputError(
+            f"eta must be above what floating-point noise of this dimension and size adds, "
+            f"got {goal!r}. Centre the vectors or ask for less."
+        )
+    unsafe = safe
+    while total(unsafe) <= goal:
+        safe, unsafe = unsafe, unsafe / 2
+    sigma = safe_crossing(lambda s: total(s) - goal, safe, unsafe, relative=_RELATIVE)
+    return GaussianNoise(sigma, statistic.dimension), total(sigma)
+
+
+def release_sum(
+    statistic: SumStatistic,
+    game: SubsetGame,
+    *,
+    eta: float,
+    record: Record = "average",
+    train: ArrayLike | None = None,
+    insecure_seed: int | None = None,
+) -> Release:
+    """Calibrate, draw the secret subset (or take ``train``) and release the noisy sum.
+
+    Guarantee, Theorem, Numerics: as :func:`calibrate_sum`.
+    Assumes: ``train``, if given, was drawn uniformly from the population.
+    """
+    calibration = calibrate_sum(statistic, game, eta=eta, record=record)
+    source = source_from_seed(insecure_seed)
+    if train is None:
+        secret = secret_subset(game, source)
+    else:
+        secret = checked_train(train, game.population)
+        if secret.size != game.size:
+            raise InputError(f"train must hold {game.size} records, got {secret.size}.")
+    values = released_vector(statistic, calibration, secret, source)
+    return Release(values, calibration, statistic.names, source.secure)
+
+
+# ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, any othe
+#
+# Those that are sums over records are :class:`~memberbound.release.statistics.SumStatistic` and are
+# calibrated exactly; the others go through the calibrators that refit.
+
+
+def _table(data: ArrayLike) -> FloatArray:
+    try:
+        table = np.array(data, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("data must be numbers, one row per record.") from None
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.shape[0] < 4 or table.shape[1] == 0:
+        raise InputError(f"data must be a table of at least 4 records, got shape {table.shape!r}.")
+    if not np.isfinite(table).all():
+        raise InputError("data must be finite, got NaN or infinity. Drop or fill those rows.")
+    return table
+
+
+def _size(size: int | None, records: int) -> int:
+    """Return the training set's size: half the population unless said."""
+    return records // 2 if size is None else whole_number("size", size)
+
+
+def total(data: ArrayLike, *, clip: float | None = None) -> SumStatistic:
+    """Return the sum, every row first shortened to length ``clip`` if given.
+
+    Examples:
+        >>> total([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [1.0, 0.0]])(np.array([0, 1])).tolist()
+        [3.0, 5.0]
+    """
+    table = _table(data)
+    return SumStatistic(table if clip is None else clipped(table, clip).vectors)
+
+
+def mean(data: ArrayLike, *, size: int | None = None, clip: float | None = None) -> SumStatistic:
+    """Return the mean over ``size`` records (default: half of them).
+
+    Examples:
+        >>> mean([1.0, 2.0, 3.0, 4.0])(np.array([1, 3])).tolist()
+        [3.0]
+    """
+    rows = total(data, clip=clip).vectors
+    return SumStatistic(rows / _size(size, len(rows)))
+
+
+def histogram(
+    data: ArrayLike, *, bins: ArrayLike | None = None, categories: Sequence[Any] | None = None
+) -> SumStatistic:
+    """Return counts: of numbers between the edges ``bins``, or of the given ``categories``.
+
+    Bins and categories are public, so they must not be chosen by looking at the secret.  The last
+    bin contains its right edge; a value outside all bins or categories is counted nowhere.
+
+    Examples:
+        >>> histogram(["a", "b", "a", "c"], categories=["a", "b"])(np.array([0, 2, 3])).tolist()
+        [2.0, 0.0]
+    """
+    given: NDArray[Any] = np.asarray(data)
+    if given.ndim != 1 or given.size < 4:
+        raise InputError(
+            f"data must be one value for each of 4 or more records, got {given.shape}."
+        )
+    if (bins is None) == (categories is None):
+        raise InputError("one of bins and categories must be given.")
+    if categories is not None:
+        names = list(dict.fromkeys(categories))
+        if len(names) != len(categories) or not names:
+            raise InputError("categories must be different, and at least one.")
+        counts = np.stack([given == name for name in names], axis=1)
+        return SumStatistic(counts.astype(np.float64), tuple(str(name) for name in names))
+    edges = np.asarray(bins, dtype=np.float64)
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise InputError("bins must be at least two edges in increasing order.")
+    numbers = _table(given)[:, 0]
+    place = np.searchsorted(edges, numbers, side="right") - 1
+    place[numbers == edges[-1]] = len(edges) - 2
+    counts = place[:, None] == np.arange(len(edges) - 1)
+    names = [f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)]
+    names[-1] = names[-1][:-1] + "]"
+    return SumStatistic(counts.astype(np.float64), tuple(names))
+
+
+def covariance(
+    data: ArrayLike,
+    *,
+    centre: ArrayLike | str = "population",
+    size: int | None = None,
+) -> SumStatistic | CallableStatistic:
+    """Return the upper triangle of the covariance matrix, row by row.
+
+    About a known centre (the population's mean, which the attacker of the subset game knows anyway,
+    or given numbers) it is a mean of products; about the subset's own mean (``centre="subset"``) it
+    is not, and is calibrated by refitting.
+
+    Examples:
+        >>> covariance([[0.0], [2.0], [0.0], [2.0]])(np.array([0, 1])).tolist()
+        [1.0]
+    """
+    table = _table(data)
+    which = np.triu_indices(table.shape[1])
+    if isinstance(centre, str):
+        if centre not in ("population", "subset"):
+            raise InputError(f"centre must be 'population', 'subset' or numbers, got {centre!r}.")
+        if centre == "subset":
+            return CallableStatistic(table, _SubsetCovariance(table.shape[1]), len(which[0]))
+        middle = table.mean(axis=0)
+    else:
+        middle = np.broadcast_to(np.asarray(centre, dtype=np.float64), (table.shape[1],))
+    moved = table - middle
+    products = (moved[:, :, None] * moved[:, None, :])[:, which[0], which[1]]
+    return SumStatistic(products / _size(size, len(table)))
+
+
+@dataclass(frozen=True)
+class _SubsetCovariance:
+    width: int
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        moved = rows - rows.mean(axis=0)
+        full = moved.T @ moved / len(rows)
+        return np.asarray(full[np.triu_indices(self.width)])
+
+
+@dataclass(frozen=True)
+class _Quantiles:
+    levels: tuple[float, ...]
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(np.quantile(rows, self.levels, axis=0).ravel())
+
+
+def quantiles(data: ArrayLike, levels: ArrayLike) -> CallableStatistic:
+    """Return the quantiles of every column at the given levels, level by level.
+
+    Examples:
+        >>> quantiles([1.0, 2.0, 3.0, 10.0], 0.5)(np.arange(3)).tolist()
+        [2.0]
+    """
+    table = _table(data)
+    chosen = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    if chosen.ndim != 1 or not ((chosen >= 0) & (chosen <= 1)).all():
+        raise InputError(f"levels must be in [0, 1], got {levels!r}.")
+    return CallableStatistic(
+        table, _Quantiles(tuple(chosen.tolist())), chosen.size * table.shape[1]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CallableStatistic:
+    """``function`` of the chosen rows of ``data``, flattened: a Statistic."""
+
+    data: NDArray[Any]
+    function: Callable[[NDArray[Any]], ArrayLike]
+    dimension: int
+    names: tuple[str, ...] = field(default=())
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        """Return the function's value on these records."""
+        return np.ravel(np.asarray(self.function(self.data[rows]), dtype=np.float64))
+
+
+def computed(
+    data: ArrayLike, function: Callable[[NDArray[Any]], ArrayLike], *, size: int | None = None
+) -> CallableStatistic:
+    """Return any function of the chosen rows, found to be of one length on the first rows.
+
+    Examples:
+        >>> computed([1.0, 2.0, 4.0, 8.0], np.max)(np.array([0, 2])).tolist()
+        [4.0]
+    """
+    table: NDArray[Any] = np.asarray(data)
+    if table.ndim == 0 or len(table) < 4:
+        raise InputError(f"data must have at least 4 records, got shape {table.shape!r}.")
+    if not callable(function):
+        raise InputError(f"function must be callable, got {function!r}.")
+    # The length only: rows 0 … k-1 are as public as any.
+    first = np.ravel(np.asarray(function(table[: _size(size, len(table))]), dtype=np.float64))
+    if first.size == 0:
+        raise InputError("function must return at least one number.")
+    return CallableStatistic(table, function, int(first.size))

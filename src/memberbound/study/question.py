@@ -1,0 +1,288 @@
+"""What a study is asked: options from keywords or a YAML file, and the table it is about."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memberbound.errors import (
+    InputError,
+    finite_number,
+    fraction,
+    one_of,
+    positive,
+    whole_number,
+)
+from memberbound.learners import Examples, examples_of
+from memberbound.release.calibration import checked_eta
+from memberbound.tables.population import Population, read_population
+
+__all__ = [
+    "EMBEDDED_TARGET",
+    "StudyData",
+    "StudyQuestion",
+    "command_of",
+    "embedded_table",
+    "names_of",
+    "read_configuration",
+]
+
+# ── Words of a study: commands to repeat a step ───────────────────────────────────────────────────
+
+
+def command_of(verb: str, source: str, options: Mapping[str, Any]) -> str:
+    """Return a command line; options without a value are left out.
+
+    >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
+    "memberbound protect 'my table.csv' --eta 0.05"
+    """
+    parts = ["memberbound", verb, source]
+    for name, value in options.items():
+        if value is not None:
+            parts += [name, str(value)]
+    return shlex.join(parts)
+
+
+def names_of(columns: Iterable[str] | None) -> str | None:
+    """Return names as an option takes them: with commas between, and quoted where they have one.
+
+    >>> names_of(["age", "height, cm"])
+    'age,"height, cm"'
+    """
+    if columns is None:
+        return None
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(columns)
+    return text.getvalue()
+
+
+# ── What a study is asked: options with defaults, from keywords or a YAML file ────────────────────
+
+#: Keys of a configuration that are not options of the question.
+_PLACES = ("source", "out")
+
+
+@dataclass(frozen=True)
+class StudyQuestion:
+    """Everything that the answer depends on, beside the data.
+
+    Args:
+        target: column that the learner predicts.
+        learner: a short name or ``package.module:factory``.
+        eta: nobody may be right more than ½ + η of the time.
+        record: whom the recommendation has to protect, ``every`` or ``average``.
+        epsilon: the ε to be translated for this population.
+        delta: its δ.
+        confidence: of each certificate and interval.
+        shadows: models trained for each audit.
+        extra_rows: rows that could still be collected.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → role, where the inferred one is not the right one.
+        database_table: the table inside a DuckDB or SQLite file.
+        seed: makes the study repeatable.
+    """
+
+    target: str
+    learner: str = "logistic"
+    eta: float = 0.05
+    record: str = "every"
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    confidence: float = 0.95
+    shadows: int = 64
+    extra_rows: int = 0
+    columns: tuple[str, ...] | None = None
+    roles: Mapping[str, str] | None = None
+    database_table: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("target", "learner"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise InputError(f"{name} must be a name, got {value!r}.")
+        checked_eta(self.eta)
+        one_of("record", self.record, ("every", "average"))
+        positive("epsilon", self.epsilon)
+        fraction("delta", self.delta, open_right=True)
+        fraction("confidence", self.confidence, open_left=True, open_right=True)
+        whole_number("shadows", self.shadows, at_least=8)
+        whole_number("extra_rows", self.extra_rows, at_least=0)
+        whole_number("seed", self.seed, at_least=0)
+
+    @property
+    def security(self) -> float:
+        """The MIS that says the same in the i.i.d. game, Δ ≤ 2η: the least double that does."""
+        wish = 1 - 2 * Fraction(self.eta)
+        nearest = float(wish)
+        return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        said = asdict(self)
+        said["columns"] = None if self.columns is None else list(self.columns)
+        return said
+
+    def with_options(self, options: Mapping[str, Any]) -> StudyQuestion:
+        """Return the question with some options replaced; ``None`` leaves one as it is."""
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in ("eta", "epsilon", "delta", "confidence"):
+            if name in given:  # YAML reads 1e-5 as a text
+                given[name] = finite_number(name, given[name])
+        for name in ("shadows", "extra_rows", "seed"):
+            if name in given:
+                least = {"shadows": 8}.get(name, 0)
+                given[name] = whole_number(name, given[name], at_least=least)
+        if "columns" in given:
+            names = given["columns"]
+            if not isinstance(names, (str, list, tuple)):
+                raise InputError(f"columns must be names, got {names!r}.")
+            given["columns"] = tuple([names] if isinstance(names, str) else map(str, names))
+        if "roles" in given:
+            if not isinstance(given["roles"], Mapping):
+                raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
+            given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
+        if "database_table" in given:
+            given["database_table"] = str(given["database_table"])
+        return replace(self, **given)
+
+
+def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the options of a YAML file: names of the study's options, ``source`` and ``out``.
+
+    Relative paths in it are relative to the file.
+    """
+    import yaml
+
+    place = Path(path)
+    if not place.is_file():
+        raise InputError(f"config {place} does not exist.")
+    try:
+        said = yaml.safe_load(place.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        first = str(problem).splitlines()[0]
+        raise InputError(f"config {place} must be YAML: {first}.") from None
+    if said is None:
+        said = {}
+    known = {f.name for f in fields(StudyQuestion)} | set(_PLACES)
+    if not isinstance(said, dict):
+        raise InputError(f"config {place} must hold names and values, got {type(said).__name__}.")
+    unknown = sorted(str(name) for name in said if name not in known)
+    if unknown:
+        raise InputError(
+            f"config {place} must hold only {', '.join(sorted(known))}, got {unknown[0]!r}."
+        )
+    for name in _PLACES:
+        if said.get(name) is not None:
+            said[name] = str(place.parent / str(said[name]))
+    return {str(name): value for name, value in said.items()}
+
+
+# ── The table of a study: the user's own, or the one that comes along ─────────────────────────────
+
+EMBEDDED_TARGET = "diagnosis"
+
+
+def embedded_table() -> Any:
+    """Return the data set that comes along: 569 patients, 30 measurements and a diagnosis.
+
+    Breast Cancer Wisconsin (Diagnostic), Wolberg, Mangasarian, Street and Street 1995, as
+    scikit-learn carries it.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    loaded = load_breast_cancer(as_frame=True)
+    names = np.asarray(loaded.target_names)
+    return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
+
+
+def _written(frame: Any) -> bytes:
+    """Return every value of a table in an unambiguous way."""
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        digest.update(repr((name, str(frame[name].dtype), frame[name].tolist())).encode())
+    return digest.digest()
+
+
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """The table as learners read it and as encoded examples, with a fingerprint of what was read.
+
+    In ``frame`` numbers are numbers and dates time stamps, so that every step reads the same.
+    """
+
+    frame: Any
+    examples: Examples
+    name: str
+    embedded: bool
+    sha256: str
+
+    @classmethod
+    def read(cls, source: Any, question: StudyQuestion) -> StudyData:
+        """Read the table; ``None`` is the embedded one."""
+        embedded = source is None
+        population = read_population(
+            embedded_table() if embedded else source,
+            question.columns,
+            roles=question.roles,
+            target=question.target,
+            database_table=question.database_table,
+        )
+        name = "breast cancer (embedded)" if embedded else population.name
+        if isinstance(source, (str, os.PathLike)):
+            # The report may be passed on: the file's name says enough, its folder too much.
+            name = Path(source).name
+        examples = examples_of(population)
+        digest = hashlib.sha256()
+        for array in (examples.features, np.asarray(examples.target, dtype=np.float64)):
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update("\0".join((*examples.columns, *examples.classes)).encode())
+        kept = population.parsed()
+        # The encoding merges rare categories and scales numbers, the table's certificate does not.
+        digest.update(_written(kept))
+        return cls(kept, examples, name, embedded, digest.hexdigest())
+
+    @property
+    def population(self) -> Population:
+        """What was read."""
+        assert self.examples.population is not None
+        return self.examples.population
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """What a verb with a target is told about ``frame``: the features, and all roles."""
+        roles = {c: role for c, role in self.examples.roles.items() if c in self.frame.columns}
+        return {"columns": list(self.examples.columns), "roles": roles}
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What a verb that counts rows is told: the target is a column like the others."""
+        return self.features | {"columns": list(self.frame.columns)}
+
+    def to_dict(self, target: str) -> dict[str, Any]:
+        """Return what the report says about the table; no value of any row."""
+        return {
+            "name": self.name,
+            "embedded": self.embedded,
+            "rows": self.examples.rows,
+            "columns": list(self.examples.columns),
+            "roles": self.examples.roles,
+            "left_out": list(self.population.selection.left_out),
+            "encoded_features": int(self.examples.features.shape[1]),
+            "target": target,
+            "task": self.examples.task,
+            "classes": list(self.examples.classes),
+            "sha256": self.sha256,
+        }

@@ -1,0 +1,429 @@
+"""Run a study: one step after the other, each kept, and a report even where one fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from memberbound.declarations import (
+    CacheFolder,
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    LearnerName,
+    Names,
+    Option,
+    Seed,
+    Table,
+    Whole,
+    Workers,
+)
+from memberbound.errors import InputError, MemberboundError, whole_number
+from memberbound.files import write_text
+from memberbound.games import SubsetGame
+from memberbound.learners import learner_from_name
+from memberbound.papers.ledger import theorems as ledger
+from memberbound.quantities import Mark, common_fields, marked
+from memberbound.report.marks import ceiling_of, estimate_of, floor_of, score
+from memberbound.report.schema import SCHEMA_ID as SCHEMA
+from memberbound.study.question import EMBEDDED_TARGET, StudyData, StudyQuestion, read_configuration
+from memberbound.study.recommendation import exposure, remedies, roc, sandwich, translation, verdict
+from memberbound.study.steps import STEPS, Bench, Notebook, Step, fingerprint
+
+__all__ = [
+    "SCHEMA",
+    "Study",
+    "study",
+]
+
+# ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A study: ``report`` is what ``report.json`` holds."""
+
+    report: dict[str, Any] = field(repr=False)
+    out: str | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step ended with an answer."""
+        return bool(self.report["status"] == "complete")
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with: 1 where a step has failed."""
+        return 0 if self.complete else 1
+
+    @property
+    def sentence(self) -> str:
+        """The verdict."""
+        return str(self.report["verdict"]["sentence"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which columns nobody looked at, and why."""
+        data = self.report["data"]
+        left = [f"{c!r} ({data['roles'][c]})" for c in data.get("left_out", ())]
+        if not left:
+            return ()
+        return (
+            f"left out: {', '.join(left)}; name them in columns, or give them another role, to use "
+            "them",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report with the names of the files written."""
+        return self.report | {"out": self.out, "files": list(self.files)}
+
+    def summary(self) -> str:
+        """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
+        head = ("how often anybody is right", "measured", "seen", "certified")
+        lines = [_row(*head)]
+        for row in self.report["sandwich"]:
+            name = f"{row['label']}, {row['record']} record"
+            floor = floor_of(row)
+            if floor is not None and floor.kind != "audit":
+                floor = Mark("unproved", "blind")
+            marks = (floor, estimate_of(row), ceiling_of(row))
+            lines.append(_row(_shortened(name), *("–" if m is None else str(m) for m in marks)))
+        lines += ["", f"{'remedy':<34}{'enough':<8}{'certified':>18}  score (estimate)"]
+        for remedy in self.report["remedies"]:
+            mark = "yes" if remedy["enough"] else "no"
+            most = str(marked(remedy["accuracy_upper"], "certificate"))
+            scores = "–"
+            if remedy["loss_estimate"] is not None:
+                before, after = (remedy[f"score_{when}_estimate"] for when in ("before", "after"))
+                scores = f"{score(before)} → {score(after)}"
+            star = "  ← recommended" if remedy["recommended"] else ""
+            lines.append(f"{remedy['label']:<34}{mark:<8}{most:>18}  {scores}{star}")
+        for step in self.report["steps"]:
+            if step["state"] != "done":
+                lines.append(f"note: {step['title']}: {step['error']}")
+        lines += [f"note: {note}." for note in self.warnings]
+        said = self.report["verdict"]
+        lines += ["", *(f"wrote {name}" for name in self.files)]
+        lines += ["", said["sentence"], said["advice"]]
+        return "\n".join(lines)
+
+
+def _row(name: str, floor: str, seen: str, most: str) -> str:
+    return f"{name:<58}{floor:>13}{seen:>12}{most:>19}"
+
+
+def _shortened(name: str, width: int = 57) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
+
+
+# ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
+
+_FILES = ("report.html", "report.json")
+Progress = Callable[[str, int, int], None]
+
+
+def study(
+    source: Table | None = None,
+    *,
+    target: Column | None = None,
+    learner: LearnerName | None = None,
+    eta: float | None = None,
+    record: Literal["every", "average"] | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    confidence: float | None = None,
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] | None = None,
+    extra_rows: Whole | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
+    | None = None,
+    out: Annotated[
+        str | os.PathLike[str],
+        Option(
+            "folder", metavar="DIR", web=False, typed_default="memberbound-study", configured=True
+        ),
+    ]
+    | None = None,
+    resume: Force = False,
+    force: Force = False,
+    cache: CacheFolder | None = None,
+    workers: Workers = -1,
+    seed: Seed | None = None,
+    open_report: Annotated[bool, Option("switch", flag="--open", web=False)] = False,
+    progress: Annotated[Progress, Option("progress")] | None = None,
+) -> Study:
+    """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
+
+    Without a source the embedded data set is studied.  Nothing is released: the protected models
+    are made for trial, from the study's seed, and thrown away.
+
+    Guarantee: every certificate in the report is that of the verb that made it, with its game, its
+    confidence and its assumptions; they hold one by one, not all at once.
+    Edge cases: a step that fails is reported as such and the others go on; a remedy that cannot
+    work (no noise form for a random forest) is a finding.  Bad options are refused before any work.
+
+    Args:
+        source: a file or a table; the embedded one unless given.
+        target: column that the learner predicts.
+        learner: a short name or ``package.module:factory``; unless given logistic, or ridge where
+            the target is a number.
+        eta: nobody may be right more than ½ + η of the time; 0.05 unless given.
+        record: whom the recommendation protects: ``every`` (unless given) or ``average``.
+        epsilon: an ε to translate for these records; 8 unless given.
+        delta: its δ; 1e-5 unless given.
+        confidence: of each certificate and interval; 0.95 unless given.
+        shadows: models trained for each audit; 64 unless given.
+        extra_rows: rows that could still be collected; 0 unless given.
+        columns: features; all columns but the target, identifiers and free text unless given.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
+        database_table: the table inside a DuckDB or SQLite file.
+        config: YAML file with these options, ``source`` and ``out``; keywords go before it.
+        out: folder for ``report.html`` and ``report.json``; nothing is written without it.
+        resume: go on with a study in ``out`` that was stopped; steps of another question, table or
+            version are not used.
+        force: replace the report of an earlier study in ``out``.
+        cache: folder for finished fits of the audits.
+        workers: processes; -1 is all cores.
+        seed: makes the study repeatable; 0 unless given.
+        open_report: open the report in a browser when it is written.
+        progress: called with (what is being done, done, total).
+
+    Command line:
+        memberbound study
+        memberbound study people.csv --target income --learner logistic --eta 0.05 --out study
+        memberbound study --config study.yaml --resume
+    """
+    options = {
+        "target": target,
+        "learner": learner,
+        "eta": eta,
+        "record": record,
+        "epsilon": epsilon,
+        "delta": delta,
+        "confidence": confidence,
+        "shadows": shadows,
+        "extra_rows": extra_rows,
+        "columns": columns,
+        "roles": roles,
+        "database_table": database_table,
+        "seed": seed,
+    }
+    said = {} if config is None else read_configuration(config)
+    table = said.pop("source", None) if source is None else source
+    said.pop("source", None)
+    place = said.pop("out", None) if out is None else out
+    said.pop("out", None)
+    question = _question(table, said, options)
+    jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
+    folder = None if place is None else _folder(place, resume=resume, force=force)
+    data = StudyData.read(table, question)
+    if learner is None and said.get("learner") is None and data.examples.task == "regression":
+        question = replace(question, learner="ridge")
+    learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
+    notebook = None
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            notebook = Notebook.at(folder, fingerprint(question.to_dict(), data.sha256))
+        except OSError as problem:
+            raise InputError(f"out must be a folder that can be written, got {problem}.") from None
+    bench = Bench(question, data, jobs, None if cache is None else str(cache))
+    asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
+    run = _Run(bench, notebook, resume=resume, progress=progress, folder=folder, source=asked_for)
+    result = run.finished()
+    if open_report and result.files:
+        import webbrowser
+
+        webbrowser.open(Path(result.files[0]).resolve().as_uri())
+    return result
+
+
+def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> StudyQuestion:
+    wanted = options["target"] if options["target"] is not None else said.get("target")
+    if wanted is None:
+        if table is not None:
+            raise InputError("target must be given with a table: the column that is predicted.")
+        wanted = EMBEDDED_TARGET
+    elif table is None and wanted != EMBEDDED_TARGET:
+        raise InputError(
+            f"target must be {EMBEDDED_TARGET!r} for the embedded table, got {wanted!r}. "
+            "Name a file for another one."
+        )
+    asked = StudyQuestion(str(wanted)).with_options(said).with_options(options)
+    if table is None and asked.database_table is not None:
+        raise InputError("database_table must be left out for the embedded table. Name a file.")
+    return asked
+
+
+def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
+    """Refuse a folder that cannot be used, before any work is done."""
+    folder = Path(place)
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), None)
+    if existing is not None and not existing.is_dir():
+        raise InputError(f"out must be a folder, got {str(place)!r}, where {existing} is a file.")
+    if not (resume or force):
+        for name in _FILES:
+            if (folder / name).exists():
+                raise InputError(
+                    f"out must not hold a report yet, got {str(folder / name)!r}. "
+                    "Go on with it by --resume or replace it with --force."
+                )
+    return folder
+
+
+class _Run:
+    """One study under way."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        notebook: Notebook | None,
+        *,
+        resume: bool,
+        progress: Progress | None,
+        folder: Path | None,
+        source: str,
+    ) -> None:
+        self.bench = bench
+        self.notebook = notebook
+        self.resume = resume
+        self.progress = progress
+        self.folder = folder
+        self.source = source
+        self.started = datetime.now(UTC)
+        self.steps: list[dict[str, Any]] = []
+
+    def finished(self) -> Study:
+        """Run every step and write the report; also when the run is interrupted."""
+        try:
+            for place, step in enumerate(STEPS):
+                self.steps.append(self._step(step, place))
+        except KeyboardInterrupt:
+            missing = STEPS[len(self.steps) :]
+            self.steps += [_step_fields(s, "stopped", 0.0, "stopped by the user") for s in missing]
+            self._written()
+            raise
+        return self._written()
+
+    def _step(self, step: Step, place: int) -> dict[str, Any]:
+        def advance(done: int, total: int) -> None:
+            if self.progress is not None:
+                share = int(1000 * done / total) if total else 0
+                self.progress(step.title, 1000 * place + share, 1000 * len(STEPS))
+
+        advance(0, 1)
+        known = None
+        if self.notebook is not None and self.resume:
+            known = self.notebook.load(step.id)
+        if known is not None:
+            return known
+        start = time.perf_counter()
+        try:
+            answer = step.run(self.bench, advance)
+            json.dumps(answer, allow_nan=False)  # a number that no report can hold is a failure
+            state, error = "done", None
+        except InputError as problem:
+            # A remedy that cannot work is a finding; anything else is a failure.
+            answer, error = None, str(problem)
+            state = "impossible" if step.optional else "failed"
+        except MemberboundError as problem:
+            answer, state, error = None, "failed", str(problem)
+        except Exception as problem:  # a learner may raise anything; the other steps go on
+            first = (str(problem).splitlines() or [""])[0]
+            answer, state, error = None, "failed", f"{type(problem).__name__}: {first}"
+        found = _step_fields(step, state, time.perf_counter() - start, error, answer)
+        if self.notebook is not None and state in ("done", "impossible"):
+            self.notebook.keep(step.id, found)
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """Return what report.json holds."""
+        asked, data = self.bench.question, self.bench.data
+        answers = {s["id"]: s["answer"] for s in self.steps if s["state"] == "done"}
+        failed = [s["title"] for s in self.steps if s["state"] in ("failed", "stopped")]
+        refused = {s["id"]: s["error"] for s in self.steps if s["state"] == "impossible"}
+        listed = remedies(answers, asked, self.source, refused)
+        results = {id: answer["result"] for id, answer in answers.items()}
+        used = dict.fromkeys(t for result in results.values() for t in result["theorems"])
+        game = SubsetGame(
+            data.examples.rows,
+            data.examples.rows // 2,
+            asked.record,  # type: ignore[arg-type]  # checked by the question
+        )
+        seconds = sum(step["seconds"] for step in self.steps)
+        assumed = (*_assumptions(answers), *data.population.selection.assumption)
+        return common_fields("study", game, tuple(used), assumed) | {
+            "schema": SCHEMA,
+            "status": "partial" if failed else "complete",
+            "verdict": verdict(answers, listed, asked, failed),
+            "question": asked.to_dict(),
+            "data": data.to_dict(asked.target),
+            "sandwich": sandwich(answers),
+            "roc": roc(answers),
+            "exposure": exposure(answers),
+            "remedies": listed,
+            "translation": translation(answers, asked.to_dict()),
+            "steps": [_shown(step) for step in self.steps],
+            "ledger": [entry.to_dict() for id in used for entry in ledger(id).results],
+            "run": {
+                "started": self.started.isoformat(timespec="seconds"),
+                "seconds": round(seconds, 1),
+                "python": platform.python_version(),
+            },
+        }
+
+    def _written(self) -> Study:
+        report = self.report()
+        if self.folder is None:
+            return Study(report)
+        from memberbound.report.page import render
+
+        html, plain = (self.folder / name for name in _FILES)
+        text = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
+        write_text(text + "\n", plain, force=True)
+        write_text(render(report), html, force=True)
+        return Study(report, str(self.folder), (str(html), str(plain)))
+
+
+def _step_fields(
+    step: Step, state: str, seconds: float, error: str | None, answer: Any = None
+) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "title": step.title,
+        "state": state,
+        "seconds": round(seconds, 3),
+        "error": error,
+        "answer": answer,
+    }
+
+
+def _shown(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a step as the report lists it: the verb's dictionary, and that of its audit."""
+    answer = step["answer"]
+    return {name: value for name, value in step.items() if name != "answer"} | {
+        "sentence": None if answer is None else answer["sentence"],
+        "result": None if answer is None else answer["result"],
+        "audit": None if answer is None or "audit" not in answer else answer["audit"]["result"],
+    }
+
+
+def _assumptions(answers: dict[str, Any]) -> tuple[str, ...]:
+    said: dict[str, None] = {}
+    for answer in answers.values():
+        said |= dict.fromkeys(answer["result"]["assumptions"])
+        if "audit" in answer:
+            said |= dict.fromkeys(answer["audit"]["result"]["assumptions"])
+    return tuple(said)

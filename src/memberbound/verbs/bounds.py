@@ -1,0 +1,116 @@
+"""The verb ``bounds``: a template for what is public about a table's columns, to be filled in."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
+from memberbound.files import check_output, write_text
+from memberbound.games import NeighbourGame
+from memberbound.quantities import common_fields
+from memberbound.tables.population import read_frame, readings_of
+
+__all__ = [
+    "BoundsTemplate",
+    "bounds",
+]
+
+_HEAD = """\
+# What is public about the columns, for: memberbound protect FILE --record every --bounds THIS
+# Fill in what you would know without the table, never its own smallest or largest value:
+# this file counts as published.
+#   numbers      age: [0, 120]
+#   categories   sex: [F, M]             anything else counts as "other"
+#   two numbers that are categories      ward: {categories: [1, 2]}
+# An entry that stays empty is left to noisy histograms, which cost a part of the budget.
+# What stands behind a column is a guess from the table: delete it before you pass this file on.
+"""
+_HINTS = {
+    "number": "numbers: [low, high]",
+    "category": "categories: [one, another]",
+    "date": "dates: as text, or leave it out with --columns",
+    "identifier": "identifier: leave it out with --columns",
+    "text": "free text: leave it out with --columns",
+}
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+#: Names that YAML would read as something else.
+_WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
+
+
+@dataclass(frozen=True)
+class BoundsTemplate:
+    """A bounds file with every column and no number."""
+
+    kinds: dict[str, str]
+    out: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        names = {name: _quoted(name) for name in self.kinds}
+        width = max(map(len, names.values())) + 1
+        lines = [f"{names[c] + ':':<{width}}  # {_HINTS[kind]}" for c, kind in self.kinds.items()]
+        return _HEAD + "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result: dict[str, object] = common_fields("bounds", NeighbourGame(), (), ())
+        return result | {"columns": dict(self.kinds), "template": self.text, "out": self.out}
+
+    def summary(self) -> str:
+        """Return the file, or what to do with it."""
+        if self.out is None:
+            return self.text.rstrip("\n")
+        return (
+            f"{len(self.kinds)} columns. Fill in {self.out} with what is public knowledge, then: "
+            f"memberbound protect FILE --target COL --record every --bounds {self.out}"
+        )
+
+
+def bounds(
+    table: Table,
+    *,
+    out: OutputFile | None = None,
+    force: Force = False,
+    database_table: DatabaseTable | None = None,
+) -> BoundsTemplate:
+    """Write a template for what is public about a table's columns: a person fills it in.
+
+    No number and no value of the table is in it: bounds count as published.  What a column holds is
+    guessed, and said in a comment.
+
+    Args:
+        table: a file or a table, one record per row.
+        out: YAML file to write; printed unless given.
+        force: overwrite it.
+        database_table: the table inside a DuckDB or SQLite file.
+
+    Command line:
+        memberbound bounds patients.csv --out bounds.yaml
+
+    Examples:
+        >>> import pandas
+        >>> people = pandas.DataFrame({"age": [31.5, 47.25, 82.0], "sex": ["F", "M", "F"]})
+        >>> print(bounds(people).text.splitlines()[-2])
+        age:  # numbers: [low, high]
+    """
+    path = Path(table) if isinstance(table, (str, os.PathLike)) else None
+    if out is not None:
+        check_output(Path(out), formats=(".yaml", ".yml"), source=path, force=force)
+    frame, _ = read_frame(table, database_table)
+    kinds: dict[str, str] = {
+        name: reading.role for name, reading in readings_of(frame, source=table).items()
+    }
+    found = BoundsTemplate(kinds, None if out is None else str(out))
+    if out is not None:
+        write_text(found.text, Path(out), force=force)
+    return found
+
+
+def _quoted(name: str) -> str:
+    plain = _PLAIN.fullmatch(name) and name.lower() not in _WORDS
+    return name if plain else json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,155 @@
+"""The verb ``predict``: apply a released model to raw rows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from numpy.typing import NDArray
+
+from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
+from memberbound.errors import InputError
+from memberbound.files import check_output, write_table
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import Certificate, common_fields, significant
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.neighbour import PrivateLinear
+from memberbound.release.saving import TableModel, load
+
+__all__ = [
+    "Prediction",
+    "predict",
+]
+
+#: Rows of the readable table.
+_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Answers to raw rows, in their order, and the certificate of the model that gave them.
+
+    ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
+    """
+
+    values: NDArray[Any]
+    probabilities: FloatArray | None
+    classes: tuple[str, ...]
+    certificate: Certificate
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+    @property
+    def frame(self) -> Any:
+        """A pandas table: ``prediction`` and, for classifiers, ``probability_<class>``."""
+        import pandas as pd
+
+        found: dict[str, Any] = {"prediction": self.values}
+        if self.probabilities is not None:
+            for name, column in zip(self.classes, self.probabilities.T, strict=True):
+                found[f"probability_{name}"] = column
+        return pd.DataFrame(found)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract; the answers themselves where no file has them."""
+        bound = self.certificate
+        result: dict[str, object] = common_fields(
+            "predict", bound.game, bound.theorems, bound.assumptions
+        ) | {"rows": self.rows, "out": self.out, "warnings": list(self.warnings)}
+        if self.out is None:
+            result["predictions"] = self.frame.to_dict("records")
+        return result
+
+    def summary(self) -> str:
+        """Return the first answers, or where they are."""
+        lines = [f"{self.rows} row{'' if self.rows == 1 else 's'} predicted."]
+        if self.out is not None:
+            lines.append(f"written  {self.out}")
+        else:
+            shown = self.frame.head(_SHOWN)
+            texts = [list(shown.columns)] + [
+                [
+                    significant(v, "estimate", 4) if isinstance(v, float) else str(v)
+                    for v in row.values()
+                ]
+                for row in shown.to_dict("records")
+            ]
+            widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+            lines.append("")
+            lines += [
+                "  ".join(f"{text:<{w}}" for text, w in zip(row, widths, strict=True)).rstrip()
+                for row in texts
+            ]
+            if self.rows > _SHOWN:
+                lines.append(f"… {self.rows - _SHOWN} more: write them with --out")
+        return "\n".join(lines + [f"note: {w}." for w in self.warnings])
+
+
+def predict(
+    model: Annotated[Any, Option("file", metavar="MODEL")],
+    table: Table,
+    *,
+    out: OutputFile | None = None,
+    force: Force = False,
+    database_table: DatabaseTable | None = None,
+) -> Prediction:
+    """Predict for raw rows with a model that ``protect`` released.
+
+    Columns are found by name, whatever their order; further ones are ignored with a notice.
+
+    Edge cases: a missing column, no row, and text in a column of numbers are refused.  A missing
+    number counts as the mean of the table that the model was trained on, a category that this table
+    never had as a rare one; both are said.  Applying the model again releases nothing more.
+
+    Args:
+        model: a file that ``protect`` wrote, or the model itself.
+        table: the rows: a file, a pandas, polars or pyarrow table, or an array.
+        out: file for the answers (CSV, Parquet or Arrow): ``prediction`` and, for classifiers that
+            have them, ``probability_<class>``.
+        force: overwrite it.
+        database_table: the table inside a DuckDB or SQLite file.
+
+    Command line:
+        memberbound predict model.skops new.csv --out answers.csv
+
+    Examples:
+        >>> import pandas
+        >>> from memberbound import protect
+        >>> people = pandas.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
+        >>> model = protect(people, target="old", eta=0.2, pairs=100, insecure_seed=1).released
+        >>> predict(model, pandas.DataFrame({"age": [5, 95]})).values.tolist()
+        [False, True]
+    """
+    path = Path(model) if isinstance(model, (str, os.PathLike)) else None
+    if out is not None:
+        own = Path(table) if isinstance(table, (str, os.PathLike)) else None
+        check_output(Path(out), source=own, force=force)
+    found = model if path is None else load(path)
+    if not isinstance(found, (MembershipPrivate, PrivateLinear, TableModel)):
+        raise InputError(
+            "model must be a model that protect released, or its file, got "
+            + ("a saved statistic or network." if path else f"{type(model).__name__}.")
+        )
+    inner = getattr(found, "released_", None)
+    found = inner if isinstance(inner, PrivateLinear) else found
+    taker = found if isinstance(found, PrivateLinear) else TableModel.of(found)
+    rows, notices = taker.encoded(table, database_table)
+    chances = taker.probabilities(rows)
+    result = Prediction(
+        taker.answered(rows),
+        chances,
+        () if chances is None else taker.class_names,
+        taker.certificate_,
+        None if out is None else str(out),
+        notices,
+    )
+    if out is not None:
+        write_table(result.frame, Path(out), force=force)
+    return result

@@ -1,0 +1,917 @@
+"""The verb ``protect``: release a model or a statistic with a certified η."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    Hidden,
+    InputFile,
+    LearnerName,
+    Names,
+    Numbers,
+    Option,
+    OutputFile,
+    Table,
+    Workers,
+)
+from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.files import check_output
+from memberbound.games import SubsetGame
+from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.numerics.rounding import FloatArray, sum_up
+from memberbound.quantities import (
+    CERTIFICATE,
+    Sides,
+    at_confidence,
+    common_fields,
+    decimals,
+    marked,
+    percent,
+    significant,
+)
+from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR
+from memberbound.release.calibration import Calibration, FreshSubsets, Progress, checked_eta
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.neighbour import (
+    PrivateLinear,
+    fit_private,
+    plays_neighbour,
+    private_form,
+)
+from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
+from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
+from memberbound.release.releasing import (
+    Release,
+    calibration_seed_from,
+    released_vector,
+    secret_subset,
+    source_from_seed,
+)
+from memberbound.release.saving import LINEAR_ENDINGS, TableModel, save
+from memberbound.release.statistics import (
+    SumStatistic,
+    computed,
+    covariance,
+    histogram,
+    mean,
+    quantiles,
+    release_sum,
+    total,
+)
+from memberbound.tables.population import Population, read_frame, read_population
+from memberbound.tables.recipe import labels_of
+from memberbound.tables.source import Columns
+
+__all__ = [
+    "STATISTICS",
+    "Protection",
+    "fit_notes",
+    "made_statistic",
+    "plays_neighbour",
+    "private_form",
+    "protect",
+    "release_all_rows",
+    "release_statistic",
+    "useless",
+]
+
+# ── The answer of ``protect``: a release and the certificate that its noise is enough ─────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Protection:
+    """A protected release: the noisy model or statistic, and the certificate that it is enough."""
+
+    SIDES: ClassVar[Sides] = {
+        "certificate": CERTIFICATE,
+        "configuration": "given",
+        "curve": CURVE_SIDES,
+        "eta": "given",
+        "mu": "given",
+        "noise": "given",
+        "noise_scale": "given",
+        "score_baseline": "estimate",
+        "score_clean": "estimate",
+        "score_released": "estimate",
+        "values": "given",
+    }
+
+    calibration: Calibration
+    released: TableModel | PrivateLinear | Release
+    what: str
+    score: str | None
+    score_clean: float | None
+    score_released: float | None
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    score_baseline: float | None = None
+
+    @property
+    def eta(self) -> float:
+        """The η that was asked for."""
+        return self.calibration.eta
+
+    @property
+    def noise_scale(self) -> float:
+        """Root-mean-square length of the added noise vector."""
+        return self.calibration.noise_scale
+
+    @property
+    def _linear(self) -> PrivateLinear | None:
+        return self.released if isinstance(self.released, PrivateLinear) else None
+
+    @property
+    def rows_trained(self) -> int | None:
+        """Number of rows that the release was made from."""
+        game = self.calibration.certificate.game
+        if self._linear is not None:
+            return self._linear.rows
+        return game.size if isinstance(game, SubsetGame) else None
+
+    @property
+    def mu(self) -> float | None:
+        """The shift of the normal pair that the release stays below, in the neighbour game."""
+        return None if self._linear is None else self._linear.budget.mu
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        certificate = self.calibration.certificate
+        result = common_fields(
+            "protect", certificate.game, certificate.theorems, certificate.assumptions
+        )
+        return (
+            result
+            | {
+                "what": self.what,
+                "eta": self.eta,
+                "mu": self.mu,
+                "rows_trained": self.rows_trained,
+                "record": self.calibration.record,
+                "method": self.calibration.method,
+                "noise_scale": self.noise_scale,
+                "noise": _plain_law(self.calibration),
+                "score": self.score,
+                "score_clean": self.score_clean,
+                "score_released": self.score_released,
+                "score_baseline": self.score_baseline,
+                "certificate": certificate.to_dict(),
+                "fits": self.calibration.fits,
+                "out": self.out,
+                "warnings": list(self.warnings),
+                "roles": dict(self.roles),
+            }
+            | self.details
+            | ({} if self._linear is None else {"curve": self._linear.budget.described()})
+        )
+
+    @property
+    def sentence(self) -> str:
+        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        bound = self.calibration.certificate
+        whom = "any record's" if self.calibration.record == "every" else "the average record's"
+        game, blind, odds = bound.game, 0.5, ""
+        knows, made = "every other record", ""
+        if self._linear is not None:
+            given = ", the columns' names and the bounds given"
+            public = given if self.details.get("bounds") else " and the columns' names"
+            made = (
+                f" It was trained on all {self._linear.rows} rows; no part of the table is public "
+                f"except its number of rows{public}."
+            )
+        if isinstance(game, SubsetGame):
+            knows = f"all {game.population} records but not which {game.size} of them were drawn"
+            blind = max(game.prior, 1 - game.prior)
+            if 2 * game.size != game.population:
+                outside = game.population - game.size
+                odds = f" ({max(game.size, outside)} of {game.population})"
+        return (
+            f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
+            f"membership more than {percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the "
+            f"time{at_confidence(bound.confidence)}: guessing blindly is right "
+            f"{percent(blind, 'upper')} of the time{odds}, and the release adds at most "
+            f"{percent(bound.value, 'upper').removesuffix(' %')} points."
+            f"{made}"
+        )
+
+    def _read_off(self) -> list[tuple[str, object]]:
+        """Return what the curve of all rows says, replaced beside added or removed."""
+        if self._linear is None:
+            return []
+        budget = self._linear.budget
+        both = (budget.curve(), budget.curve("add-remove"))
+
+        def side_by_side(*texts: str) -> str:
+            replaced, added = texts
+            return f"≤ {replaced} (record replaced), ≤ {added} (added or removed)"
+
+        found: list[tuple[str, object]] = [
+            ("TPR - FPR", side_by_side(*(percent(curve.advantage, "upper") for curve in both)))
+        ]
+        for rate in READ_FPR:
+            at = f"TPR at FPR {percent(rate, 'given')}"
+            found.append((at, side_by_side(*(percent(curve.tpr(rate), "upper") for curve in both))))
+        at = f"ε at δ = {significant(READ_DELTA, 'given')}"
+        epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
+        found.append((at, side_by_side(*epsilons)))
+        found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        return found
+
+    def summary(self) -> str:
+        """Return the short readable table of the command line."""
+        rows: list[tuple[str, object]] = [
+            ("released", self.what),
+            ("protects", f"{self.calibration.record} record"),
+            ("η certified", marked(self.calibration.certificate.value, "certificate", "eta", 6)),
+            ("method", self.calibration.method),
+            ("noise, rms length", significant(self.noise_scale, "upper")),
+        ]
+        rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
+        for what, score in (
+            ("without noise", self.score_clean),
+            ("released", self.score_released),
+            ("of a constant", self.score_baseline),
+        ):
+            if score is not None:
+                rows.append((f"{self.score} {what}", f"≈ {decimals(score, 'estimate', 4)}"))
+        if isinstance(self.released, Release):
+            names = self.released.names or tuple(
+                f"value {i}" for i in range(self.released.values.size)
+            )
+            shown = list(zip(names, self.released.values.tolist(), strict=True))
+            rows += [(name, significant(value, "given")) for name, value in shown[:20]]
+            if len(shown) > 20:
+                rows.append(("…", f"{len(shown) - 20} more"))
+        if self.out is not None:
+            rows.append(("written", self.out))
+        width = max(len(name) for name, _ in rows)
+        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        return f"{self.sentence}\n\n{table}{notes}"
+
+
+def useless(released: float | None, constant: float | None) -> list[str]:
+    """Say so where a release does no better than always giving the same answer."""
+    if released is None or constant is None or released > constant:
+        return []
+    return [
+        "this release is useless: always giving the same answer scores as well. Allow a larger "
+        "eta, or find more rows"
+    ]
+
+
+def fit_notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)
+
+
+def _plain_law(calibration: Calibration) -> dict[str, Any]:
+    """The noise law without its matrices: they are in the saved certificate."""
+    return {
+        name: value
+        for name, value in calibration.noise.describe().items()
+        if not isinstance(value, (list, tuple, np.ndarray))
+    }
+
+
+# ── ``protect`` in the neighbour game: a linear model of all rows, and a rehearsal for its owner
+#
+# Nothing about the rows is public here, so nothing about them decides what is done: not what a
+# column is, not which learner fits the target.  Scores are computed from the secret rows all the
+# same, on a model of four fifths of them that is thrown away.  They are for whoever owns the table;
+# they are neither stored nor covered by the certificate.
+
+#: Roles that leave a column out; every other one is said by a bound.
+_LEFT_OUT = ("identifier", "text")
+#: A rehearsal trains on this share, of at most so many rows.
+_TRAINED = 0.8
+_MOST_REHEARSED = 200_000
+#: Bounds that fewer values than this keep are probably not those of the column.
+_FITTING = 0.5
+_OWN_EYES = (
+    "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
+    "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
+    "publish them with the model"
+)
+
+
+def _read_raw(
+    source: Any,
+    target: str,
+    bounds: Bounds,
+    *,
+    columns: Columns,
+    roles: Mapping[str, str],
+    database_table: str | None,
+) -> Any:
+    """Return the table as it is written: what its columns hold is not looked at."""
+    given = np.asarray(source) if isinstance(source, (list, tuple)) else source
+    frame, name = read_frame(given, database_table)
+    names = list(frame.columns)
+    asked = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    for column in (target, *(asked or ()), *roles, *bounds):
+        if column not in names:
+            known = ", ".join(map(repr, names))
+            raise InputError(f"{name} has no column {column!r}; it has {known}.")
+    for column, role in roles.items():
+        if role not in _LEFT_OUT or column == target:
+            raise InputError(
+                "roles must be identifier or text (to leave a column out) in the neighbour game, "
+                f"got {role!r} for {column!r}. Say with bounds what the column holds."
+            )
+    kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
+    return frame[[*kept, target]]
+
+
+def release_all_rows(
+    source: Any,
+    target: str,
+    learner: Any,
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None = None,
+    columns: Columns = None,
+    roles: Mapping[str, str] | None = None,
+    database_table: str | None = None,
+    insecure_seed: int | None = None,
+    progress: Progress = None,
+) -> Protection:
+    """Train on all rows and rehearse; see :func:`memberbound.release.neighbour.fit_private`.
+
+    ``learner`` None is logistic, or ridge where the bounds give the target a range.
+
+    Edge cases: only roles that leave a column out can be given, the rest is for ``bounds``; bounds
+    of columns that are left out are not used.
+    """
+    public = read_bounds(bounds)
+    default = "ridge" if isinstance(public.get(target), Range) else "logistic"
+    form = default if learner is None else private_form(learner)
+    assert form is not None
+    table = _read_raw(
+        source,
+        target,
+        public,
+        columns=columns,
+        roles=roles or {},
+        database_table=database_table,
+    )
+    public = {name: bound for name, bound in public.items() if name in table.columns}
+    told = progress or (lambda _done, _total: None)
+    told(0, 2)
+    released = fit_private(
+        table, target, eta=eta, learner=form, bounds=public, source=source_from_seed(insecure_seed)
+    )
+    told(1, 2)
+    seed = None if insecure_seed is None else insecure_seed + 1
+    scores, notes = _rehearsed(table, target, released, public, seed)
+    told(2, 2)
+    if learner is not None and not isinstance(learner, str):
+        notes = ["the learner's own settings are not used: the descent has its own", *notes]
+    return Protection(
+        released.calibration_,
+        released,
+        f"{form} model",
+        "accuracy" if released.class_names else "R²",
+        scores.clean,
+        scores.released,
+        warnings=(*notes, *_misfits(table, target, released, public), _OWN_EYES),
+        details={"bounds": sorted(public), "columns": list(released.columns)},
+        score_baseline=scores.constant,
+    )
+
+
+@dataclass(frozen=True)
+class _Scores:
+    clean: float | None = None
+    released: float | None = None
+    constant: float | None = None
+
+
+def _rehearsed(
+    table: Any, target: str, released: PrivateLinear, bounds: Bounds, seed: int | None
+) -> tuple[_Scores, list[str]]:
+    """Return the scores of a trial, and notes; no failure of it may stop the release."""
+    order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
+    cut = int(len(order) * _TRAINED)
+    train, test = table.iloc[order[:cut]], table.iloc[order[cut:]]
+    try:
+        trial = fit_private(
+            train,
+            target,
+            eta=released.eta,
+            learner=released.learner,
+            bounds=bounds,
+            source=source_from_seed(seed),
+        )
+    except InputError:
+        return _Scores(), ["four fifths of the rows are too few for a trial: there are no scores"]
+    truth, known = _truth(trial, test[target])
+    seen, usable = _truth(trial, train[target])
+    if not known.any() or not usable.any():
+        return _Scores(), ["no row of the trial has a target that can be scored"]
+    rows = trial.encoded(test)[0]
+    constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
+
+    def score(answers: NDArray[Any]) -> float:
+        return _score(answers[known], truth[known], classes=bool(trial.class_names))
+
+    clean = _clean(trial, trial.encoded(train)[0], seen, usable, rows)
+    found = _Scores(
+        None if clean is None else score(clean),
+        score(trial.answered(rows)),
+        score(np.full(len(test), constant)),
+    )
+    notes = useless(found.released, found.constant)
+    if len(order) < len(table):
+        notes.append(f"the trial took {len(order)} of {len(table)} rows")
+    return found, notes
+
+
+def _truth(trial: PrivateLinear, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the target as the trial answers it, and where there is one."""
+    values = Values.of(column)
+    if not trial.class_names:
+        return values.numbers, np.isfinite(values.numbers)
+    places, names = values.named()
+    texts = np.array([*names, ""], dtype=object)[places]
+    return texts, places >= 0
+
+
+def _commonest(labels: NDArray[Any]) -> Any:
+    names, counts = np.unique(labels.astype(str), return_counts=True)
+    return names[int(np.argmax(counts))]
+
+
+def _score(answers: NDArray[Any], truth: NDArray[Any], *, classes: bool) -> float:
+    if classes:
+        return float(np.mean(answers.astype(str) == truth.astype(str)))
+    spread = float(np.square(truth - truth.mean()).sum())
+    missed = float(np.square(answers - truth).sum())
+    return 1.0 - missed / spread if spread > 0 else 0.0
+
+
+def _clean(
+    trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_], rows: Any
+) -> FloatArray | None:
+    """Return the answers of scikit-learn's model of the same columns, without noise."""
+    from sklearn import linear_model, svm
+    from sklearn.exceptions import ConvergenceWarning
+
+    # Encoded numbers are half a standardised one, over the nominal length of a row.
+    strength = 4.0 * trial.encoder.length**2
+    makers = {
+        "logistic": lambda: linear_model.LogisticRegression(C=strength, max_iter=300),
+        "svm": lambda: svm.LinearSVC(C=strength),
+        "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
+        "huber": linear_model.HuberRegressor,
+    }
+    wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted = makers[trial.learner]().fit(train[np.flatnonzero(usable)], wanted)
+        return np.asarray(fitted.predict(rows))
+    except ValueError:  # one class only, or no convergence
+        return None
+
+
+def _misfits(table: Any, target: str, released: PrivateLinear, bounds: Bounds) -> Sequence[str]:
+    """Say where the bounds contradict the table, and whom the model does not know."""
+    found = []
+    for name, bound in bounds.items():
+        values = Values.of(table[name])
+        if isinstance(bound, Categories):
+            kept = float(np.mean(values.positions(bound.labels) >= 0))
+            what = "are in its list of categories"
+        else:
+            kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
+            what = "are numbers between its bounds"
+        if kept < _FITTING and name != target:
+            found.append(f"fewer than half of the values of {name!r} {what}: look at the bounds")
+    if released.class_names:
+        unknown = int(np.sum(Values.of(table[target]).positions(released.class_names) < 0))
+        if unknown:
+            found.append(
+                f"{unknown} of {len(table)} rows have no class that the model knows "
+                f"({', '.join(released.class_names)}): they have no influence on it, and it never "
+                "answers with theirs"
+            )
+    return found
+
+
+# ── Statistics of a table, released in the subset game: read, made, calibrated, drawn ─────────────
+
+STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
+_FEWEST = 4
+#: A column with more values than this is not counted value by value.
+_CATEGORIES = 50
+
+
+def made_statistic(
+    source: Any,
+    statistic: Any,
+    *,
+    size: int | None,
+    clip: float | None,
+    bins: ArrayLike | None,
+    levels: ArrayLike | None,
+    **read: Any,
+) -> tuple[Population, tuple[Any, SubsetGame, str, tuple[str, ...]]]:
+    """Read the table and return it with the statistic, its game, its name and notes."""
+    if levels is not None and statistic != "quantiles":
+        raise InputError("levels belong to quantiles.")
+    quarters = (0.25, 0.5, 0.75) if levels is None else levels
+    columns = read.pop("columns")
+    if statistic == "histogram":
+        table = read_population(source, columns, **read)
+        return table, _counted(table, size=size, bins=bins)
+    if bins is not None:
+        raise InputError("bins belong to a histogram.")
+    table = read_population(source, columns, numeric=True, **read)
+    return table, _statistic(table, statistic, size=size, clip=clip, levels=quarters)
+
+
+def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
+    if records < _FEWEST:
+        raise InputError(f"{name} must hold at least {_FEWEST} records, got {records}.")
+    return SubsetGame(records, records // 2 if size is None else whole_number("size", size))
+
+
+def _statistic(
+    table: Population,
+    statistic: str | Callable[[Any], ArrayLike],
+    *,
+    size: int | None,
+    clip: float | None,
+    levels: ArrayLike,
+) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
+    """Return the statistic, its game, its name and what has to be said about it."""
+    game = _drawn(table.values.shape[0], table.name, size)
+    notes = list(table.selection.notes)
+    if clip is not None and statistic not in ("mean", "sum"):
+        raise InputError("clip belongs to a learner, a mean or a sum.")
+    if not isinstance(statistic, str):
+        return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
+    name = one_of("statistic", statistic, STATISTICS)
+    made: Any
+    if name == "mean":
+        made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)
+    elif name == "sum":
+        made = replace(total(table.values, clip=clip), names=table.columns)
+    elif name == "covariance":
+        made = covariance(table.values, size=game.size)
+        notes.append("the covariance is taken about the population's mean, which is public here")
+    else:
+        made = quantiles(table.values, levels)
+    return made, game, name, tuple(notes)
+
+
+def _counted(
+    table: Population, *, size: int | None, bins: ArrayLike | None
+) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
+    """Return the histogram of one column: of numbers by bins, of everything else by value.
+
+    Edges and categories come from the whole population, which is public in this game.
+    """
+    names, name, notes = table.columns, table.name, table.selection.notes
+    if len(names) != 1:
+        raise InputError(
+            f"a histogram needs one column of {name}, got {', '.join(names)}. Name it with columns."
+        )
+    column = table.frame[names[0]]
+    game = _drawn(len(column), name, size)
+    number = table.readings[names[0]].numeric
+    if bins is not None or (number and column.nunique() > _CATEGORIES):
+        if not number:
+            raise InputError(f"column {names[0]!r} of {name} must hold numbers to have bins.")
+        values = table.values[:, 0]
+        edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
+        return histogram(values, bins=edges), game, "histogram", notes
+    codes, labels = labels_of(column)
+    seen = np.unique(codes)
+    if seen.size > _CATEGORIES:
+        raise InputError(
+            f"a histogram needs at most {_CATEGORIES} categories, got {seen.size} in "
+            f"{names[0]!r}. Merge some."
+        )
+    counted = histogram(codes, categories=seen.tolist())
+    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", notes
+
+
+def release_statistic(
+    statistic: Any,
+    game: SubsetGame,
+    name: str,
+    notes: tuple[str, ...],
+    *,
+    eta: float,
+    record: str,
+    method: str,
+    confidence: float,
+    pairs: int | None,
+    workers: int | None,
+    insecure_seed: int | None,
+    calibration_seed: int | None,
+    progress: Progress,
+) -> Protection:
+    """Calibrate the noise on fresh subsets, then draw the secret one and release."""
+    whom: Any = record
+    if isinstance(statistic, SumStatistic) and method in ("auto", "neighbour"):
+        release = release_sum(statistic, game, eta=eta, record=whom, insecure_seed=insecure_seed)
+    elif method == "convex":
+        raise InputError("method 'convex' belongs to linear models; a statistic has no loss.")
+    else:
+        source = source_from_seed(insecure_seed)
+        played = replace(game, record=whom)
+        fresh = FreshSubsets(played, calibration_seed_from(source, calibration_seed))
+        options: dict[str, Any] = {
+            "eta": eta,
+            "record": whom,
+            "confidence": confidence,
+            "workers": workers,
+            "progress": progress,
+        }
+        if method == "izzo":
+            calibration = calibrate_izzo(statistic, fresh, subsets=pairs, **options)
+        elif method == "moment" or (method == "auto" and record == "every"):
+            calibration = calibrate_moment(statistic, fresh, subsets=pairs, **options)
+        else:
+            calibration = calibrate_neighbour(statistic, fresh, pairs=pairs, **options)
+        secret = secret_subset(played, source)
+        values = released_vector(statistic, calibration, secret, source)
+        release = Release(values, calibration, _names_of(statistic), source.secure)
+    details = {"values": release.values.tolist(), "names": list(release.names)}
+    said = (*notes, *fit_notes(release.calibration))
+    return Protection(release.calibration, release, name, None, None, None, None, said, details)
+
+
+def _names_of(statistic: Any) -> tuple[str, ...]:
+    """Return the names of a statistic's coordinates, where it has any."""
+    return tuple(getattr(statistic, "names", ()))
+
+
+# ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
+
+
+def protect(
+    source: Table,
+    *,
+    target: Column | None = None,
+    learner: LearnerName | None = None,
+    statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    record: Literal["average", "every"] = "average",
+    game: Literal["neighbour", "subset"] | None = None,
+    method: Literal["auto", "gradient", "neighbour", "convex", "moment", "izzo"] = "auto",
+    bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
+    confidence: float = 0.95,
+    tune: bool = True,
+    clip: Annotated[float, Option("number", metavar="R")] | None = None,
+    pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    query: InputFile | None = None,
+    bins: Numbers | None = None,
+    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    workers: Workers | None = None,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    calibration_seed: Hidden = None,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
+    | None = None,
+) -> Protection:
+    """Release a model or a statistic so that membership stays hidden.
+
+    In the *neighbour* game a model is trained on all rows, and nothing about them is public: the
+    default for every record, where the learner has such a form.  In the *subset* game the rows of
+    ``source`` are a public population, of which a random half becomes the training set, after the
+    noise has been calibrated on other, fresh halves.
+
+    Guarantee: nobody who knows all other records (neighbour), or the population but not which half
+    of it was drawn (subset, at ``confidence``), and sees the release is right about every (or about
+    the average) record's membership more than ``eta`` above blind guessing.  What is released of a
+    learner takes raw rows (``predict``).
+    Theorem: X22 (gradient); X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected
+    (izzo).
+    Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
+    and apart.
+    Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
+    from fresh halves in the subset game, and for the owner's eyes only in the neighbour game.
+
+    Args:
+        source: a file or a table, one record per row.
+        target: column to predict; with ``learner``.
+        learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
+        statistic: instead of a learner: mean, sum, histogram, covariance, quantiles, or a function
+            of the drawn rows.
+        eta: largest gain over blind guessing, in (0, ½).
+        record: ``average`` or ``every``.
+        game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
+            half of a public population); the first for every record where the learner has a
+            private form (logistic, svm, ridge, linear, huber), unless given.
+        method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
+            (subset game) or ``auto``.
+        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
+            neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
+        confidence: of the calibration, in the subset game.
+        tune: choose clip radius and regularisation together with the noise, in the subset game.
+        clip: scale longer rows onto this norm.
+        pairs: pairs (or subsets) to refit.
+        query: public rows whose predictions are released, for learners without parameters.
+        bins: edges of a histogram.
+        levels: of the quantiles; quartiles unless given.
+        size: records drawn; half of them unless given (statistics only).
+        columns: use these columns only; all but identifiers and free text unless named.
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
+            inferred role is not the right one.
+        database_table: the table inside a DuckDB or SQLite file.
+        out: file for the release; its certificate is written beside it.
+        force: overwrite it.
+        workers: processes; all cores unless given.
+        insecure_seed: for tests: training set and noise from a seed, which protects nobody.
+        calibration_seed: seed of the calibration's halves, which are public.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
+        memberbound protect patients.csv --target ill --record every --bounds bounds.yaml
+        memberbound protect patients.csv --target ill --record every --game subset --method convex
+        memberbound protect patients.csv --statistic mean --columns age,bmi --eta 0.02
+
+    Examples:
+        >>> import pandas
+        >>> ages = pandas.DataFrame({"age": range(20, 80)})
+        >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+        >>> result.calibration.certificate.value <= 0.05
+        True
+    """
+    checked_eta(eta)
+    pairs, workers, insecure_seed, calibration_seed = (
+        None if value is None else whole_number(name, value, at_least=least)
+        for name, value, least in (
+            ("pairs", pairs, 2),
+            ("workers", workers, 1),
+            ("insecure_seed", insecure_seed, 0),
+            ("calibration_seed", calibration_seed, 0),
+        )
+    )
+    one_of("record", record, ("average", "every"))
+    one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
+    one_of("method", method, ("auto", "gradient", "neighbour", "convex", "moment", "izzo"))
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    if (target is None) == (statistic is None):
+        raise InputError("protect needs a target for the learner, or a statistic (one of them).")
+    only_subset = {
+        "query": query,
+        "clip": clip,
+        "pairs": pairs,
+        "calibration_seed": calibration_seed,
+        # Their defaults cannot be told from what was given; others would be ignored there.
+        "confidence": None if confidence == 0.95 else confidence,
+        "tune": None if tune else tune,
+    }
+    if statistic is None:
+        all_rows = plays_neighbour(
+            game, record, method, learner, bounds=bounds, only_subset=only_subset
+        )
+    elif game == "neighbour" or method == "gradient" or bounds is not None:
+        raise InputError(
+            "statistics are released in the subset game: leave out game='neighbour', "
+            "method='gradient' and bounds."
+        )
+    else:
+        all_rows = False
+    if out is not None:
+        ending = (".skops",) if statistic is None else (".safetensors",)
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        formats = LINEAR_ENDINGS if all_rows else ending
+        check_output(Path(out), formats=formats, source=own, force=force)
+    if statistic is not None:
+        if query is not None or learner is not None:
+            raise InputError("learner and query belong to a target, not to a statistic.")
+        table, made = made_statistic(
+            source,
+            statistic,
+            columns=columns,
+            roles=roles,
+            database_table=database_table,
+            size=size,
+            clip=clip,
+            bins=bins,
+            levels=levels,
+        )
+        result = release_statistic(
+            *made,
+            eta=eta,
+            record=record,
+            method=method,
+            confidence=confidence,
+            pairs=pairs,
+            workers=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+            progress=progress,
+        )
+        result = replace(result, roles=table.selection.roles)
+    elif size is not None or bins is not None or levels is not None:
+        raise InputError("size, bins and levels belong to a statistic, not to a learner.")
+    elif all_rows:
+        result = release_all_rows(
+            source,
+            str(target),
+            learner,
+            eta=eta,
+            bounds=bounds,
+            columns=columns,
+            roles=roles,
+            database_table=database_table,
+            insecure_seed=insecure_seed,
+            progress=progress,
+        )
+    else:
+        examples = read_examples(
+            source, str(target), columns=columns, roles=roles, database_table=database_table
+        )
+        chosen = "logistic" if learner is None else learner
+        named = isinstance(chosen, str)
+        estimator = learner_from_name(chosen, examples.task) if named else chosen
+        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
+        model = MembershipPrivate(
+            estimator,
+            eta=eta,
+            record=record,
+            method=method,
+            tune=tune and rows is None,
+            confidence=confidence,
+            clip=clip,
+            release="parameters" if rows is None else "predictions",
+            query=rows,
+            pairs=pairs,
+            n_jobs=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+        )
+        result = _release_model(model, examples, str(target), progress)
+    if insecure_seed is not None:
+        drawn = "noise comes" if all_rows else "training set and noise come"
+        note = f"{drawn} from a seed: whoever knows it knows the members"
+        result = replace(result, warnings=(*result.warnings, note))
+    if out is None:
+        return result
+    save(result.released, Path(out), force=force)
+    return replace(result, out=str(out))
+
+
+def _release_model(
+    model: MembershipPrivate, examples: Examples, target: str, progress: Progress
+) -> Protection:
+    model.fit(examples.features, examples.target, progress=progress)
+    # It takes rows as they are; all that this needs is public in the game.
+    released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
+    scores = model.scores_
+    released_score = None if scores is None else scores.released_estimate
+    # The population is public in this game.
+    shares = np.bincount(examples.target) / examples.rows if examples.classes else np.zeros(1)
+    constant = None if scores is None else float(shares.max())
+    details = {"configuration": model.configuration_.to_dict(), "release": model.release}
+    return Protection(
+        model.calibration_,
+        released,
+        f"{type(model.estimator).__name__} ({model.release})",
+        None if scores is None else ("accuracy" if examples.classes else "R²"),
+        None if scores is None else scores.clean_estimate,
+        released_score,
+        None,
+        (*fit_notes(model.calibration_), *examples.notes, *useless(released_score, constant)),
+        details,
+        examples.roles,
+        constant,
+    )

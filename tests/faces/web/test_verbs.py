@@ -1,0 +1,301 @@
+"""What a job does, asked in this process: the verbs' own dictionaries, plots and files."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import memberbound
+from memberbound.faces.web.reports import page_of
+from memberbound.faces.web.verbs import performed as perform
+from memberbound.faces.web.work import Teller, renamed, sentence_of
+
+
+@pytest.fixture
+def path(tmp_path, people, monkeypatch):
+    """A table in the folder where outputs go, as a job has it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_bytes(people)
+    return "people.csv"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Perform a verb in a folder of its own; the answer must be JSON, and progress sensible."""
+
+    def run_(verb, table, **options):
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        seen = []
+        source = None if table is None else str(tmp_path / table)
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            given = json.loads(json.dumps(options))
+            answer = perform(verb, source, given, lambda *event: seen.append(event))
+        assert seen
+        assert all(total is None or 0 <= done <= total for done, total, _ in seen)
+        answer["files"] = sorted(p.name for p in folder.iterdir())
+        answer["labels"] = {label for _, _, label in seen}
+        return json.loads(json.dumps(answer | {"labels": []}, allow_nan=False)) | {
+            "labels": answer["labels"]
+        }
+
+    return run_
+
+
+def as_json(result):
+    return json.loads(json.dumps(result.to_dict(), allow_nan=False))
+
+
+def test_certify(run, path, tmp_path):
+    options = {"columns": ["sex", "age"], "list_exposed": 3, "exposed_above": 0.1}
+    job = run("certify", path, **options, records=True)
+    assert job["result"] == as_json(memberbound.certify(path, **options, records="records.parquet"))
+    assert job["result"]["exposed_cells"]
+    assert job["files"] == ["records.parquet"]
+    # The histogram, against the leak of every row as the file has it.
+    records = pq.read_table(tmp_path / "out" / "records.parquet")
+    leaks = records.column(records.column_names[-1]).to_numpy()
+    assert leaks.size == 2000
+    assert leaks.max() == job["result"]["record_leak"]["max"]
+    plot = job["plots"]["record_leak"]
+    for scale in ("", "_log"):
+        edges, rows = plot[f"edges{scale}"], plot[f"rows{scale}"]
+        assert sum(rows) == 2000
+        for low, high, count in zip(edges[:-1], edges[1:], rows, strict=True):
+            assert count == int(((leaks > low) & (leaks <= high)).sum())
+
+
+def test_certify_with_a_reference(run, path, people, tmp_path):
+    (tmp_path / "more.csv").write_bytes(people)
+    given = str(tmp_path / "more.csv")
+    job = run("certify", path, columns=["sex"], reference=given)
+    own = memberbound.certify(path, columns=["sex"], reference=given)
+    assert job["result"] == as_json(own)
+
+
+def test_certify_and_plan_for_a_law(run):
+    job = run("certify", None, uniform=316, n=32561)
+    assert job["result"] == as_json(memberbound.certify(uniform=316, n=32561))
+    job = run("plan", None, probabilities=[0.5, 0.5], security=0.9)
+    assert job["result"] == as_json(memberbound.plan(probabilities=[0.5, 0.5], security=0.9))
+
+
+def test_plan_from_a_file(run, path):
+    job = run("plan", path, columns=["sex"], security=0.9)
+    assert job["result"] == as_json(memberbound.plan(path, columns=["sex"], security=0.9))
+
+
+def test_harden_and_its_files(run, path, people, tmp_path):
+    # A column that a spreadsheet would compute, coarse enough to stay.
+    lines = people.decode().splitlines()
+    text = [lines[0] + ",=f()"] + [
+        f"{line},{'=1+1' if i % 2 else '-x'}" for i, line in enumerate(lines[1:])
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(text) + "\n")
+    options = {"security": 0.8, "keep": ["sex", "=f()"], "learners": False}
+    job = run("harden", path, **options)
+    own = memberbound.harden(path, **options, out="hardened.parquet", recipe="recipe.json")
+    assert job["result"] == as_json(own)
+    assert job["result"]["after"]["security_lower"] >= 0.8
+    assert job["files"] == ["hardened.csv", "hardened.parquet", "recipe.json"]
+    exact = pd.read_parquet(tmp_path / "out" / "hardened.parquet")
+    pd.testing.assert_frame_equal(exact, pd.read_parquet("hardened.parquet"))
+    assert set(exact["=f()"]) == {"=1+1", "-x"}
+    shown = pd.read_csv(tmp_path / "out" / "hardened.csv")
+    assert set(shown["'=f()"]) == {"'=1+1", "'-x"}
+    assert shown["sex"].tolist() == exact["sex"].tolist()
+    assert (tmp_path / "out" / "recipe.json").read_text() == (tmp_path / "recipe.json").read_text()
+    before, after = (job["plots"][f"record_leak_{when}"]["rows"] for when in ("before", "after"))
+    assert sum(before) == 2000
+    assert sum(after) == job["result"]["rows_released"]
+    # The id is left out, as it is in the certificate of the table as it was.
+    assert job["result"]["roles"]["id"] == "identifier"
+    assert sum(before[20:]) == job["result"]["before"]["record_leak"]["exposed_rows"] < 2000
+
+
+def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "memberbound.report.pictures.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
+    )
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(24, 2)).round(3)
+    (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
+    job = run("population", "xy.csv", epsilon=4.0, clip=3.0, records=True)
+    frame = pd.DataFrame(rows, columns=["x", "y"])
+    own = memberbound.population(frame, epsilon=4.0, clip=3.0)
+    assert job["result"] == as_json(own) | {"records_out": "records.csv"}
+    plot = job["plots"]["success"]
+    assert plot["epsilon"] == [0.5, 2.0, 9.0]
+    assert plot["practical"] == [p.practical for p in own.sweep(plot["epsilon"])]
+    assert plot["blind"] == 0.5
+    assert {"bounding every record", "other values of ε"} <= job["labels"]
+    records = pd.read_csv(tmp_path / "out" / "records.csv")
+    assert records["success_upper"].max() == own.bounds.success.max()
+    options = {"mechanism": "exponential", "epsilon": 2.0, "sensitivity": 1.0, "subsets": 10}
+    points = [[0.0, 0.0], [1.0, 1.0], [-1.0, 0.5]]
+    listed = run("population", "xy.csv", candidates=points, **options)
+    own = memberbound.population(frame, candidates=np.array(points), **options)
+    assert listed["result"] == as_json(own)
+    (tmp_path / "c.csv").write_text("x,y\n0,0\n1,1\n-1,0.5\n")
+    from_file = run("population", "xy.csv", candidates=str(tmp_path / "c.csv"), **options)
+    assert from_file["result"] == listed["result"]
+
+
+def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkeypatch):
+    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
+
+    def fail(self, epsilons):
+        raise memberbound.SearchError("no noise meets it.")
+
+    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
+    job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
+    assert job["plots"] == {}
+    assert 0.5 <= job["result"]["success_upper"] <= 1
+
+
+def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
+    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
+    whole = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
+    now = [0.0]
+    original = memberbound.verbs.population.PopulationAnswer.sweep
+
+    def slow(self, epsilons):
+        now[0] += pace
+        return original(self, epsilons)
+
+    monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", slow)
+    monkeypatch.setattr("memberbound.faces.web.verbs.time.monotonic", lambda: now[0])
+    pace = 3.0
+    some = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
+    assert len(some["epsilon"]) == 11
+    assert some["epsilon"] == sorted(some["epsilon"])
+    assert (some["epsilon"][0], some["epsilon"][-1]) == (whole["epsilon"][0], whole["epsilon"][-1])
+    places = [whole["epsilon"].index(epsilon) for epsilon in some["epsilon"]]
+    for name in ("worst_case", "population", "practical"):
+        assert some[name] == [whole[name][place] for place in places]
+    pace = 15.0
+    assert run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"] == {}
+
+
+def test_audit_of_scores_and_of_a_learner(run, path, tmp_path):
+    rng = np.random.default_rng(2)
+    member = np.repeat([0, 1], 200)
+    frame = pd.DataFrame({"score": rng.normal(member).round(4), "member": member})
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    assert run("audit", "s.csv", seed=3)["result"] == as_json(memberbound.audit(frame, seed=3))
+    head = pd.read_csv(path).head(150)
+    head.to_csv(tmp_path / "head.csv", index=False)
+    options = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["age"]}
+    job = run("audit", "head.csv", **options, records=True)
+    own = memberbound.audit("head.csv", **options, backend="sequential")
+    timeless = {k: v for k, v in job["result"].items() if not k.endswith("_seconds")}
+    expected = as_json(own) | {"records_out": "records.csv"}
+    assert timeless == {k: v for k, v in expected.items() if not k.endswith("_seconds")}
+    assert job["files"] == ["records.csv"]
+    assert "training models" in job["labels"]
+
+
+def test_protect_writes_its_release(run, path, tmp_path):
+    pytest.importorskip("safetensors")
+    job = run("protect", path, statistic="mean", columns=["age"], record="every")
+    assert job["result"]["out"] == "release.safetensors"
+    assert job["result"]["certificate"]["upper"] <= 0.05
+    assert "release.safetensors" in job["files"]
+    assert any(name.endswith(".json") for name in job["files"])
+
+
+def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
+    seen = {}
+
+    class Done:
+        def to_dict(self):
+            return {"command": "study"}
+
+    def study(source, *, out, workers, progress, **options):
+        seen.update(options, name=Path(source).name, out=out, workers=workers)
+        progress("Attack the model", 3, 7)
+        (Path(out) / "report.json").write_text("{}")
+        return Done()
+
+    monkeypatch.setattr("memberbound.study.study", study)
+    job = run("study", path, target="income", eta=0.1)
+    expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
+    assert seen == expected
+    assert job["result"] == {"command": "study"}
+    assert job["files"] == ["report.json"]
+    assert "Attack the model" in job["labels"]
+
+
+@pytest.mark.long
+def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
+    frame = pd.read_csv(path).drop(columns="id").head(200)
+    frame.to_csv(tmp_path / "small.csv", index=False)
+    job = run("study", "small.csv", target="income", shadows=12)
+    assert job["result"]["status"] == "complete"
+    assert job["result"]["data"]["name"] == "small.csv"
+    assert {"report.html", "report.json"} <= set(job["files"])
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    page, scripts = page_of(report)
+    assert scripts.startswith("'nonce-")
+    assert "small.csv" in page
+
+
+def test_the_engine_stays_below_the_memory_of_its_job():
+    code = (
+        "from memberbound.faces.web.work import limited; limited(2**30, 2**40);"
+        "from memberbound.tables.engine import Engine;"
+        "engine = Engine();"
+        "print(engine.sql(\"SELECT current_setting('memory_limit')\").fetchall()[0][0])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    # Half of it: 512 million bytes.
+    assert ran.stdout.strip() == "488.2 MiB"
+
+
+def test_names_of_inputs_are_the_ones_that_were_given():
+    names = {"../in/table.csv": "people.csv"}
+    found = renamed({"a": ["../in/table.csv is", 3, None], "b": {"c": ("x",)}}, names)
+    assert found == {"a": ["people.csv is", 3, None], "b": {"c": ["x"]}}
+
+
+def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
+    request = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/x"}
+    for problem, words in (
+        (memberbound.InputError("../in/table/t.csv\nhas no rows."), "people.csv has no rows."),
+        (MemoryError(), "more memory"),
+        (OSError(28, "No space left on device"), "No space left"),
+        (
+            memberbound.MemberboundError("full: /somewhere/jobs/x/tmp."),
+            "full: the job's folder/tmp",
+        ),
+        (KeyError("Jane Doe, 1970"), "unexpectedly (KeyError)"),
+    ):
+        found = sentence_of(problem, request)
+        assert words in found
+        assert "Jane" not in found
+        assert "\n" not in found
+
+
+def test_progress_is_told_now_and_then():
+    out = io.StringIO()
+    teller = Teller(out)
+    for done in range(1000):
+        teller.progress(done, 1000, "a")
+    teller.progress(1000, 1000, "a")
+    teller.progress(0, None, "b")
+    events = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
+    assert len(events) < 100
+    assert events[0] == {"done": 0, "total": 1000, "label": "a"}
+    assert events[-2:] == [
+        {"done": 1000, "total": 1000, "label": "a"},
+        {"done": 0, "total": None, "label": "b"},
+    ]

@@ -1,0 +1,413 @@
+"""Noisy gradient descent: clips and sums in exact rationals, the path against its best attacker.
+
+Statistical tests: fixed seeds; four standard errors on either side (false-alarm rate 3e-5 each).
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from memberbound.curve import GaussianCurve
+from memberbound.errors import InputError
+from memberbound.release import gradient
+from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
+from memberbound.release.gradient import (
+    GRADIENT_LOSSES,
+    Descent,
+    clipped_residuals,
+    clipped_sum,
+    descend,
+    gradient_loss,
+    most_draws,
+    noise_for_path,
+    path_sensitivity,
+    row_lengths,
+)
+from memberbound.release.randomness import InsecureSource
+
+CLASSES = ("logistic", "softmax", "hinge")
+
+
+def problem(name, rows=60, width=4, classes=2, seed=0):
+    draws = np.random.default_rng(seed)
+    features = draws.normal(size=(rows, width)) * draws.choice([0.1, 1.0, 30.0], size=(rows, 1))
+    if name in CLASSES:
+        return features, *gradient_loss(name, draws.integers(0, classes, rows), classes)
+    return features, *gradient_loss(name, draws.uniform(-1, 1, rows))
+
+
+def exact_square(vector):
+    return sum(Fraction(float(x)) ** 2 for x in np.ravel(vector))
+
+
+# Losses
+
+
+@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+def test_residuals_are_slopes_of_the_loss(name):
+    classes = 4 if name in ("softmax", "hinge") else 2
+    _, loss, target = problem(name, classes=classes)
+    scores = np.random.default_rng(1).normal(size=target.shape)
+    step = 1e-6
+    for output in range(loss.outputs):
+        moved = np.zeros(loss.outputs)
+        moved[output] = step
+        slope = loss.values(scores + moved, target) - loss.values(scores - moved, target)
+        assert np.allclose(slope / (2 * step), loss.residuals(scores, target)[:, output], atol=2e-6)
+        curved = loss.residuals(scores + moved, target) - loss.residuals(scores - moved, target)
+        smooth = np.abs(curved[:, output] / (2 * step)) < 0.999
+        exact = loss.curvatures(scores, target)[:, :, output]
+        assert np.allclose((curved / (2 * step))[smooth], exact[smooth], atol=2e-5)
+
+
+def test_an_unknown_loss_is_refused():
+    with pytest.raises(InputError, match="loss must be one of"):
+        gradient_loss("squared-hinge", [0, 1])
+
+
+# Clips and sums, exactly
+
+entries = st.floats(-1e100, 1e100, allow_subnormal=True)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(
+    row=st.lists(entries, min_size=1, max_size=6),
+    residual=st.lists(entries, min_size=1, max_size=3),
+    clip=st.floats(1e-100, 1e100),
+    intercept=st.floats(0, 10),
+)
+def test_no_clipped_gradient_is_longer_than_the_clip(row, residual, clip, intercept):
+    features, given_residual = np.array([row]), np.array([residual])
+    with np.errstate(over="ignore"):
+        moved = clipped_residuals(given_residual, row_lengths(features, intercept), clip)
+    assert np.isfinite(moved).all()
+    longest = (exact_square(row) + Fraction(intercept) ** 2) * exact_square(moved)
+    assert longest <= Fraction(clip) ** 2
+
+
+def test_clips_are_tight_and_spare_short_gradients():
+    draws = np.random.default_rng(2)
+    features, residuals = draws.normal(size=(500, 7)), draws.normal(size=(500, 3))
+    lengths = row_lengths(features, 0.5)
+    moved = clipped_residuals(residuals, lengths, 1.0)
+    sizes = lengths * np.linalg.norm(moved, axis=1)
+    own = lengths * np.linalg.norm(residuals, axis=1)
+    assert np.allclose(sizes, np.minimum(own, 1.0), rtol=1e-12)
+    assert (moved[own < 1 - 1e-9] == residuals[own < 1 - 1e-9]).all()
+
+
+def sums_of(features, target, loss, theta, *, clip, intercept, block=10**9):
+    starts = range(0, len(target), block)
+    blocks = [features[a : a + block] for a in starts]
+    places = [slice(a, a + block) for a in starts]
+    return clipped_sum(
+        blocks,
+        lambda number, scores: loss.residuals(scores, target[places[number]]),
+        [row_lengths(part, intercept) for part in blocks],
+        theta,
+        clip=clip,
+        intercept=intercept,
+    )
+
+
+@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+def test_one_replaced_record_moves_the_computed_sum_by_no_more_than_is_paid_for(name):
+    features, loss, target = problem(name, rows=40)
+    draws = np.random.default_rng(3)
+    theta = draws.normal(size=(5, loss.outputs))
+    paid, most = path_sensitivity(0.7, 40, 16), 0.0
+    for _ in range(60):
+        other, label = features.copy(), target.copy()
+        place = int(draws.integers(40))
+        source = int(draws.integers(40))
+        other[place] = draws.choice([-1.0, 1.0]) * 10.0 ** draws.uniform(-2, 3) * features[place]
+        label[place] = target[source]
+        first = sums_of(features, target, loss, theta, clip=0.7, intercept=0.2, block=16)
+        second = sums_of(other, label, loss, theta, clip=0.7, intercept=0.2, block=16)
+        moved = [
+            Fraction(float(a)) - Fraction(float(b))
+            for a, b in zip(first.flat, second.flat, strict=True)
+        ]
+        square = sum(x * x for x in moved)
+        assert square <= Fraction(paid) ** 2
+        most = max(most, math.sqrt(float(square)))
+    assert most > 0.7  # more than a factor without the 2 would allow for
+
+
+def test_rounding_of_a_sum_stays_within_its_share_of_the_sensitivity():
+    features, loss, target = problem("logistic", rows=3000)
+    theta = np.random.default_rng(4).normal(size=(5, 1))
+    computed = sums_of(features, target, loss, theta, clip=1.0, intercept=0.2, block=512)
+    lengths = row_lengths(features, 0.2)
+    scores = features @ theta[:-1] + 0.2 * theta[-1]
+    moved = clipped_residuals(loss.residuals(scores, target), lengths, 1.0)[:, 0]
+    exact = [
+        sum(Fraction(float(x)) * Fraction(float(v)) for x, v in zip(column, moved, strict=True))
+        for column in (*features.T, np.full(3000, 0.2))
+    ]
+    off = sum((a - Fraction(float(b))) ** 2 for a, b in zip(exact, computed.flat, strict=True))
+    allowed = Fraction(path_sensitivity(1.0, 3000, 512)) / 2 - 1
+    # Scores of a block may round otherwise than those of the whole table: one more rounding.
+    assert 0 < allowed < Fraction(1, 10**6)
+    assert off <= allowed**2
+
+
+def test_opposite_records_are_as_far_apart_as_is_paid_for():
+    loss, target = gradient_loss("logistic", [1, 0])
+    far = np.full((2, 1), 1e6)
+    zero = np.zeros((2, 1))
+    ends = [
+        sums_of(far[:1], target[i : i + 1], loss, zero, clip=1.0, intercept=0.0)[0, 0]
+        for i in (0, 1)
+    ]
+    assert abs(ends[0] - ends[1]) >= 2 - 1e-12
+    assert abs(ends[0] - ends[1]) <= path_sensitivity(1.0, 1)
+
+
+# One table, many ways to hold it
+
+
+@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+def test_sparse_and_dense_tables_give_the_same_model(name):
+    features, loss, target = problem(name, rows=300)
+    features[np.random.default_rng(5).random(features.shape) < 0.6] = 0.0
+    how = Descent(steps=7, rate=0.5)
+    found = [
+        descend(table, target, loss, how, mu=50.0, source=InsecureSource(1))
+        for table in (features, sparse.csr_array(features), sparse.coo_matrix(features))
+    ]
+    for model in found[1:]:
+        assert np.allclose(model.coefficients, found[0].coefficients, atol=1e-9)
+        assert np.allclose(model.intercepts, found[0].intercepts, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+def test_blocks_change_nothing_but_rounding(name, monkeypatch):
+    features, loss, target = problem(name, rows=300)
+    how = Descent(steps=7, rate=0.5)
+    whole = descend(features, target, loss, how, mu=50.0, source=InsecureSource(1))
+    for table in (features, sparse.csr_array(features)):
+        monkeypatch.setattr(gradient, "_BLOCK", 37)
+        parts = descend(table, target, loss, how, mu=50.0, source=InsecureSource(1))
+        assert np.allclose(parts.coefficients, whole.coefficients, atol=1e-9)
+
+
+def test_entries_that_a_sparse_table_holds_twice_are_clipped_as_their_sum():
+    rows, columns = np.array([0, 0, 1]), np.array([0, 0, 0])
+    doubled = sparse.csr_array(
+        (np.array([3.0, 3.0, 1.0]), columns, np.array([0, 2, 3])), shape=(2, 1)
+    )
+    assert not doubled.has_canonical_format
+    checked = gradient._checked(doubled, 2)
+    assert row_lengths(checked, 0.0)[0] >= 6.0
+    assert rows.size == doubled.data.size  # the given table was left as it was
+
+
+def test_records_of_weight_zero_leave_no_trace():
+    features, loss, target = problem("softmax", rows=50, classes=3)
+    weights = np.ones(50)
+    weights[7] = 0.0
+    how = Descent(steps=5, rate=1.0)
+    other = features.copy()
+    other[7] = 1e50
+    found = [
+        descend(table, target, loss, how, mu=1.0, source=InsecureSource(3), weights=weights)
+        for table in (features, other)
+    ]
+    assert (found[0].coefficients == found[1].coefficients).all()
+
+
+def test_bad_tables_are_refused():
+    features, loss, target = problem("logistic")
+    how = Descent(steps=2, rate=1.0)
+    for bad in (np.nan, np.inf, 1e101):
+        wrong = features.copy()
+        wrong[0, 0] = bad
+        for table in (wrong, sparse.csr_array(wrong)):
+            with pytest.raises(InputError, match="features must be finite"):
+                descend(table, target, loss, how, mu=1.0, source=InsecureSource(0))
+    with pytest.raises(InputError, match="one row for each"):
+        descend(features[1:], target, loss, how, mu=1.0, source=InsecureSource(0))
+    with pytest.raises(InputError, match="weights"):
+        descend(
+            features, target, loss, how, mu=1.0, source=InsecureSource(0), weights=-target[:, 0] - 1
+        )
+    for wrong_how in ({"steps": 0}, {"clip": 0.0}, {"momentum": 1.0}, {"averaged": 0.0}):
+        with pytest.raises(InputError):
+            Descent(**({"steps": 2, "rate": 1.0} | wrong_how))
+
+
+# The whole path against its best attacker
+
+STEPS = 4
+#: Plain steps, the last iterate alone: then the model is a sufficient statistic of the whole path.
+PLAIN = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=0.0)
+
+
+def canary_scores(world, runs, mu, how=PLAIN, features=None):
+    """Released coefficient of a table whose first record has the worst gradient there is.
+
+    It wants a score that is never reached, so its gradient is cut off at the clip in every step;
+    the record of the other world wants the opposite.  The likelihood ratio is monotone in the sum
+    of all steps, which is what the released parameters are.
+    """
+    table = np.array([[1.0], [0.0], [0.0]]) if features is None else features
+    loss, target = gradient_loss("ridge", [1e9 * (2 * world - 1), 0.0, 0.0])
+    weights = np.array([1.0, 0.0, 0.0])
+    found = []
+    for run in range(runs):
+        source = InsecureSource(2 * run + world)
+        model = descend(table, target, loss, how, mu=mu, source=source, weights=weights)
+        found.append(float(model.coefficients[0, 0] + model.intercepts[0]))
+    return np.array(found)
+
+
+def measured_advantage(runs, mu, **changes):
+    inside, outside = canary_scores(1, runs, mu, **changes), canary_scores(0, runs, mu, **changes)
+    reached = float(np.mean(inside > 0) - np.mean(outside > 0))
+    return reached, math.sqrt((1 - reached**2) / (2 * runs))
+
+
+def check_canary(runs):
+    mu = 1.5
+    certified = GaussianCurve(mu).advantage + 2 * release_slack(STEPS * 2)
+    reached, error = measured_advantage(runs, mu)
+    assert reached >= 0.9 * certified
+    assert reached <= certified + 4 * error
+
+
+def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it():
+    check_canary(600)
+
+
+@pytest.mark.long
+def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it_in_many_runs():
+    check_canary(15_000)
+
+
+def test_momentum_and_averages_tell_no_more():
+    how = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.8, averaged=0.5, intercept=0.0)
+    reached, error = measured_advantage(300, 1.5, how=how)
+    assert 0.2 < reached <= GaussianCurve(1.5).advantage + 4 * error
+
+
+def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
+    monkeypatch.setattr(gradient, "path_sensitivity", lambda clip, rows: clip)
+    reached, error = measured_advantage(300, 1.5)
+    assert reached > GaussianCurve(1.5).advantage + 4 * error
+
+
+def test_noise_on_the_last_step_only_is_caught(monkeypatch):
+    calls = []
+
+    def last_only(values, scale, source):
+        calls.append(1)
+        noisy = noisy_release(values, scale, source)
+        return noisy if len(calls) % STEPS == 0 else np.asarray(values)
+
+    monkeypatch.setattr(gradient, "noisy_release", last_only)
+    reached, error = measured_advantage(300, 1.5)
+    assert reached > GaussianCurve(1.5).advantage + 4 * error
+
+
+def test_a_clip_that_forgets_the_intercept_is_caught(monkeypatch):
+    how = Descent(steps=STEPS, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, intercept=20.0)
+    table = np.array([[1e-3], [0.0], [0.0]])
+    honest, _ = measured_advantage(300, 1.5, how=how, features=table)
+    assert honest < GaussianCurve(1.5).advantage + 0.1
+    monkeypatch.setattr(gradient, "row_lengths", lambda block, _b: row_lengths(block, 0.0))
+    reached, error = measured_advantage(300, 1.5, how=how, features=table)
+    assert reached > GaussianCurve(1.5).advantage + 4 * error
+
+
+def test_noise_of_the_path_is_root_steps_times_that_of_one():
+    assert noise_for_path(2.0, 1, 0.5) == pytest.approx(4.0)
+    assert noise_for_path(2.0, 100, 0.5) == pytest.approx(40.0)
+    exact = Fraction(100) * Fraction(2.0) ** 2 / Fraction(0.3) ** 2
+    assert Fraction(noise_for_path(2.0, 100, 0.3)) ** 2 >= exact
+
+
+# The budget
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    mu=st.floats(1e-6, 50.0),
+    cuts=st.lists(st.floats(0.001, 0.9), min_size=0, max_size=6),
+)
+def test_squares_of_the_parts_never_exceed_the_budget(mu, cuts):
+    budget = NeighbourBudget(mu, 0.0)
+    for number, cut in enumerate(cuts):
+        budget.take(str(number), budget.left * cut)
+    budget.take("rest")
+    spent = sum(Fraction(part.mu) ** 2 for part in budget.parts)
+    assert spent <= Fraction(mu) ** 2
+    assert float(spent) >= mu**2 * (1 - 1e-11)
+    with pytest.raises(InputError, match="left"):
+        budget.take("more", 0.01)
+
+
+@pytest.mark.parametrize("eta", [0.001, 0.01, 0.05, 0.3, 0.49])
+def test_the_budget_keeps_eta_with_its_slack(eta):
+    budget = NeighbourBudget.for_eta(eta, slack=1e-6)
+    certificate = budget.certificate()
+    assert certificate.value <= eta
+    assert certificate.confidence == 1.0
+    assert certificate.theorems == ("X22",)
+    assert 2 * stats.norm.cdf(budget.mu / 2) - 1 == pytest.approx(2 * (eta - 1e-6), rel=1e-9)
+    budget.take("sums", 0.5)
+    budget.take("counts", ratio=math.sqrt(2))
+    smaller = budget.curve("add-remove").base.mu
+    assert smaller == pytest.approx(budget.mu * math.sqrt(0.5 / 4 + 0.5 / 2), rel=1e-9)
+    with pytest.raises(InputError, match="eta"):
+        NeighbourBudget.for_eta(eta, slack=0.5)
+
+
+# Noise on a coarse grid
+
+
+def test_releases_lie_on_a_grid_that_depends_on_the_scale_only():
+    for scale in (0.3, 1.0, 7.0, 1e-9, 1e12):
+        out = [noisy_release(np.full(200, x), scale, InsecureSource(1)) for x in (0.0, 1 / 3, 1e5)]
+        step = 2.0 ** (math.floor(math.log2(scale)) - 2)
+        assert scale / 8 < step <= scale / 4
+        for values in out:
+            assert (np.round(values / step) * step == values).all()
+
+
+def test_the_chance_of_crossing_a_border_is_within_the_slack():
+    # To first order a crossing has probability Σ over borders of 2e·(|b| + v)·f(b).
+    largest = 0.0
+    for step in np.linspace(1 / 8, 1 / 4, 9):
+        for shift in np.linspace(0, 1, 21):
+            borders = (np.arange(-200, 200) + shift) * step
+            largest = max(largest, (2 * (np.abs(borders) + 1) * stats.norm.pdf(borders)).sum())
+    assert largest <= release_slack(1) / 2.0**-46
+    assert largest > 25  # a slack without the second end of every cell would be caught
+    assert release_slack(10**6) == pytest.approx(1e6 * 42 * 2.0**-46, rel=1e-6)
+    assert release_slack(10**18) == 1.0
+
+
+# Defaults
+
+
+def test_defaults_are_functions_of_public_numbers():
+    small = Descent.default(rows=898, width=64, outputs=10, mu=0.25)
+    assert small == Descent.default(rows=898, width=64, outputs=10, mu=0.25)
+    assert small.rate == pytest.approx(0.25 * 898 / (small.clip * small.steps))
+    assert Descent.default(rows=10**8, width=9, outputs=1, mu=0.25).rate == 400.0
+
+
+@settings(derandomize=True, deadline=None)
+@given(width=st.integers(1, 10**6), outputs=st.integers(1, 40), data=st.data())
+def test_no_default_path_draws_more_than_was_allowed_for_before(width, outputs, data):
+    narrower = data.draw(st.integers(1, width))
+    fewer = data.draw(st.integers(1, outputs))
+    steps = Descent.default(rows=100, width=narrower, outputs=fewer, mu=1.0).steps
+    assert steps * fewer * (narrower + 1) <= most_draws(width, outputs)

@@ -1,0 +1,134 @@
+"""Private linear models end to end: useful beside their plain rivals, and storable."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+
+from memberbound.errors import InputError
+from memberbound.games import NeighbourGame
+from memberbound.release.neighbour import LEARNERS, fit_private
+from memberbound.release.randomness import InsecureSource, SecureSource
+
+
+def split(table, target, share, seed):
+    frame = pd.DataFrame(table, columns=[f"f{k}" for k in range(table.shape[1])])
+    frame["y"] = target
+    order = np.random.default_rng(seed).permutation(len(frame))
+    cut = int(len(frame) * share)
+    return frame.iloc[order[:cut]], frame.iloc[order[cut:]]
+
+
+def ranges(table):
+    """The ranges a person would know: here the smallest and largest values, rounded outwards."""
+    low, high = np.floor(table.min(axis=0)), np.ceil(table.max(axis=0))
+    return {f"f{k}": [a, b] for k, (a, b) in enumerate(zip(low, high, strict=True))}
+
+
+def accuracy(model, test):
+    return float(np.mean(model.predict(test) == test["y"].astype(str)))
+
+
+def test_digits_of_half_the_table():
+    images, digits = load_digits(return_X_y=True)
+    bounds = {f"f{k}": [0, 16] for k in range(64)} | {"y": {"categories": list(range(10))}}
+    found = []
+    for seed in range(3):
+        train, test = split(images, digits, 0.5, seed)
+        model = fit_private(train, "y", eta=0.05, bounds=bounds, source=InsecureSource(seed))
+        found.append(accuracy(model, test))
+        assert model.budget.certificate().value <= 0.05
+    assert np.mean(found) > 0.78  # the constant classifier has 0.1
+
+
+@pytest.mark.parametrize("learner", ["logistic", "svm"])
+def test_breast_cancer_of_nine_tenths(learner):
+    table, ill = load_breast_cancer(return_X_y=True)
+    scaled = 10 * table / table.max(axis=0)
+    bounds = ranges(scaled) | {"y": {"categories": [0, 1]}}
+    found = []
+    for seed in range(3):
+        train, test = split(scaled, ill, 0.9, seed)
+        model = fit_private(
+            train, "y", eta=0.05, bounds=bounds, learner=learner, source=InsecureSource(seed)
+        )
+        found.append(accuracy(model, test))
+    assert np.mean(found) > 0.88  # the constant classifier has 0.63
+
+
+@pytest.mark.parametrize("learner", ["ridge", "huber"])
+def test_numbers_are_predicted_better_than_by_a_constant(learner):
+    table, progress = load_diabetes(return_X_y=True)
+    bounds = {f"f{k}": [-0.2, 0.2] for k in range(10)} | {"y": [0, 350]}
+    errors = []
+    for seed in range(3):
+        train, test = split(table, progress, 0.8, seed)
+        model = fit_private(
+            train, "y", eta=0.1, bounds=bounds, learner=learner, source=InsecureSource(seed)
+        )
+        guess = model.predict(test)
+        assert ((guess >= 0) & (guess <= 350)).all()
+        spread = np.mean((test["y"] - train["y"].mean()) ** 2)
+        errors.append(float(np.mean((test["y"] - guess) ** 2) / spread))
+    assert np.mean(errors) < 0.85
+
+
+def people(rows=8000, seed=0):
+    draws = np.random.default_rng(seed)
+    age = draws.integers(18, 90, rows)
+    city = draws.choice(["Rome", "Oslo", "Bern"], rows)
+    score = (age - 50) / 12 + 1.5 * (city == "Oslo")
+    ill = np.where(score + draws.logistic(size=rows) > 0.5, "yes", "no")
+    return pd.DataFrame({"age": age, "city": city, "ill": ill})
+
+
+def test_a_raw_table_needs_no_bounds():
+    table, fresh = people(), people(seed=1)
+    model = fit_private(table, "ill", eta=0.05, source=InsecureSource(2))
+    reached = float(np.mean(model.predict(fresh) == fresh["ill"]))
+    constant = float(fresh["ill"].value_counts(normalize=True).max())
+    assert reached > constant + 0.15
+    chances = model.predict_proba(fresh)
+    assert np.allclose(chances.sum(axis=1), 1.0)
+    assert ((chances[:, 1] > 0.5) == (model.predict(fresh) == "yes")).all()
+    # Rows that look like nothing before are predicted all the same.
+    odd = pd.DataFrame({"age": [None, "old", 1e300], "city": [None, 7, "Ulm"]})
+    assert set(model.predict(odd)) <= {"yes", "no"}
+
+
+def test_what_is_stored_says_what_was_spent():
+    model = fit_private(people(), "ill", eta=0.05, source=InsecureSource(2))
+    stored = json.loads(json.dumps(model.to_dict()))
+    spent = {part["name"]: part["mu"] ** 2 / stored["mu"] ** 2 for part in stored["parts"]}
+    assert spent["gradient descent"] == pytest.approx(0.85)
+    assert sum(spent.values()) == pytest.approx(1.0)
+    assert not stored["secure_source"]
+    certificate = model.budget.certificate()
+    assert certificate.game == NeighbourGame("replace-one")
+    assert certificate.value <= 0.05
+    replaced, added = model.budget.curve(), model.budget.curve("add-remove")
+    assert added.eta < replaced.eta < 2 * added.eta
+
+
+def test_the_operating_systems_noise_is_the_default():
+    table = people()
+    bounds = {"age": [18, 90], "city": ["Rome", "Oslo"], "ill": ["no", "yes"]}
+    first, second = (fit_private(table, "ill", eta=0.05, bounds=bounds) for _ in range(2))
+    assert first.secure
+    assert SecureSource().secure
+    assert not np.array_equal(first.model.coefficients, second.model.coefficients)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_learner_takes_public_bounds_alone(learner):
+    table = people(400)
+    table["ill"] = np.arange(400) % 2
+    target = [0, 1] if learner in ("ridge", "huber") else {"categories": [0, 1]}
+    bounds = {"age": [18, 90], "city": ["Rome", "Oslo"], "ill": target}
+    model = fit_private(table, "ill", eta=0.05, bounds=bounds, learner=learner)
+    assert len(model.predict(table)) == 400
+    if learner != "logistic":
+        with pytest.raises(InputError, match="probabilities"):
+            model.predict_proba(table)

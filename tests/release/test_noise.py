@@ -1,0 +1,368 @@
+"""Noise laws against numerical integration, closed forms and 50-digit arithmetic.
+
+Statistical tests: fixed seeds, false-alarm level 1e-6 each, with a negative control that fails.
+"""
+
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from memberbound.errors import InputError
+from memberbound.release.noise import (
+    GaussianNoise,
+    LaplaceNoise,
+    NoiseLaw,
+    NoNoise,
+    NormExponentialNoise,
+    ScaledNorm,
+    ShapedGaussianNoise,
+    floating_point_slack,
+    grid_steps,
+    release,
+    snapped,
+)
+from memberbound.release.randomness import InsecureSource, SecureSource
+
+ALARM = 1e-6
+FACTOR = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [-3.0, 0.2, 1.5]])
+
+
+def laws():
+    return [
+        GaussianNoise(0.7, 3),
+        ShapedGaussianNoise(FACTOR),
+        LaplaceNoise([0.5, 1.0, 4.0]),
+        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 1.0), 0.3),
+        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 2.0), 0.3),
+        NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 4.0), 0.3),
+        NormExponentialNoise(ScaledNorm.plain(1), 2.0),
+    ]
+
+
+def plane(law_norm, scale, a, points=1601):
+    """TV(X, X + a) in the plane by the midpoint rule, normalised numerically."""
+    reach = 26 * scale * law_norm.scales.max() * math.sqrt(2) + np.abs(a).max()
+    axis = (np.arange(points) + 0.5) / points * 2 * reach - reach
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+
+    def density(dx, dy):
+        power = law_norm.exponent
+        total = (
+            np.abs((x - dx) / law_norm.scales[0]) ** power
+            + np.abs((y - dy) / law_norm.scales[1]) ** power
+        )
+        return np.exp(-((total / 2) ** (1 / power)) / scale)
+
+    here, there = density(-a[0] / 2, -a[1] / 2), density(a[0] / 2, a[1] / 2)
+    return 0.5 * np.abs(here - there).sum() / here.sum()
+
+
+# ---- total variation ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-3, 0.3, 2.0, 9.0, 60.0])
+def test_gaussian_distance_is_exact_and_above(delta):
+    mpmath.mp.dps = 40
+    law = GaussianNoise(0.7, 2)
+    a = np.array([0.6, 0.8]) * delta
+    got = float(law.total_variation(a))
+    truth = mpmath.erf(mpmath.hypot(mpmath.mpf(a[0]), mpmath.mpf(a[1])) / mpmath.mpf(0.7)
+                       / mpmath.sqrt(8))  # fmt: skip
+    assert got >= truth
+    assert got <= truth * (1 + mpmath.mpf(1e-13))
+    assert math.erf(delta / 0.7 / 4) < got or delta > 30  # half the displacement is caught
+
+
+def test_mahalanobis_length_from_above():
+    mpmath.mp.dps = 40
+    law = ShapedGaussianNoise(FACTOR)
+    rng = np.random.default_rng(5)
+    for a in rng.normal(size=(20, 3)):
+        solved = mpmath.lu_solve(mpmath.matrix(FACTOR.tolist()), mpmath.matrix(a.tolist()))
+        truth = mpmath.norm(solved)
+        got = float(law.length(a))
+        assert truth <= got <= truth * (1 + mpmath.mpf(1e-11))
+    same = ShapedGaussianNoise.from_covariance(np.eye(3) * 4.0)
+    assert same.length([2.0, 0, 0]) == pytest.approx(1.0)
+    wrong = np.linalg.norm(np.linalg.solve(FACTOR.T, [0.0, 0.0, 1.0]))  # transposed factor
+    assert abs(wrong - float(law.length([0.0, 0.0, 1.0]))) > 0.1
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize("a", [(0.4, 0.0), (0.5, 0.9), (3.0, 2.0)])
+def test_norm_exponential_distance_in_the_plane(exponent, a):
+    norm = ScaledNorm([0.5, 1.0], exponent)
+    law = NormExponentialNoise(norm, 1.0)
+    truth = plane(norm, 1.0, np.array(a), points=801)
+    got, by_length = float(law.total_variation(a)), float(
+        law.total_variation_of_length(law.length(a))
+    )  # fmt: skip
+    assert truth <= got + 1e-3  # quadrature error
+    assert got <= by_length <= math.tanh(float(law.length(a)) / 2) + 1e-12
+    # Broken: four times the noise scale assumed.
+    assert truth > 1 - math.exp(-float(law.length(a)) / 8)
+
+
+def test_one_dimension_is_exact():
+    for law in (LaplaceNoise([2.0]), NormExponentialNoise(ScaledNorm.plain(1), 2.0)):
+        for a in (1e-9, 0.1, 3.0, 50.0):
+            truth = -math.expm1(-a / 4)
+            assert truth <= float(law.total_variation([a])) <= truth * (1 + 1e-13)
+
+
+def test_laplace_along_one_axis_is_exact_and_spread_is_cheaper():
+    law = LaplaceNoise([1.0] * 16)
+    one = np.eye(16)[3]
+    assert float(law.total_variation(one)) == pytest.approx(-math.expm1(-0.5), rel=1e-12)
+    # Sixteen coordinates by 1/16 each: the same length, and exactly half the root of 1/16.
+    assert float(law.total_variation(np.full(16, 1 / 16))) == pytest.approx(0.125, rel=1e-12)
+
+
+def test_laplace_product_against_the_plane():
+    norm = ScaledNorm([0.5, 1.0], 1.0)
+    law = LaplaceNoise([0.5, 1.0])
+    for a in ((0.2, 0.3), (1.0, 2.0)):
+        assert plane(norm, 0.5, np.array(a), points=1201) <= float(law.total_variation(a)) + 1e-3
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 10**6])
+def test_euclidean_slope_against_the_density_at_zero(d):
+    mpmath.mp.dps = 50
+    half = mpmath.mpf(d) / 2
+    truth = mpmath.gamma(half) / (2 * mpmath.sqrt(mpmath.pi) * mpmath.gamma(half + 0.5))
+    got = ScaledNorm.plain(d).slope_upper
+    assert truth <= got <= truth * (1 + mpmath.mpf(1e-7))
+
+
+@pytest.mark.parametrize("d", [2, 5, 40])
+def test_euclidean_distance_against_the_marginal(d):
+    """Claim 3: TV = P(|X_1| ≤ δ/2), integrated over the radius."""
+    law = NormExponentialNoise(ScaledNorm.plain(d), 1.0)
+    radii = stats.gamma(d).ppf((np.arange(20000) + 0.5) / 20000)
+    for delta in (0.2, 1.0, 6.0):
+        share = np.minimum(delta / 2 / radii, 1.0) ** 2
+        truth = special.betainc(0.5, (d - 1) / 2, share).mean()
+        got = float(law.total_variation_of_length(delta))
+        assert truth <= got + 1e-6
+        if delta == 0.2:
+            assert got <= truth * 1.02
+
+
+def test_distances_do_not_fall_or_bend_up():
+    lengths = np.linspace(0, 30, 3001)
+    for law in laws():
+        values = law.total_variation_of_length(lengths)
+        assert values[0] == 0.0
+        assert (np.diff(values) >= 0).all()
+        assert (np.diff(values, 2) <= 1e-13).all()
+        assert values[-1] <= 1.0
+        assert law.total_variation_of_length(5e-324) > 0
+
+
+# ---- draws -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", laws(), ids=lambda law: type(law).__name__)
+def test_rms_and_draws(law):
+    assert isinstance(law, NoiseLaw)
+    assert json.loads(json.dumps(law.describe()))["rms"] == law.rms
+    drawn = law.draw(InsecureSource(11), 40_000)
+    assert drawn.shape == (40_000, law.dimension)
+    assert law.draw(SecureSource()).shape == (law.dimension,)
+    squares = drawn**2
+    quantile = stats.norm.isf(ALARM / 2)
+    error = quantile * squares.std(axis=0) / math.sqrt(len(drawn))
+    assert (np.abs(squares.mean(axis=0) - law.coordinate_rms**2) <= error).all()
+    assert law.rms == pytest.approx(np.linalg.norm(law.coordinate_rms))
+    # Negative control: a scale 5 % off is seen.
+    assert (np.abs(squares.mean(axis=0) - (1.05 * law.coordinate_rms) ** 2) > error).any()
+
+
+def test_shaped_covariance():
+    drawn = ShapedGaussianNoise(FACTOR).draw(InsecureSource(12), 100_000)
+    error = np.abs(np.cov(drawn.T) - FACTOR @ FACTOR.T)
+    assert error.max() < 0.3  # about six standard errors of the largest entry
+    assert np.abs(np.cov(drawn.T) - FACTOR.T @ FACTOR).max() > 1
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.3, 2.0, 3.0, 7.5])
+def test_generalised_normal_law(exponent):
+    drawn = InsecureSource(3).generalised_normal(exponent, 20_000)
+    assert stats.kstest(drawn, stats.gennorm(exponent).cdf).pvalue > ALARM
+    assert stats.kstest(drawn, stats.gennorm(exponent / 2).cdf).pvalue < ALARM
+
+
+def test_secure_and_insecure_sources():
+    for source in (SecureSource(), InsecureSource(1)):
+        for draw, law in (
+            (source.uniform, stats.uniform()),
+            (source.normal, stats.norm()),
+            (source.exponential, stats.expon()),
+            (source.laplace, stats.laplace()),
+        ):
+            assert stats.kstest(draw(20_000), law.cdf).pvalue > 1e-9
+        assert abs(source.signs(10_000).mean()) < 0.07
+    assert (InsecureSource(4).normal(5) == InsecureSource(4).normal(5)).all()
+    assert (SecureSource().normal(5) != SecureSource().normal(5)).any()
+    assert SecureSource().secure
+    assert not InsecureSource(0).secure
+    for seed in (None, -1, 0.5, "x"):
+        with pytest.raises(InputError):
+            InsecureSource(seed)
+
+
+class Words(InsecureSource):
+    """A source that repeats one chosen word."""
+
+    def __init__(self, word):
+        super().__init__(0)
+        object.__setattr__(self, "word", word)
+
+    def words(self, count):
+        return np.full(count, self.word, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("word", [0, 1, 2, 3, 2**64 - 1, 2**63])
+def test_extreme_words_give_finite_draws(word):
+    source = Words(word)
+    for drawn in (source.normal(2), source.exponential(2), source.generalised_normal(4, 2)):
+        assert np.isfinite(drawn).all()
+    assert np.abs(source.normal(1)).max() < 14
+    assert 0 < source.uniform(1)[0] <= 1
+
+
+def test_functions_keep_the_assumed_accuracy():
+    """SAMPLER_ASSUMPTION against 50 digits: 2^-47, the inverse incomplete gamma 2^-45."""
+    mpmath.mp.dps = 50
+    rng = np.random.default_rng(8)
+    points = np.concatenate([rng.random(25) / 2, 2.0 ** -rng.uniform(1, 128, 25)])
+
+    def relative(got, truth):
+        return abs(mpmath.mpf(float(got)) / truth - 1)
+
+    for u in points:
+        exact = mpmath.mpf(float(u))
+        z = mpmath.mpf(float(-special.ndtri(u / 2)))
+        for _ in range(3):  # Newton on ln erfc
+            inner = z / mpmath.sqrt(2)
+            slope = -2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-(inner**2)) / mpmath.erfc(inner)
+            z -= (mpmath.log(mpmath.erfc(inner)) - mpmath.log(exact)) / slope * mpmath.sqrt(2)
+        assert relative(-special.ndtri(u / 2), z) < 2.0**-47
+        assert relative(special.erfinv(u), mpmath.erfinv(exact)) < 2.0**-47
+        assert relative(np.log(u), mpmath.log(exact)) < 2.0**-47
+        assert relative(np.log1p(-u), mpmath.log1p(-exact)) < 2.0**-47
+    for shape in (1.1, 1.25, 1.5):
+        for u in points[::5]:
+            for inverse, bounds, sign in (
+                (special.gammaincinv, lambda x: (0, x), 1),
+                (special.gammainccinv, lambda x: (x, mpmath.inf), -1),
+            ):
+                x = mpmath.mpf(float(inverse(shape, u)))
+                for _ in range(3):
+                    density = mpmath.exp(-x) * x ** (shape - 1) / mpmath.gamma(shape)
+                    value = mpmath.gammainc(shape, *bounds(x), regularized=True)
+                    x -= sign * (value - mpmath.mpf(float(u))) / density
+                assert relative(inverse(shape, u), x) < 2.0**-45
+
+
+# ---- the grid ----------------------------------------------------------------------------
+
+
+def test_release_is_on_a_grid_that_the_value_does_not_move():
+    for law in laws():
+        steps = grid_steps(law)
+        assert (np.frexp(steps)[0] == 0.5).all()
+        ratio = steps / law.coordinate_rms
+        assert ((ratio > 2.0**-7) & (ratio <= 2.0**-6)).all()
+        for seed, value in enumerate([0.0, 0.1, -1 / 3, 1e9 + 0.1, 1e-300]):
+            out = release(np.full(law.dimension, value), law, InsecureSource(seed))
+            assert (out / steps == np.rint(out / steps)).all()
+            assert not np.signbit(out[out == 0]).any()
+
+
+def test_low_order_bits_carry_nothing():
+    """Two secrets that differ reach the same outputs; a plain sum reaches different ones."""
+    law = GaussianNoise(1.0, 1)
+    noise = law.draw(InsecureSource(2), 20_000)[:, 0]
+    step = grid_steps(law)[0]
+    first, second = (set(snapped(np.full(noise.shape, q), noise, step)) for q in (0.0, 0.1))
+    near = {x for x in first | second if abs(x) < 1.5}
+    assert near <= first
+    assert near <= second
+    plain_first, plain_second = set(0.0 + noise), set(0.1 + noise)
+    assert not plain_first & plain_second
+
+
+def test_snapping_is_exact_for_large_values():
+    """The ideal sum in rationals; a sum of doubles first is caught."""
+    from fractions import Fraction
+
+    step, noise = 2.0**-6, 0.4999 * 2.0**-6
+    for q in (0.1, 2.0**40 + 1 / 3, -(2.0**44) - 0.7, -1e-300, 2.0**60):
+        exact = (Fraction(q) + Fraction(noise)) / Fraction(step)
+        nearest = round(exact) * Fraction(step)
+        got = float(snapped(q, noise, step))
+        assert got == float(nearest)
+        assert not (got == 0 and math.copysign(1, got) < 0)
+    q, noise = 2.0**45 + 2.0**-6, 2.0**-7 * (1 - 2.0**-40)  # just below a border
+    assert float(snapped(q, noise, step)) == q
+    # Adding the doubles first rounds the sum up onto the border, and the tie goes elsewhere.
+    assert np.rint((q + noise) / step) * step != q
+
+
+def test_crossing_probability_is_below_the_slack():
+    """Draws moved by the assumed error e cross a border with frequency at most 600·e."""
+    e, count = 1e-4, 200_000
+    for law in (GaussianNoise(1.0, 1), LaplaceNoise([1.0])):
+        drawn = law.draw(InsecureSource(9), count)[:, 0]
+        rms, step = law.coordinate_rms[0], grid_steps(law)[0]
+        for offset in (0.0, 0.37 * step):
+            moved = drawn + e * (np.abs(drawn) + rms)
+            crossed = (np.rint((drawn + offset) / step) != np.rint((moved + offset) / step)).mean()
+            margin = 5 * math.sqrt(crossed / count)
+            assert crossed - margin <= 600 * e
+            assert crossed > 60 * e  # a slack ten times smaller would be caught
+
+
+def test_slack_sizes():
+    assert floating_point_slack(NoNoise(3)) == 0.0
+    assert floating_point_slack(GaussianNoise(1.0, 10**6)) < 1e-5
+    assert floating_point_slack(NormExponentialNoise(ScaledNorm.plain(10**6, 4), 1.0)) < 1e-4
+    assert floating_point_slack(ShapedGaussianNoise(np.eye(100))) < 1e-4
+
+
+def test_no_noise_tells_everything_apart():
+    law = NoNoise(2)
+    assert (law.total_variation([[0.0, 0.0], [0.0, 1e-300]]) == [0.0, 1.0]).all()
+    assert (release([1.5, -0.0], law) == [1.5, 0.0]).all()
+
+
+def test_bad_input():
+    for build in (
+        lambda: GaussianNoise(0.0, 2),
+        lambda: GaussianNoise(math.nan, 2),
+        lambda: GaussianNoise(1.0, 0),
+        lambda: LaplaceNoise([1.0, 0.0]),
+        lambda: LaplaceNoise([]),
+        lambda: ScaledNorm([1.0], 0.5),
+        lambda: ScaledNorm([math.inf]),
+        lambda: ShapedGaussianNoise([[1.0, 2.0], [0.0, 1.0]]),
+        lambda: ShapedGaussianNoise([[1.0, 0.0], [1.0, 1e-14]]),
+        lambda: ShapedGaussianNoise.from_covariance([[1.0, 2.0], [2.0, 1.0]]),
+        lambda: ShapedGaussianNoise.from_covariance([[1.0, 0.5], [0.1, 1.0]]),
+        lambda: NormExponentialNoise(ScaledNorm([1.0]), -1.0),
+        lambda: GaussianNoise(1.0, 2).total_variation([1.0]),
+        lambda: GaussianNoise(1.0, 2).total_variation([1.0, math.nan]),
+        lambda: GaussianNoise(1.0, 2).total_variation_of_length(-1.0),
+        lambda: release([math.inf], GaussianNoise(1.0, 1)),
+        lambda: release([1.0, 2.0], GaussianNoise(1.0, 1)),
+        lambda: release([1e308], GaussianNoise(1e-10, 1)),
+        lambda: release([1.0], GaussianNoise(1e-300, 1)),
+        lambda: snapped(1.0, 0.0, 0.3),
+    ):
+        with pytest.raises(InputError):
+            build()

@@ -1,0 +1,241 @@
+"""A saved model takes raw rows: what ``protect`` released is what ``predict`` applies."""
+
+import json
+import sys
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+
+import memberbound
+from memberbound import InputError, load, predict, protect
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.saving import save
+
+pytest.importorskip("skops")
+QUICK = {"tune": False, "pairs": 60, "insecure_seed": 3, "workers": 1, "eta": 0.2}
+
+
+def cli(*arguments: object, folder: Path) -> tuple[int, str, str]:
+    """In a process of its own, as a user runs it."""
+    done = run(
+        [sys.executable, "-m", "memberbound", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def made(rows: int, seed: int) -> pd.DataFrame:
+    """Numbers of very different sizes, words, truth values, codes that look like numbers."""
+    draws = np.random.default_rng(seed)
+    income = draws.lognormal(10, 0.5, rows).round()
+    town = draws.choice(["north", "south, west", "ünnern"], rows)
+    score = np.log(income / 22000) + 1.5 * (town == "north") - 0.5
+    ill = np.where(score + draws.normal(0, 0.3, rows) > 0, "yes", "no")
+    return pd.DataFrame(
+        {
+            "income": income,
+            "town": town,
+            "insured": draws.random(rows) < 0.5,
+            "code": draws.choice(["007", "1.50", "x"], rows),
+            "ill": ill,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("models")
+    made(200, 0).to_csv(place / "people.csv", index=False)
+    protect(place / "people.csv", target="ill", out=place / "model.skops", **QUICK)
+    return place
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path):
+    return load(folder / "model.skops")
+
+
+@pytest.mark.parametrize("name", ["breast cancer", "made"])
+def test_from_a_file_to_predictions_in_a_fresh_process(name: str, tmp_path: Path) -> None:
+    if name == "made":
+        table, target = made(400, 1), "ill"
+    else:
+        table, target = load_breast_cancer(as_frame=True).frame, "target"
+    old, new = table.iloc[::2], table.iloc[1::2].reset_index(drop=True)
+    old.to_csv(tmp_path / "old.csv", index=False)
+    # Other columns, another order: they are found by their names.
+    new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
+    result = protect(tmp_path / "old.csv", target=target, out=tmp_path / "model.skops", **QUICK)
+    code, out, err = cli(
+        "predict", "model.skops", "new.csv", "--out", "answers.csv", "--json", folder=tmp_path
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["command"] == "predict"
+    assert (answer["rows"], answer["out"]) == (len(new), "answers.csv")
+    assert (answer["game"], answer["protects"]) == ("subset", "average record")
+    assert {"version", "theorems", "assumptions"} <= set(answer)
+    assert ["more" in note for note in answer["warnings"]] == [True]
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    kept = result.released
+    names = [str(c) for c in kept.classes_]
+    assert list(answers.columns) == ["prediction", *(f"probability_{c}" for c in names)]
+    assert (answers["prediction"].astype(str) == kept.predict(new).astype(str)).all()
+    assert np.allclose(answers.iloc[:, 1:], kept.predict_proba(new), rtol=1e-12, atol=1e-15)
+    # Far from guessing: raw rows are encoded as those of the training were.
+    truth = new[target].astype(str) == names[1]
+    assert roc_auc_score(truth, answers.iloc[:, 2]) > 0.9
+    assert kept.score(new, new[target]) > 0.8
+
+
+def test_classes_come_back_as_the_table_has_them() -> None:
+    table = made(120, 2).assign(ill=lambda t: (t["ill"] == "yes").astype(int))
+    released = protect(table, target="ill", **QUICK).released
+    assert released.predict(table).dtype.kind == "i"
+    truths = table.assign(ill=table["ill"] == 1)
+    assert protect(truths, target="ill", **QUICK).released.predict(table).dtype == bool
+
+
+def test_every_kind_of_table_gives_the_same_answers(model, folder: Path, tmp_path: Path) -> None:
+    new = made(40, 5)
+    raw = new.drop(columns="ill")
+    kinds = {"pandas": raw, "shuffled": raw.iloc[:, ::-1], "with the target": new}
+    arrow = pytest.importorskip("pyarrow")
+    kinds["pyarrow"] = arrow.Table.from_pandas(raw)
+    polars = pytest.importorskip("polars")
+    kinds["polars"] = polars.DataFrame(raw.to_dict("list"))
+    raw.to_csv(tmp_path / "new.csv", index=False)
+    raw.to_parquet(tmp_path / "new.parquet", index=False)
+    kinds |= {"csv": tmp_path / "new.csv", "parquet": str(tmp_path / "new.parquet")}
+    wanted = model.predict_proba(raw)
+    for name, table in kinds.items():
+        found = predict(model, table)
+        assert found.rows == 40, name
+        assert (found.probabilities == wanted).all(), name
+        assert found.warnings == (), name
+        assert (model.predict(table) == found.values).all(), name
+    # Codes keep their spelling though all of these rows could be read as numbers.
+    few = raw[raw["code"] == "1.50"]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    assert predict(model, tmp_path / "few.csv").warnings == ()
+    assert (
+        predict(folder / "model.skops", tmp_path / "few.csv").probabilities
+        == wanted[raw["code"] == "1.50"]
+    ).all()
+
+
+def test_arrays(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    X = draws.normal(size=(100, 3)) * [1, 100, 0.01]
+    table = np.column_stack([X, X @ [1, 0.01, 100] + draws.normal(size=100)])
+    released = protect(table, target="x3", learner="ridge", **QUICK).released
+    assert (released.predict(X) == released.predict(table)).all()
+    np.save(tmp_path / "new.npy", X)
+    found = predict(released, tmp_path / "new.npy")
+    assert (found.values == released.predict(X)).all()
+    assert list(found.frame.columns) == ["prediction"]
+    with pytest.raises(InputError, match="x2 is missing"):
+        released.predict(X[:, :2])
+
+
+def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    settings = {"eta": 0.2, "pairs": 40, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+    plain = MembershipPrivate(Ridge(), **settings).fit(X, X[:, 0])
+    save(plain, tmp_path / "plain.skops")
+    assert (predict(tmp_path / "plain.skops", X).values == plain.predict(X)).all()
+    with pytest.raises(InputError, match="must have 2 columns, got 3"):
+        predict(plain, np.zeros((3, 3)))
+    with pytest.raises(InputError, match="finite numbers"):
+        predict(plain, pd.DataFrame({"a": ["x"], "b": [1.0]}))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    named = MembershipPrivate(LogisticRegression(), **settings).fit(frame, X[:, 0] > 0)
+    found = predict(named, frame.iloc[:, ::-1])
+    assert (found.values == named.predict(frame)).all()
+    assert list(found.frame.columns) == ["prediction", "probability_False", "probability_True"]
+
+
+def test_a_learner_without_probabilities() -> None:
+    table = made(120, 3)
+    found = predict(protect(table, target="ill", learner="svm", **QUICK).released, table)
+    assert list(found.frame.columns) == ["prediction"]
+    assert set(found.values) == {"yes", "no"}
+
+
+def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
+    new = made(10, 4)
+    new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)
+    code, out, err = cli("predict", "model.skops", "short.csv", "--out", "no.csv", folder=folder)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "town, code are missing" in err
+    assert not (folder / "no.csv").exists()
+    with pytest.raises(
+        InputError,
+        match="'income' of the table must hold numbers or dates, as in training, got 'much'",
+    ):
+        model.predict(new.assign(income="much"))
+    with pytest.raises(InputError, match="as in training, got inf in row 1"):
+        model.predict(new.assign(income=np.inf))
+    with pytest.raises(InputError, match="at least one row"):
+        model.predict(new.iloc[:0])
+    with pytest.raises(InputError, match="each column once, got 'town' twice"):
+        model.predict(pd.concat([new, new[["town"]]], axis=1))
+    with pytest.raises(InputError, match="must be a model"):
+        predict(Ridge(), new)
+    with pytest.raises(InputError, match="which is no file"):
+        predict(folder / "other.skops", new)
+    with pytest.raises(InputError, match="must end in"):
+        predict(model, new, out=folder / "answers.txt")
+    (folder / "there.csv").write_text("kept")
+    with pytest.raises(InputError, match="must not exist yet"):
+        predict(model, new, out=folder / "there.csv")
+    assert (folder / "there.csv").read_text() == "kept"
+
+
+def test_a_statistic_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "mean.safetensors"
+    protect(made(50, 0), statistic="mean", columns=["income"], insecure_seed=1, out=path)
+    with pytest.raises(InputError, match="a saved statistic or network"):
+        predict(path, made(5, 0))
+
+
+def test_missing_values_and_new_categories_are_said(model) -> None:
+    new = made(10, 4)
+    usual = predict(model, new)
+    gaps = new.assign(income=new["income"].where(new.index > 1))
+    found = predict(model, gaps)
+    assert ["'income' is missing in 2 rows" in w for w in found.warnings] == [True]
+    # As in training: the mean stands in.
+    mean = made(200, 0)["income"].mean()
+    filled = predict(model, gaps.fillna({"income": mean}))
+    assert np.allclose(found.probabilities, filled.probabilities)
+    assert (found.probabilities[2:] == usual.probabilities[2:]).all()
+    strange = predict(model, new.assign(town=np.where(new.index == 0, "east", new["town"])))
+    assert ["'town' holds in 1 row" in w and "'east'" in w for w in strange.warnings] == [True]
+    absent = predict(model, new.assign(town=None))
+    assert "a missing value" in absent.warnings[0]
+
+
+def test_without_a_file_the_answers_are_in_the_result(model) -> None:
+    found = predict(model, made(12, 4))
+    answer = found.to_dict()
+    json.dumps(answer, allow_nan=False)
+    assert answer["out"] is None
+    assert [row["prediction"] for row in answer["predictions"]] == found.values.tolist()
+    assert "12 rows predicted" in found.summary()
+    assert "2 more" in found.summary()
+    assert found.certificate == model.certificate_
+
+
+def test_public_names() -> None:
+    assert {"load", "predict", "Prediction"} <= set(memberbound.__all__)
+    assert not hasattr(memberbound, "predict_table")

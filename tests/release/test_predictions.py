@@ -1,0 +1,107 @@
+"""Private predictions on a fixed query set, for learners without a parameter vector."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.errors import InputError
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.parameters import (
+    FittedPredictions,
+    Population,
+    PredictionTable,
+    _probabilities,
+)
+
+X, Y = make_classification(120, n_features=4, random_state=0)
+QUERY = X[:6] + 0.01
+QUICK = {"eta": 0.2, "pairs": 30, "insecure_seed": 3, "n_jobs": 1, "release": "predictions"}
+
+
+def test_k_nearest_neighbours_answer_the_query_only():
+    model = MembershipPrivate(KNeighborsClassifier(7), query=QUERY, **QUICK).fit(X, Y)
+    assert model.certificate_.value <= 0.2
+    assert model.predict(QUERY).shape == (6,)
+    assert model.predict_proba(QUERY[::-1]).sum(axis=1) == pytest.approx(np.ones(6))
+    assert (model.predict(QUERY[[2, 2]]) == model.predict(QUERY)[2]).all()
+    with pytest.raises(InputError, match="released query rows"):
+        model.predict(X[:1])
+
+
+def test_the_population_is_not_kept():
+    model = MembershipPrivate(KNeighborsClassifier(7), query=QUERY, **QUICK).fit(X, Y)
+    held = vars(model.released_)
+    assert set(held) == {"query", "table", "classes"}
+    assert held["table"].shape == (6, 1)
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_forests(record):
+    base = RandomForestClassifier(2, max_depth=2)
+    model = MembershipPrivate(base, query=QUERY, record=record, **QUICK).fit(X, Y)
+    assert model.calibration_.method == ("neighbour" if record == "average" else "moment")
+    assert model.certificate_.game.record == record
+    assert np.isin(model.predict(QUERY), [0, 1]).all()
+
+
+def test_regressions():
+    rows, target = make_regression(80, n_features=2, random_state=1)
+    model = MembershipPrivate(KNeighborsRegressor(), query=rows[:5], **QUICK).fit(rows, target)
+    assert model.predict(rows[:5]).shape == (5,)
+    assert not hasattr(model, "predict_proba") or model.released_.classes is None
+
+
+def test_the_statistic_is_the_models_own_answer():
+    three = np.arange(120) % 3
+    people = Population(X, three, np.arange(3))
+    half = np.arange(60)
+    for base in (DecisionTreeClassifier(max_depth=3, random_state=0), LinearSVC()):
+        statistic = FittedPredictions.of(base, people, QUERY)
+        assert statistic.dimension == 18
+        answers = statistic(half).reshape(6, 3)
+        assert answers.sum(axis=1) == pytest.approx(np.ones(6))
+        direct = base.fit(X[half], three[half])
+        assert (answers.argmax(axis=1) == direct.predict(QUERY)).all()
+
+
+def test_absent_classes_have_probability_zero():
+    people = Population(X, np.arange(120) % 3, np.arange(3))
+    statistic = FittedPredictions.of(DecisionTreeClassifier(), people, QUERY)
+    two = statistic(np.flatnonzero(people.target > 0)).reshape(6, 3)
+    assert (two[:, 0] == 0).all()
+    one = statistic(np.flatnonzero(people.target == 1)).reshape(6, 3)
+    assert (one == [0, 1, 0]).all()
+
+
+def test_probabilities_are_the_nearest_point_of_the_simplex():
+    rows = np.random.default_rng(0).normal(0, 2, (20, 4))
+    for row, found in zip(rows, _probabilities(rows), strict=True):
+        best = optimize.minimize(
+            lambda p, r=row: np.square(p - r).sum(),
+            np.full(4, 0.25),
+            bounds=[(0, 1)] * 4,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+            tol=1e-12,
+        )
+        assert found == pytest.approx(best.x, abs=1e-5)
+
+
+def test_negative_zero_is_zero():
+    answers = PredictionTable(np.zeros((1, 2)), np.array([[2.0]]))
+    assert answers.predict([[-0.0, 0.0]]).tolist() == [2.0]
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="query"):
+        MembershipPrivate(KNeighborsClassifier(), query=QUERY[:, :2], **QUICK).fit(X, Y)
+    with pytest.raises(InputError, match="query"):
+        MembershipPrivate(KNeighborsClassifier(), query=QUERY).fit(X, Y)
+    with pytest.raises(InputError, match="convex"):
+        MembershipPrivate(LinearSVC(), query=QUERY, method="convex", **QUICK).fit(X, Y)
+    with pytest.raises(InputError, match="columns"):
+        PredictionTable(np.eye(2), np.ones((2, 1))).predict([[1.0]])

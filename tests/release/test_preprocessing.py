@@ -1,0 +1,432 @@
+"""Private preprocessing: values one by one, counts of neighbours, names, and what is stored."""
+
+import json
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from memberbound.curve import GaussianCurve, PolygonCurve
+from memberbound.curve.slack import SlackCurve
+from memberbound.errors import InputError
+from memberbound.release import budget as budgets
+from memberbound.release import gradient, preprocessing
+from memberbound.release.budget import NeighbourBudget
+from memberbound.release.neighbour import fit_private
+from memberbound.release.preprocessing import (
+    CELLS,
+    CLASS_SLACK,
+    MISSING,
+    NUMBER_CELLS,
+    Categories,
+    ColumnCode,
+    Encoder,
+    Range,
+    Scaling,
+    TargetCode,
+    Values,
+    fit_target,
+    histogram_noise,
+    label_of,
+    octave_ends,
+    read_bounds,
+    rows_needed,
+)
+from memberbound.release.randomness import InsecureSource
+
+# Values are read one by one
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**60), 2**60),
+    st.floats(),
+    st.text(max_size=4),
+    st.sampled_from(["1", "1.0", " 1", "True", "nan", "inf", "-0.0", "?", "None", ""]),
+)
+
+
+def column(values):
+    return pd.Series(values, dtype=object)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(values=st.lists(anything, min_size=2, max_size=8), place=st.integers(0, 7), other=anything)
+def test_a_replaced_record_changes_its_own_reading_only(values, place, other):
+    place %= len(values)
+    changed = [*values[:place], other, *values[place + 1 :]]
+    alone = np.arange(len(values)) != place
+    first, second = Values.of(column(values)), Values.of(column(changed))
+    assert (first.cells[alone] == second.cells[alone]).all()
+    assert np.array_equal(first.numbers[alone], second.numbers[alone], equal_nan=True)
+    labels = ["1", "True", "?"]
+    assert (first.positions(labels)[alone] == second.positions(labels)[alone]).all()
+    # One count goes and one comes: √2 in every histogram.
+    counts = [np.bincount(read.cells, minlength=CELLS) for read in (first, second)]
+    assert np.square(counts[0] - counts[1]).sum() <= 2
+
+
+def test_a_columns_type_does_not_change_how_a_value_is_read():
+    whole = pd.Series([5, 0, -3, 1024])
+    forms = [
+        whole,
+        whole.astype(float),
+        whole.astype(object),
+        whole.astype(str),
+        whole.astype("Int64"),
+    ]
+    forms += [pd.Series([*whole, "word"])[:4], pd.Series([*whole, None])[:4]]
+    for form in forms:
+        read = Values.of(form)
+        assert read.cells.tolist() == Values.of(whole).cells.tolist()
+        assert read.positions(["5", "0", "-3", "1024"]).tolist() == [0, 1, 2, 3]
+    assert Values.of(pd.Series([True, False])).positions(["True", "False"]).tolist() == [0, 1]
+    mixed = Values.of(column([True, 1, 1.0, "1"]))
+    assert mixed.positions(["True", "1"]).tolist() == [0, 1, 1, 1]
+    days = Values.of(pd.Series(pd.to_datetime(["1970-01-03", None])))
+    assert days.numbers[0] == 2.0
+    assert days.cells[1] == MISSING
+
+
+@settings(derandomize=True, deadline=None)
+@given(number=st.floats(allow_nan=False))
+def test_numbers_lie_in_their_octave(number):
+    cell = int(Values.of(np.array([number])).cells[0])
+    assert 0 <= cell < NUMBER_CELLS
+    low, high = octave_ends(cell)
+    assert low * number >= 0
+    if 2.0**-20 <= abs(number) < 2.0**44:
+        assert min(abs(low), abs(high)) <= abs(number) <= max(abs(low), abs(high))
+    assert octave_ends(NUMBER_CELLS - 1)[1] == 2.0**44
+
+
+def test_texts_have_the_same_bucket_everywhere():
+    cells = Values.of(column(["Private", "?", "Never-married"])).cells.tolist()
+    assert cells == Values.of(column(["?", "Private", "Never-married"])).cells[[1, 0, 2]].tolist()
+    assert len(set(cells)) == 3
+
+
+# Bounds
+
+
+def test_bounds_from_files(tmp_path):
+    plain = tmp_path / "bounds.yaml"
+    plain.write_text(
+        "age: [0, 120]\nsmokes: [yes, no]\nward: {categories: [1, 2]}\nx: {range: [1, 3]}\n"
+    )
+    found = read_bounds(plain)
+    assert found["age"] == Range(0, 120)
+    assert found["smokes"] == Categories(("yes", "no"))
+    assert found["ward"] == Categories(("1", "2"))
+    other = tmp_path / "bounds.json"
+    other.write_text(json.dumps({"age": [0, 120], "x": {"range": [1, 3]}}))
+    assert read_bounds(str(other))["x"] == found["x"]
+    assert read_bounds(None) == {}
+    assert label_of(1.0) == label_of("1") == label_of(1) == "1"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"a": [2, 1]},
+        {"a": []},
+        {"a": "text"},
+        {"a": [1, math.inf]},
+        {"a": {"range": [1]}},
+        {"a": {"minimum": 1}},
+        {"a": ["x", "x"]},
+        [1, 2],
+    ],
+)
+def test_bad_bounds_are_refused(given):
+    with pytest.raises(InputError):
+        read_bounds(given)
+
+
+def test_bad_bounds_files_are_refused(tmp_path):
+    for name, text in (("a.json", "{"), ("a.yaml", "a: [1, 2"), ("b.yaml", "- 1")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match="bounds must"):
+            read_bounds(tmp_path / name)
+    with pytest.raises(InputError, match="readable"):
+        read_bounds(tmp_path / "none.yaml")
+
+
+# Encoders
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    values=st.lists(anything, min_size=1, max_size=6),
+    unit=st.sampled_from([0.0, 1.0, 2.0**40]),
+)
+def test_whatever_a_record_holds_its_code_is_bounded(values, unit):
+    codes = (
+        ColumnCode("a", Scaling(-2.0, 5.0, 1.0, 0.5, unit), (), (3, 64, MISSING), False),
+        ColumnCode("b", None, ("1", "x"), (), True),
+        ColumnCode("c", None, (), (MISSING, 200), True),
+        ColumnCode("d"),
+    )
+    encoder = Encoder(codes)
+    table = pd.DataFrame({name: column(values) for name in "abc"})
+    encoded = encoder.transform(table)
+    dense = np.asarray(encoded.todense()) if hasattr(encoded, "todense") else encoded
+    assert dense.shape == (len(values), encoder.width)
+    assert np.isfinite(dense).all()
+    assert (np.abs(dense) * encoder.length <= 1.5).all()
+    indicators = dense[:, 4:7] * encoder.length
+    assert np.allclose(indicators.sum(axis=1), 1.0)
+    again = Encoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    assert again == encoder
+
+
+def test_sparse_codes_equal_dense_ones():
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame({"a": draws.normal(size=50), "b": draws.choice(list("uvwxyz"), 50)})
+    number = ColumnCode("a", Scaling(-3.0, 3.0, 0.0, 1.0))
+    labels = ColumnCode("b", None, tuple("uvwxy"), (), True)
+    encoder = Encoder((number, labels))
+    sparse = encoder.transform(table)
+    assert hasattr(sparse, "todense")
+    wanted = np.column_stack(
+        [table["a"].clip(-3, 3) / 2, *(table["b"] == name for name in "uvwxy"), table["b"] == "z"]
+    )
+    assert np.allclose(np.asarray(sparse.todense()), wanted / encoder.length)
+    short = Encoder((number, ColumnCode("b", None, ("u",), (), False)))
+    dense = short.transform(table)
+    assert np.allclose(dense * short.length, np.column_stack([wanted[:, 0], table["b"] == "u"]))
+
+
+def raw_table(rows=6000, seed=0):
+    draws = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": np.where(draws.random(rows) < 0.1, np.nan, draws.integers(18, 90, rows)),
+            "balance": np.exp(draws.normal(7, 3, rows)) * draws.choice([-1, 1], rows, p=[0.2, 0.8]),
+            "year": draws.integers(2015, 2020, rows),
+            "city": draws.choice(["Rome", "Oslo", "Bern", None], rows, p=[0.5, 0.3, 0.15, 0.05]),
+            "name": [f"person {k}" for k in range(rows)],
+            "same": "x",
+            "code": draws.choice([7, 8, "unknown"], rows).astype(object),
+            "ill": draws.choice(["no", "yes"], rows, p=[0.7, 0.3]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit_private(raw_table(), "ill", eta=0.3, source=InsecureSource(4))
+
+
+def test_columns_of_every_kind_are_coded(fitted):
+    codes = {code.name: code for code in fitted.encoder.columns}
+    ages = codes["age"].scaling
+    assert 16 <= ages.low <= 18
+    assert ages.high >= 90
+    assert ages.centre == pytest.approx(53.5, abs=3)
+    assert MISSING in codes["age"].cells
+    assert codes["balance"].scaling.unit > 0  # heavy tails: through an arsinh
+    assert codes["year"].scaling.spread < 100
+    cities = codes["city"].places(Values.of(column(["Rome", "Oslo", "Bern", "Lima", "Quito"])))
+    assert len(set(cities.tolist())) == 4
+    assert cities[3] == cities[4] == codes["city"].indicators - 1
+    assert codes["name"].scaling is None
+    assert codes["same"].indicators >= 1
+    unknown = int(Values.of(column(["unknown"])).cells[0])
+    assert codes["code"].scaling is not None
+    assert unknown in codes["code"].cells
+    assert fitted.target.classes == ("no", "yes")
+
+
+def test_a_name_is_never_stored(fitted):
+    stored = json.dumps(fitted.to_dict())
+    for word in ("Rome", "Oslo", "person", "unknown"):
+        assert word not in stored
+
+
+def nothing_but_noise(values, scale, source):
+    """A release that forgets the table: what is stored then holds nothing that was not noisy."""
+    shape = np.shape(values)
+    size = int(np.prod(shape))
+    return scale * (8.0 * (np.arange(size) % 3 == 0) + source.normal(size)).reshape(shape)
+
+
+def fields_that_differ(first, second, path=""):
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
+        return [d for k in first for d in fields_that_differ(first[k], second[k], f"{path}.{k}")]
+    return [] if first == second else [path]
+
+
+def states(monkeypatch, bounds):
+    """Stored state of two different tables when every noisy number is the same."""
+    for module in (budgets, gradient, preprocessing):
+        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    tables = raw_table(3000, 1), raw_table(3000, 2)
+    return [
+        fit_private(table, "ill", eta=0.4, bounds=bounds, source=InsecureSource(1)).to_dict()
+        for table in tables
+    ]
+
+
+@pytest.mark.parametrize("public", [(), ("age", "city")])
+def test_all_that_is_stored_is_public_or_noisy(monkeypatch, public):
+    every = {"age": [0, 120], "city": ["Rome", "Oslo"]}
+    bounds = {name: every[name] for name in public} | {"ill": ["no", "yes"]}
+    first, second = states(monkeypatch, bounds)
+    assert fields_that_differ(first, second) == []
+
+
+def test_state_that_holds_an_exact_mean_is_caught(monkeypatch):
+    honest = preprocessing._Draft.fine_counts
+    seen = {}
+
+    def leaky(self, values):
+        seen[self.name] = float(np.nan_to_num(values.numbers).mean())
+        return honest(self, values)
+
+    def finished(self, noisy, scale):
+        del noisy, scale
+        return ColumnCode(self.name, Scaling(seen[self.name], 1e9, 0.0, 1.0), (), self.cells)
+
+    monkeypatch.setattr(preprocessing._Draft, "fine_counts", leaky)
+    monkeypatch.setattr(preprocessing._Draft, "finished", finished)
+    first, second = states(monkeypatch, {"ill": ["no", "yes"]})
+    assert any("encoder" in path for path in fields_that_differ(first, second))
+
+
+def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only():
+    table = raw_table(3000, 1)
+    other = table.copy()
+    for name, value in {
+        "city": "Ulm",
+        "name": "nobody",
+        "balance": 1e200,
+        "ill": "perhaps",
+    }.items():
+        other.loc[5, name] = value
+    found = [
+        fit_private(frame, "ill", eta=0.4, source=InsecureSource(1)).to_dict()
+        for frame in (table, other)
+    ]
+    # The noise's length is a function of the encoder's width.
+    noisy = {".coefficients", ".intercepts", ".encoder.columns", ".noise_scale"}
+    assert set(fields_that_differ(*found)) <= noisy
+
+
+# Names of classes
+
+
+def law_of_named_sets(counts, scale, threshold):
+    """Probability of every set of names that can be released."""
+    passes = {name: stats.norm.sf((threshold - count) / scale) for name, count in counts.items()}
+    law = {}
+    for chosen in product((0, 1), repeat=len(counts)):
+        named = frozenset(n for n, on in zip(counts, chosen, strict=True) if on)
+        terms = (passes[n] if on else 1 - passes[n] for n, on in zip(counts, chosen, strict=True))
+        law[named] = math.prod(terms)
+    return law
+
+
+def pair_of(first, second, scale, threshold):
+    laws = [law_of_named_sets(counts, scale, threshold) for counts in (first, second)]
+    outcomes = sorted(set(laws[0]) | set(laws[1]), key=sorted)
+    return PolygonCurve.from_masses(*[[law.get(o, 0.0) for o in outcomes] for law in laws])
+
+
+NEIGHBOURS = [
+    ({"a": 30, "b": 20, "c": 1}, {"a": 30, "b": 21}),
+    ({"a": 30, "b": 20, "c": 1}, {"a": 30, "b": 20, "d": 1}),
+    ({"a": 30, "b": 20}, {"a": 29, "b": 21}),
+    ({"a": 1}, {"b": 1}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), NEIGHBOURS)
+@pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
+def test_named_classes_stay_within_the_curve(first, second, mu):
+    scale = histogram_noise(1, mu)
+    curve = SlackCurve(GaussianCurve(mu), CLASS_SLACK)
+    # The grid can move a count by an eighth of the scale in the attacker's favour.
+    threshold = 1 + (preprocessing._CLASS_SCALES - 0.125) * scale
+    truth = pair_of(first, second, scale, threshold)
+    for fpr in (0.0, 1e-12, 1e-6, 0.01, 0.3):
+        assert truth.tpr(fpr) <= curve.tpr(fpr) + 1e-12
+    assert truth.delta(0.0) <= curve.delta(0.0)
+
+
+def test_a_lower_threshold_names_single_people_too_often():
+    scale = histogram_noise(1, 0.5)
+    truth = pair_of(*NEIGHBOURS[1], scale, 1 + 2 * scale)
+    assert truth.tpr(0.0) > SlackCurve(GaussianCurve(0.5), CLASS_SLACK).tpr(0.0)
+
+
+def test_a_class_of_one_person_is_left_out_and_has_no_weight():
+    goal = Values.of(column(["no"] * 500 + ["yes"] * 400 + ["maybe"]))
+    code = fit_target("y", goal, {}, kind="classes", scale=10.0, source=InsecureSource(0))
+    assert code.classes == ("no", "yes")
+    codes, weights = code.read(goal)
+    assert weights[-1] == 0.0
+    assert codes[-1] == -1
+    assert weights[:-1].all()
+    with pytest.raises(InputError, match="at least two classes"):
+        fit_target("y", goal, {}, kind="classes", scale=100.0, source=InsecureSource(0))
+    with pytest.raises(InputError, match="list of classes"):
+        fit_target(
+            "y", goal, {"y": Range(0, 1)}, kind="classes", scale=1.0, source=InsecureSource(0)
+        )
+    public = {"y": Categories(("no", "yes"))}
+    with pytest.raises(InputError, match="low, high"):
+        fit_target("y", goal, public, kind="numbers", scale=1.0, source=InsecureSource(0))
+
+
+def test_targets_of_numbers_are_scaled_and_cut_off():
+    code = TargetCode("y", (), 10.0, 30.0)
+    scaled, weights = code.read(Values.of(column([10, 20, 30, 99, None, "word"])))
+    assert scaled.tolist() == [-1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    assert weights.tolist() == [1, 1, 1, 1, 0, 0]
+    assert code.numbers(np.array([-1.0, 0.5, 7.0])).tolist() == [10.0, 25.0, 30.0]
+    goal = Values.of(np.linspace(17, 60, 900))
+    found = fit_target("y", goal, {}, kind="numbers", scale=5.0, source=InsecureSource(0))
+    assert (found.low, found.high) == (16.0, 64.0)
+
+
+# Too few rows
+
+
+class Sealed:
+    """A table whose values must not be looked at."""
+
+    columns = (*(f"c{k}" for k in range(30)), "y")
+
+    def __len__(self):
+        return 569
+
+    def __getitem__(self, name):
+        raise AssertionError("the table was looked at")
+
+
+def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
+    with pytest.raises(InputError, match=r"at least about \d+ rows for 30 columns") as caught:
+        fit_private(Sealed(), "y", eta=0.05)
+    assert "Give bounds" in str(caught.value)
+    mu = NeighbourBudget.for_eta(0.05, slack=1e-6).mu
+    assert f"about {rows_needed(30, mu, classes=True)} rows" in str(caught.value)
+    assert 3000 < rows_needed(30, mu, classes=True) < 10_000
+    assert rows_needed(0, mu) == 1
+
+
+def test_bad_questions_are_refused():
+    table = raw_table(300)
+    for arguments in (
+        {"target": "none", "eta": 0.05},
+        {"target": "ill", "eta": 0.5},
+        {"target": "ill", "eta": 0.05, "learner": "forest"},
+        {"target": "ill", "eta": 0.05, "bounds": {"nothing": [0, 1]}},
+    ):
+        with pytest.raises(InputError):
+            fit_private(table, **arguments)

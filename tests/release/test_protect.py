@@ -1,0 +1,200 @@
+"""The verb ``protect`` as a user meets it."""
+
+import json
+import re
+import sys
+from fractions import Fraction
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.release.saving import load, verified
+from memberbound.verbs.protect import protect
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    draws = np.random.default_rng(7)
+    age = draws.integers(20, 80, 120)
+    town = draws.choice(["a", "b", "c"], 120)
+    ill = np.where(age + draws.normal(0, 8, 120) + 5 * (town == "a") > 50, "yes", "no")
+    return pd.DataFrame({"age": age, "town": town, "ill": ill})
+
+
+def quick(**more):
+    return {"tune": False, "pairs": 120, "insecure_seed": 3, "workers": 1, "eta": 0.2} | more
+
+
+def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path: Path) -> None:
+    result = protect(people, target="ill", out=tmp_path / "model.skops", **quick())
+    answer = result.to_dict()
+    for key in ("eta", "noise_scale", "score_clean", "score_released", "certificate", "out"):
+        assert key in answer
+    json.dumps(answer, allow_nan=False)
+    assert answer["game"] == "subset"
+    assert answer["protects"] == "average record"
+    assert answer["certificate"]["upper"] <= 0.2
+    assert answer["noise_scale"] > 0
+    assert any("seed" in w for w in answer["warnings"])
+    assert verified(tmp_path / "model.skops")["certificate"]["upper"] <= 0.2
+
+
+def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
+    # The same calibration with another secret and other noise gives the same scores.
+    options = quick(calibration_seed=5)
+    one = protect(people, target="ill", **options)
+    two = protect(people, target="ill", **(options | {"insecure_seed": 4}))
+    assert (one.score_clean, one.score_released) == (two.score_clean, two.score_released)
+    assert one.noise_scale == two.noise_scale
+    models = [found.released.model.released_.coef_ for found in (one, two)]
+    assert not np.array_equal(*models)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "sum", "covariance"])
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_sums_are_certified_without_sampling(
+    people: pd.DataFrame, statistic: str, record: str
+) -> None:
+    result = protect(
+        people, statistic=statistic, columns=["age"], eta=0.05, record=record, insecure_seed=1
+    )
+    assert result.calibration.certificate.confidence == 1.0
+    assert result.calibration.certificate.value <= 0.05
+    assert result.to_dict()["protects"] == f"{record} record"
+    assert len(result.to_dict()["values"]) == 1
+
+
+def test_every_record_needs_more_noise_than_the_average_one(people: pd.DataFrame) -> None:
+    people.loc[0, "age"] = 5000
+    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 1}
+    assert (
+        protect(people, record="every", **options).noise_scale
+        > 3 * protect(people, record="average", **options).noise_scale
+    )
+
+
+def test_a_histogram_of_words_and_of_numbers(people: pd.DataFrame) -> None:
+    words = protect(people, statistic="histogram", columns=["town"], insecure_seed=1)
+    assert sorted(words.to_dict()["names"]) == ["a", "b", "c"]
+    ages = protect(
+        people, statistic="histogram", columns=["age"], bins=[20, 40, 60, 80], insecure_seed=1
+    )
+    assert len(ages.to_dict()["values"]) == 3
+
+
+def test_quantiles_and_functions_by_refitting(people: pd.DataFrame) -> None:
+    options = {"columns": ["age"], "eta": 0.3, "pairs": 60, "insecure_seed": 1, "workers": 1}
+    middle = protect(people, statistic="quantiles", levels=[0.5], **options)
+    assert middle.calibration.certificate.confidence == 0.95
+    largest = protect(people, statistic=lambda rows: rows.max(axis=0), **options)
+    assert largest.what == "statistic"
+
+
+def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
+    result = protect(
+        people, target="ill", learner="tree", query=people.iloc[:3], **quick(eta=0.3, pairs=60)
+    )
+    assert len(result.released.predict(people.iloc[:3])) == 3
+    with pytest.raises(InputError):
+        result.released.predict(people.iloc[3:5])
+
+
+def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_from(people):
+    """An odd population: blind guessing is right more than half of the time, and the sum shows."""
+    options = {"statistic": "mean", "columns": ["age"], "eta": 0.05, "insecure_seed": 1}
+    odd = protect(people.iloc[:57], **options)
+    assert odd.sentence.startswith(
+        "Nobody who knows all 57 records but not which 28 of them were drawn, and sees"
+    )
+    total, blind, points = (
+        Fraction(text) / 100
+        for text in re.search(
+            r"more than ([\d.]+) %.* right ([\d.]+) % .*\(29 of 57\).* most ([\d.]+) points",
+            odd.sentence,
+        ).groups()
+    )
+    exact = Fraction(29, 57) + Fraction(odd.calibration.certificate.value)
+    assert exact <= total <= exact + Fraction(1, 10000)
+    assert abs(blind + points - total) <= Fraction(1, 10000)
+    assert "(28 of 56)" not in protect(people.iloc[:56], **options).sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "one of them"),
+        ({"target": "ill", "statistic": "mean"}, "one of them"),
+        ({"target": "ill", "eta": 0.5}, "in \\(0, 0.5\\)"),
+        ({"target": "ill", "eta": 0.0}, "in \\(0, 0.5\\)"),
+        ({"target": "none"}, "no column 'none'"),
+        ({"target": "ill", "learner": "magic"}, "learner must be one of"),
+        ({"target": "ill", "record": "some"}, "one of"),
+        ({"target": "ill", "method": "some"}, "one of"),
+        ({"target": "ill", "learner": "random-forest", "tune": False}, "quer|adapter|parameters"),
+        ({"statistic": "median"}, "one of"),
+        ({"statistic": "mean", "method": "convex"}, "linear models"),
+        ({"statistic": "mean", "bins": [1, 2]}, "histogram"),
+        ({"statistic": "histogram"}, "one column"),
+        ({"statistic": "mean", "learner": "ridge"}, "belong to a target"),
+        ({"statistic": "mean", "levels": [0.5]}, "belong to quantiles"),
+        ({"target": "ill", "levels": [0.5]}, "belong to a statistic"),
+        ({"target": "ill", "out": "model.pickle"}, "must end in"),
+        ({"statistic": "mean", "out": "values.skops"}, "must end in"),
+    ],
+)
+def test_bad_questions(people: pd.DataFrame, options: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        protect(people, **options)
+
+
+def test_bad_tables(people: pd.DataFrame) -> None:
+    with pytest.raises(InputError, match="two classes"):
+        protect(people.assign(ill="no"), target="ill")
+    with pytest.raises(InputError, match="at least 4 records"):
+        protect(people[["age"]].iloc[:3], statistic="mean")
+
+
+def test_a_constant_statistic_needs_no_noise() -> None:
+    result = protect(pd.DataFrame({"x": [1.0] * 10}), statistic="mean", insecure_seed=0)
+    assert result.noise_scale == 0.0
+    assert result.released.values.tolist() == [1.0]
+
+
+def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
+    people.to_csv(tmp_path / "people.csv", index=False)
+
+    def cli(*arguments: object) -> tuple[int, str, str]:
+        done = run(
+            [sys.executable, "-m", "memberbound", "protect", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = cli(
+        tmp_path / "people.csv",
+        *("--statistic", "mean", "--columns", "age", "--eta", 0.05, "--insecure-seed", 1),
+        *("--out", tmp_path / "mean.safetensors", "--json"),
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["command"] == "protect"
+    assert answer["values"] == load(tmp_path / "mean.safetensors").values.tolist()
+    # The file and the certificate belong together.
+    (tmp_path / "mean.safetensors").write_bytes(b"something else")
+    with pytest.raises(InputError, match="SHA-256"):
+        load(tmp_path / "mean.safetensors")
+    code, out, err = cli(tmp_path / "people.csv", "--target", "ill", "--eta", 0.7)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_public_names() -> None:
+    assert memberbound.protect is protect
+    assert memberbound.MembershipPrivate.__name__ == "MembershipPrivate"

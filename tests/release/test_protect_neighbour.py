@@ -1,0 +1,485 @@
+"""``protect`` in the neighbour game: all rows, every record, from the file to the prediction."""
+
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import memberbound
+from memberbound import InputError, MembershipPrivate, load, predict, protect
+from memberbound.curve import GaussianCurve
+from memberbound.quantities import numbers_in
+from memberbound.release import budget as budgets
+from memberbound.release import gradient, preprocessing
+from memberbound.release.preprocessing import read_bounds
+from memberbound.release.saving import certificate_path, save, verified
+from memberbound.verbs import protect as all_rows
+
+BOUNDS = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
+EVERY = {"target": "ill", "record": "every", "eta": 0.05, "insecure_seed": 2}
+
+
+def people(rows=1500, seed=0):
+    draws = np.random.default_rng(seed)
+    age = draws.integers(18, 90, rows)
+    city = draws.choice(["Rome", "Oslo", "Bern"], rows)
+    score = (age - 50) / 12 + 1.5 * (city == "Oslo")
+    ill = np.where(score + draws.logistic(size=rows) > 0.5, "yes", "no")
+    return pd.DataFrame({"age": age, "city": city, "ill": ill})
+
+
+@pytest.fixture(scope="module")
+def released():
+    return protect(people(), bounds=BOUNDS, **EVERY)
+
+
+def test_the_answer_is_about_all_rows_and_every_record(released):
+    answer = json.loads(json.dumps(released.to_dict(), allow_nan=False))
+    assert (answer["game"], answer["protects"]) == ("neighbour", "every record")
+    assert (answer["method"], answer["rows_trained"]) == ("gradient", 1500)
+    assert answer["theorems"] == ["X22"]
+    assert answer["certificate"]["upper"] <= 0.05
+    assert answer["certificate"]["confidence"] == 1.0
+    assert answer["score_clean"] > answer["score_baseline"] + 0.15
+    assert answer["score_released"] > answer["score_baseline"] + 0.1
+    assert any("from a seed" in said for said in answer["assumptions"])
+    assert any("from a seed" in said for said in answer["warnings"])
+    for key in ("eta", "mu", "noise_scale", "out"):
+        assert key in answer
+    undeclared = [p for p, _, side in numbers_in(released.to_dict(), released.SIDES) if not side]
+    assert undeclared == []
+
+
+def test_the_curve_is_that_of_the_budget(released):
+    """Against the exact normal curve of the same μ; what is added to it is slack, and tiny."""
+    answer = released.to_dict()
+    exact, curve = GaussianCurve(answer["mu"]), answer["curve"]
+    replaced, added = curve["replace_one"], curve["add_remove"]
+    assert curve["eta_upper"] == released.calibration.certificate.value
+    assert exact.advantage <= replaced["advantage_upper"] <= exact.advantage + 1e-6
+    assert replaced["accuracy_upper"] == pytest.approx(0.5 + curve["eta_upper"])
+    for rate, reached in replaced["tpr_upper"].items():
+        assert exact.tpr(float(rate)) <= reached <= exact.tpr(float(rate)) + 1e-6
+        assert added["tpr_upper"][rate] < reached
+    assert exact.epsilon(1e-5) <= replaced["epsilon_upper"]
+    assert added["epsilon_upper"] < replaced["epsilon_upper"]
+    # Sums move half as far when a record is removed instead of replaced.
+    assert 0.4 < added["advantage_upper"] / replaced["advantage_upper"] < 0.8
+    assert curve["security_lower"] <= exact.security()
+
+
+def test_the_sentence_says_what_is_public(released):
+    said = released.sentence
+    assert said.startswith("Nobody who knows every other record, and sees the released logistic")
+    assert "more than 55 % of the time: guessing blindly is right 50 %" in said
+    assert "trained on all 1500 rows; no part of the table is public except its number" in said
+    assert said.endswith("the columns' names and the bounds given.")
+    assert "confidence" not in said
+    text = released.summary()
+    assert "accuracy of a constant" in text
+    assert "(added or removed)" in text
+    assert "for you alone" in text
+    bare = protect(people(8000), **EVERY)
+    assert bare.sentence.endswith("except its number of rows and the columns' names.")
+
+
+def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
+    assert released.to_dict()["game"] == "neighbour"
+    quick = {"tune": False, "pairs": 40, "workers": 1, "eta": 0.2, "insecure_seed": 3}
+    table = people(120)
+    subset = protect(table, target="ill", record="every", game="subset", **quick)
+    assert subset.to_dict()["game"] == "subset"
+    assert subset.to_dict()["rows_trained"] == 60
+    assert subset.to_dict()["mu"] is None
+    share = table["ill"].value_counts(normalize=True).max()
+    assert subset.score_baseline == pytest.approx(share)
+    average = protect(table, target="ill", **quick)
+    assert average.to_dict()["protects"] == "average record"
+    # A method of the subset game, or a learner without a private form, asks for that game.
+    moment = protect(table, target="ill", record="every", method="moment", **quick)
+    assert moment.to_dict()["game"] == "subset"
+    bayes = protect(table, target="ill", record="every", learner="naive-bayes", **quick)
+    assert bayes.to_dict()["game"] == "subset"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"game": "some"}, "game must be one of"),
+        ({"game": "some", "target": None, "statistic": "mean"}, "game must be one of"),
+        ({"game": "neighbour", "record": "average"}, "give record='every'"),
+        ({"method": "gradient", "record": "average"}, "give record='every'"),
+        ({"game": "neighbour", "method": "convex"}, "'gradient' .* got 'convex'"),
+        ({"game": "subset", "method": "gradient"}, "belongs to the neighbour game"),
+        ({"game": "subset", "bounds": BOUNDS}, "bounds belong to the neighbour game"),
+        ({"record": "average", "bounds": BOUNDS}, "bounds belong to the neighbour game"),
+        ({"game": "neighbour", "learner": "tree"}, "logistic, svm, ridge.* 'tree'"),
+        ({"game": "neighbour", "learner": DecisionTreeClassifier()}, "'DecisionTreeClassifier'"),
+        ({"pairs": 10}, "pairs belongs to the subset game"),
+        ({"confidence": 0.9}, "confidence belongs to the subset game"),
+        ({"tune": False}, "tune belongs to the subset game"),
+        ({"clip": 1.0}, "clip belongs to the subset game"),
+        ({"game": "neighbour", "query": people(3)}, "query belongs to the subset game"),
+        ({"target": "none"}, "no column 'none'"),
+        ({"columns": ["age", "none"]}, "no column 'none'"),
+        ({"bounds": {"none": [0, 1]}}, "no column 'none'"),
+        ({"roles": {"age": "category"}}, "Say with bounds"),
+        ({"eta": 0.5}, "in \\(0, 0.5\\)"),
+        ({"eta": 0.0}, "in \\(0, 0.5\\)"),
+        ({"bounds": {"age": [18, 90]}, "columns": ["age", "city"]}, "at least about .* rows"),
+        ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
+        ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
+        ({"bounds": "nowhere.yaml"}, "readable file"),
+        ({"size": 3}, "belong to a statistic"),
+        ({"target": None, "statistic": "mean", "game": "neighbour"}, "subset game"),
+        ({"target": None, "statistic": "mean", "bounds": BOUNDS}, "subset game"),
+        ({"target": None, "statistic": "mean", "method": "gradient"}, "subset game"),
+        ({"out": "model.csv"}, "must end in .skops, .json"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(options, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=words) as refused:
+        protect(people(200), **(EVERY | options))
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["skops", "json"])
+def test_a_saved_model_is_the_model(ending, released, tmp_path):
+    if ending == "skops":
+        pytest.importorskip("skops")
+    path = tmp_path / f"model.{ending}"
+    save(released.released, path)
+    again, fresh = load(path), people(300, 1)
+    assert again.to_dict() == released.released.to_dict()
+    assert (again.predict(fresh) == released.released.predict(fresh)).all()
+    assert np.array_equal(again.predict_proba(fresh), released.released.predict_proba(fresh))
+    answered = predict(path, fresh[["city", "age", "ill"]])
+    assert answered.to_dict()["game"] == "neighbour"
+    assert list(answered.frame) == ["prediction", "probability_no", "probability_yes"]
+    assert np.mean(answered.values == fresh["ill"]) > 0.7
+    assert verified(path)["curve"]["eta_upper"] <= 0.05
+    with pytest.raises(InputError, match="every column that the model takes"):
+        predict(path, fresh[["age"]])
+
+
+def test_the_operating_systems_noise_is_the_default_and_never_the_same():
+    options = {"target": "ill", "record": "every", "bounds": BOUNDS}
+    first, second = (protect(people(), **options) for _ in range(2))
+    assert first.released.secure
+    assert not any("seed" in said for said in first.to_dict()["assumptions"])
+    both = [found.released.model.coefficients for found in (first, second)]
+    assert not np.array_equal(*both)
+
+
+def test_a_file_of_something_else_is_refused(released, tmp_path):
+    path = tmp_path / "model.json"
+    save(released.released, path)
+    whole = json.loads(path.read_text())
+    for broken in ([], {}, whole | {"coefficients": [[1.0]]}, whole | {"loss": "other"}):
+        path.write_text(json.dumps(broken))
+        said = json.loads(certificate_path(path).read_text())
+        said["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        certificate_path(path).write_text(json.dumps(said))
+        with pytest.raises(InputError):
+            load(path)
+
+
+def nothing_but_noise(values, scale, source):
+    """A release that forgets the table: what is stored then holds nothing that was not noisy."""
+    size = int(np.prod(np.shape(values)))
+    return scale * (8.0 * (np.arange(size) % 3 == 0) + source.normal(size)).reshape(
+        np.shape(values)
+    )
+
+
+def files_of(table, place, bounds, ending):
+    table.to_csv(place / "people.csv", index=False)
+    out = place / f"model.{ending}"
+    found = protect(place / "people.csv", bounds=bounds, out=out, force=True, **EVERY)
+    return found, out.read_bytes(), certificate_path(out).read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["skops", "json"])
+@pytest.mark.parametrize("bounds", [BOUNDS, {"ill": ["no", "yes"]}])
+def test_files_of_different_tables_with_the_same_noisy_numbers_are_the_same(
+    ending, bounds, tmp_path, monkeypatch
+):
+    if ending == "skops":
+        pytest.importorskip("skops")
+    for module in (budgets, gradient, preprocessing):
+        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    first = files_of(people(3000, 1), tmp_path, bounds, ending)
+    second = files_of(people(3000, 2), tmp_path, bounds, ending)
+    assert first[1:] == second[1:]
+    # The scores, which are for the owner, do depend on the table: they would have been seen.
+    assert first[0].score_baseline != second[0].score_baseline
+
+
+def test_a_file_that_held_the_scores_would_be_caught(tmp_path, monkeypatch):
+    for module in (budgets, gradient, preprocessing):
+        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    honest = all_rows._rehearsed
+
+    def leaky(table, target, released, *more):
+        found = honest(table, target, released, *more)
+        released.model.intercepts[0] += found[0].constant
+        return found
+
+    monkeypatch.setattr(all_rows, "_rehearsed", leaky)
+    first = files_of(people(3000, 1), tmp_path, BOUNDS, "json")
+    second = files_of(people(3000, 2), tmp_path, BOUNDS, "json")
+    assert first[1] != second[1]
+
+
+def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only(tmp_path):
+    table = people(3000, 1)
+    other = table.copy()
+    other.loc[7] = [10_000, "Atlantis", "perhaps"]
+    tables = (table, other, people(3000, 2))
+    *both, control = (json.loads(files_of(t, tmp_path, BOUNDS, "json")[1]) for t in tables)
+    noisy = {"coefficients", "intercepts", "encoder"}
+    assert {key for key in both[0] if both[0][key] != both[1][key]} <= noisy
+    assert both[0]["coefficients"] != control["coefficients"]
+    text = json.dumps(both[1])
+    assert "Atlantis" not in text
+    assert "perhaps" not in text
+
+
+def test_how_a_column_is_read_does_not_depend_on_other_rows(tmp_path):
+    """A column of numbers in which one person wrote a word stays one; an identifier is no role."""
+    table = people(3000, 1).assign(name=[f"p{k}" for k in range(3000)]).astype(str)
+    other = table.copy()
+    other.loc[7, ["age", "name"]] = ["old", "p8"]
+    for frame in (table, other):
+        found = protect(frame, bounds=BOUNDS, **(EVERY | {"eta": 0.2}))
+        assert [code.name for code in found.released.encoder.columns] == ["age", "city", "name"]
+        assert found.released.encoder.columns[0].scaling.low == 18
+
+
+def test_rare_classes_and_wrong_bounds_are_said_to_the_owner():
+    table = people(1500)
+    table.loc[:4, "ill"] = "perhaps"
+    wrong = BOUNDS | {"city": ["Paris", "Lima"]}
+    notes = protect(table, bounds=wrong, **EVERY).warnings
+    assert any("5 of 1500 rows have no class" in note for note in notes)
+    assert any("values of 'city'" in note for note in notes)
+    assert not any("values of 'age'" in note for note in notes)
+
+
+def test_a_release_no_better_than_a_constant_is_called_useless():
+    draws = np.random.default_rng(0)
+    table = people(300).assign(ill=draws.choice(["no", "yes"], 300, p=[0.1, 0.9]))
+    found = protect(table, bounds=BOUNDS, **(EVERY | {"eta": 0.001}))
+    assert found.score_released <= found.score_baseline
+    assert any("useless" in note for note in found.warnings)
+    assert not any("useless" in n for n in protect(people(), bounds=BOUNDS, **EVERY).warnings)
+
+
+@pytest.mark.parametrize("learner", [None, "ridge", "linear", "huber"])
+def test_a_target_of_numbers(learner):
+    table = load_diabetes(as_frame=True).frame
+    bounds = {name: [-0.2, 0.2] for name in table.columns} | {"target": [0, 350]}
+    found = protect(
+        table,
+        target="target",
+        learner=learner,
+        record="every",
+        eta=0.1,
+        bounds=bounds,
+        insecure_seed=1,
+    )
+    assert found.score == "R²"
+    assert found.score_released > found.score_baseline + 0.1
+    assert predict(found.released, table).probabilities is None
+
+
+def test_learners_of_scikit_learn_and_those_without_probabilities():
+    found = protect(people(), bounds=BOUNDS, learner=LogisticRegression(C=3.0), **EVERY)
+    assert found.what == "logistic model"
+    assert any("own settings are not used" in note for note in found.warnings)
+    margin = protect(people(), bounds=BOUNDS, learner="svm", **EVERY)
+    assert predict(margin.released, people(50, 3)).probabilities is None
+    assert margin.score_released > margin.score_baseline
+
+
+def test_many_categories_are_trained_and_scored_without_densifying():
+    draws = np.random.default_rng(0)
+    table = people(1500).assign(street=draws.integers(0, 60, 1500))
+    streets = {"street": {"categories": list(range(60))}}
+    found = protect(table, bounds=BOUNDS | streets, **EVERY)
+    assert found.score_clean > found.score_baseline
+    assert found.released.encoder.width > 60
+
+
+def test_breast_cancer_with_published_ranges():
+    table = load_breast_cancer(as_frame=True).frame
+    # Smallest and largest values as the data set's description prints them.
+    description = load_breast_cancer().DESCR.splitlines()
+    printed = {
+        line.split(":")[0].strip(): line.split(":")[1].split()
+        for line in description
+        if line.count(":") == 1 and len(line.split(":")[1].split()) == 2
+    }
+    bounds = {"target": {"categories": [0, 1]}}
+    for name in load_breast_cancer().feature_names:
+        kind, _, rest = name.partition(" ")
+        group = {"mean": "mean", "worst": "worst"}.get(kind)
+        key = f"{rest} ({group})" if group else f"{name.removesuffix(' error')} (standard error)"
+        bounds[name] = list(map(float, printed[key]))
+    found = protect(
+        table, target="target", record="every", eta=0.05, bounds=bounds, insecure_seed=4
+    )
+    assert found.rows_trained == 569
+    assert found.score_released > 0.85 > found.score_baseline
+
+
+def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
+    table, fresh = people(), people(300, 1)
+    bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
+    model = MembershipPrivate(
+        LogisticRegression(),
+        game="neighbour",
+        record="every",
+        bounds=bounds,
+        eta=0.05,
+        insecure_seed=1,
+    )
+    raw = table[["age", "city"]]
+    model = clone(model).fit(raw, table["ill"])
+    assert model.certificate_.game.name == "neighbour"
+    assert model.released_.rows == len(table)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
+    chances = model.predict_proba(fresh[["age", "city"]])
+    assert ((chances[:, 1] > 0.5) == (model.predict(fresh[["age", "city"]]) == "yes")).all()
+    assert not hasattr(model, "decision_function")
+    save(model, tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    assert (again.predict(fresh) == model.predict(fresh[["age", "city"]])).all()
+    assert (predict(model, fresh).values == again.predict(fresh)).all()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(fresh[["city", "age"]])
+    # The same model as the verb's, from the same noise.
+    same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
+    assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
+
+
+def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
+    numbers = np.random.default_rng(0).normal(size=(60, 2))
+    model = MembershipPrivate(
+        LogisticRegression(), eta=0.2, tune=False, pairs=30, insecure_seed=1, n_jobs=1
+    ).fit(numbers, numbers[:, 0] > 0)
+    for name in ("game", "bounds"):
+        del model.__dict__[name]
+    assert model.predict_proba(numbers).shape == (60, 2)
+    assert len(predict(model, numbers).values) == 60
+
+
+def test_the_estimators_classes_are_of_the_targets_kind():
+    table = people()
+    raw, ill = table[["age"]].to_numpy(), (table["ill"] == "yes").to_numpy()
+    for target, names in ((ill, [False, True]), (ill.astype(int), [0, 1]), (ill * 2.0, [0, 2])):
+        bounds = {"x0": [18, 90], "y": {"categories": names}}
+        model = MembershipPrivate(
+            LogisticRegression(), game="neighbour", record="every", bounds=bounds, insecure_seed=1
+        ).fit(raw, target)
+        assert model.predict(raw).dtype == target.dtype
+        assert model.score(raw, target) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"record": "average"}, "give record='every'"),
+        ({"game": "some"}, "game must be one of"),
+        ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds belong to"),
+        ({"estimator": DecisionTreeClassifier()}, "no private form"),
+        ({"method": "convex"}, "belongs to game='subset'"),
+        ({"pairs": 9}, "pairs belongs to the subset game"),
+        ({"bounds": {"x9": [0, 1]}}, "'x9'"),
+        ({"eta": 0.5}, "in \\(0, 0.5\\)"),
+    ],
+)
+def test_what_the_estimator_refuses(options, words):
+    asked = {"estimator": LogisticRegression(), "game": "neighbour", "record": "every"}
+    with pytest.raises(InputError, match=words):
+        MembershipPrivate(**(asked | options)).fit(np.ones((50, 2)), np.arange(50) % 2)
+
+
+AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- z"]
+
+
+def test_a_template_has_every_column_and_nothing_of_the_table(tmp_path):
+    """Whatever the rows are: tables of the same kinds give the same file."""
+    draws = np.random.default_rng(0)
+    made = [
+        pd.DataFrame({name: draws.normal(size=60).round(6) for name in AWKWARD}).assign(
+            city=draws.choice(words, 60)
+        )
+        for words in (["Rome", "Oslo"], ["Bern", "Ulm"])
+    ]
+    first, second = (memberbound.bounds(table) for table in made)
+    assert first.text == second.text
+    path = tmp_path / "bounds.yaml"
+    memberbound.bounds(made[0], out=path)
+    assert path.read_text(encoding="utf-8") == first.text
+    assert list(yaml.safe_load(path.read_text(encoding="utf-8"))) == list(made[0].columns)
+    assert read_bounds(path) == {}  # nothing is filled in, so nothing is given
+    with pytest.raises(InputError, match="must not exist"):
+        memberbound.bounds(made[0], out=path)
+
+
+def test_a_template_that_was_filled_in_is_taken(tmp_path):
+    path = tmp_path / "bounds.yaml"
+    memberbound.bounds(people(), out=path)
+    text = path.read_text()
+    for name, bound in {"age": "[18, 90]", "city": "[Rome, Oslo]", "ill": "[no, yes]"}.items():
+        text = re.sub(rf"^{name}:", f"{name}: {bound}", text, flags=re.MULTILINE)
+    path.write_text(text)
+    assert protect(people(), bounds=path, **EVERY).details["bounds"] == ["age", "city", "ill"]
+
+
+def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
+    pytest.importorskip("skops")
+    people().to_csv(tmp_path / "patients.csv", index=False)
+    people(20, 1).drop(columns="ill").to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "bounds.yaml").write_text(
+        "age: [18, 90]\ncity: [Rome, Oslo, Bern]\nill: [no, yes]\n"
+    )
+
+    def cli(*arguments):
+        return run(
+            [sys.executable, "-m", "memberbound", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+
+    asked = ("protect", "patients.csv", "--target", "ill", "--record", "every", "--eta", "0.05")
+    done = cli(*asked, "--bounds", "bounds.yaml", "--out", "model.skops", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["game"], answer["rows_trained"]) == ("neighbour", 1500)
+    assert answer["out"] == "model.skops"
+    done = cli("predict", "model.skops", "new.csv", "--out", "answers.csv")
+    assert done.returncode == 0, done.stderr
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    assert list(answers) == ["prediction", "probability_no", "probability_yes"]
+    assert len(answers) == 20
+    refused = cli(*asked, "--game", "neighbour", "--learner", "tree")
+    assert refused.returncode == 2
+    assert "no private form" in refused.stderr

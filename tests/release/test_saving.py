@@ -1,0 +1,181 @@
+"""Saved releases: what is read is what was written, and only with its own certificate."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.release import saving
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.saving import certificate_path, load, save, verified
+from memberbound.release.statistics import mean, release_sum
+
+X, Y = make_classification(80, n_features=3, n_redundant=0, random_state=0)
+QUICK = {"eta": 0.2, "pairs": 30, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MembershipPrivate(LogisticRegression(), **QUICK).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def vector():
+    pytest.importorskip("safetensors")
+    return release_sum(mean(X), SubsetGame(80, 40), eta=0.1, insecure_seed=1)
+
+
+def test_estimators_come_back(model, tmp_path):
+    pytest.importorskip("skops")
+    path = tmp_path / "model.skops"
+    assert save(model, path) == certificate_path(path)
+    again = load(path)
+    assert isinstance(again, MembershipPrivate)
+    assert (again.predict_proba(X) == model.predict_proba(X)).all()
+    assert again.certificate_ == model.certificate_
+    assert again.calibration_.to_dict() == model.calibration_.to_dict()
+    assert again.scores_ == model.scores_
+    said = verified(path)
+    assert said["eta"] == 0.2
+    assert said["certificate"]["upper"] == model.certificate_.value
+    assert (said["population"], said["size"]) == (80, 40)
+    assert said["secure_source"] is False
+
+
+def test_files_of_the_first_version_are_read(model, tmp_path):
+    """Their classes lived in other modules; a secret half that is gone cannot be released again."""
+    pytest.importorskip("skops")
+    path = tmp_path / "model.skops"
+    save(model, path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {item: archive.read(item) for item in archive.namelist()}
+    text = parts["schema.json"].decode()
+    text = text.replace('"memberbound.release.noise"', '"memberbound.protection.gaussian_noise"')
+    parts["schema.json"] = text.replace("memberbound.release.", "memberbound.protection.").encode()
+    assert b"protection.gaussian_noise" in parts["schema.json"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    beside = certificate_path(path)
+    said = json.loads(beside.read_text()) | {"sha256": saving._digest(path)}
+    beside.write_text(json.dumps(said))
+    assert (load(path).predict_proba(X) == model.predict_proba(X)).all()
+
+
+def test_prediction_tables_come_back(tmp_path):
+    pytest.importorskip("skops")
+    settings = QUICK | {"release": "predictions", "query": X[:4]}
+    model = MembershipPrivate(KNeighborsClassifier(), **settings).fit(X, Y)
+    save(model, tmp_path / "answers.skops")
+    assert (load(tmp_path / "answers.skops").predict(X[:4]) == model.predict(X[:4])).all()
+
+
+def test_no_pickle_and_no_seed_inside(model, tmp_path):
+    pytest.importorskip("skops")
+    path = tmp_path / "model.skops"
+    save(model, path)
+    with zipfile.ZipFile(path) as archive:
+        assert not [n for n in archive.namelist() if n.endswith((".pkl", ".pickle"))]
+        schema = archive.read("schema.json").decode()
+        assert "pickle" not in schema.lower()
+    again = load(path)
+    assert again.insecure_seed is None
+    assert again.calibration_seed is None
+
+
+def test_vectors_come_back(vector, tmp_path):
+    path = tmp_path / "mean.safetensors"
+    save(vector, path)
+    again = load(path)
+    assert (again.values == vector.values).all()
+    assert again.certificate["kind"] == "vector"
+    assert again.certificate["certificate"]["confidence"] == 1.0
+
+
+def test_networks_come_back(vector, tmp_path):
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(3, 2)
+    with pytest.raises(InputError, match="calibration"):
+        save(module, tmp_path / "net.safetensors")
+    save(module, tmp_path / "net.safetensors", calibration=vector.calibration)
+    again = load(tmp_path / "net.safetensors")
+    assert (again.tensors["weight"] == module.weight.detach().numpy()).all()
+
+
+def test_a_changed_file_is_refused(vector, tmp_path):
+    path = tmp_path / "mean.safetensors"
+    save(vector, path)
+    body = bytearray(path.read_bytes())
+    body[-1] ^= 1
+    path.write_bytes(bytes(body))
+    with pytest.raises(InputError, match="SHA-256"):
+        load(path)
+
+
+def test_a_missing_or_foreign_certificate_is_refused(vector, tmp_path):
+    path = tmp_path / "mean.safetensors"
+    save(vector, path)
+    beside = certificate_path(path)
+    text = beside.read_text(encoding="utf-8")
+    for wrong in ("no json", "[]", "{}"):
+        beside.write_text(wrong, encoding="utf-8")
+        with pytest.raises(InputError, match="certificate"):
+            load(path)
+    beside.unlink()
+    with pytest.raises(InputError, match="missing"):
+        load(path)
+    beside.write_text(text, encoding="utf-8")
+    load(path)
+    with pytest.raises(InputError, match="no file"):
+        load(tmp_path / "nothing.safetensors")
+
+
+def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
+    pytest.importorskip("skops")
+    path = tmp_path / "model.skops"
+    save(model, path)
+    without = tuple(n for n in saving._TRUSTED if not n.endswith("Certificate"))
+    monkeypatch.setattr(saving, "_TRUSTED", without)
+    with pytest.raises(InputError, match=r"quantities\.Certificate"):
+        load(path)
+    assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2
+
+
+def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
+    path = tmp_path / "mean.safetensors"
+    save(vector, path)
+    with pytest.raises(InputError, match="must not exist"):
+        save(vector, path)
+    save(vector, path, force=True)
+    other = tmp_path / "other.safetensors"
+
+    def broken(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(saving, "write_text", broken)
+    with pytest.raises(OSError, match="disk full"):
+        save(vector, other)
+    assert not other.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, certificate_path(path).name]
+
+
+def test_the_certificate_is_plain_json(vector, tmp_path):
+    path = tmp_path / "mean.safetensors"
+    text = save(vector, path).read_text(encoding="utf-8")
+    assert "NaN" not in text
+    assert json.loads(text)["noise"]["law"] == "gaussian"
+
+
+def test_bad_input(model, vector, tmp_path):
+    with pytest.raises(InputError, match="end in"):
+        save(model, tmp_path / "model.pkl")
+    with pytest.raises(InputError, match="end in"):
+        save(vector, tmp_path / "model.skops")
+    with pytest.raises(InputError, match="released must be"):
+        save(np.ones(3), tmp_path / "x.safetensors")

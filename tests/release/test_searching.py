@@ -1,0 +1,252 @@
+"""Searching for a scale costs no confidence: simulations of both ways, and what breaks them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from memberbound.errors import InputError, SearchError
+from memberbound.games import SubsetGame
+from memberbound.release.calibration import (
+    ScaleFamily,
+    certified_scale,
+    distance_target,
+    eta_from_distance,
+    fixed_order_scale,
+    least_draws,
+    mean_bounds,
+)
+from memberbound.release.noise import (
+    GaussianNoise,
+    NoNoise,
+    NormExponentialNoise,
+    ScaledNorm,
+    ShapedGaussianNoise,
+)
+
+RNG = np.random.default_rng(0)
+LOWER = np.tril(RNG.normal(size=(3, 3)), -1) + np.diag([0.5, 1.0, 2.0])
+FAMILIES = [
+    ScaleFamily.gaussian(3),
+    ScaleFamily.gaussian(3, LOWER),
+    ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 2.0), 1.0)),
+    ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 4.0), 3.0)),
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_measured_once_is_as_good_as_measured_by_the_law(family):
+    moves = RNG.normal(size=(50, 3)) * 10.0 ** RNG.integers(-3, 3, size=(50, 1))
+    moves[0] = 0.0
+    lengths = family.lengths(moves)
+    for scale in (1e-3, 0.7, 1.0, 13.0):
+        law = family.law(scale)
+        quick = family.distances(lengths, scale)
+        direct = law.total_variation_of_length(law.length(moves))
+        # TOLERANCE: rounding, and 2^-18 by which a shaped factor is widened.
+        assert np.allclose(quick, direct, rtol=1e-5, atol=1e-300)
+        assert quick[0] == 0.0
+        assert (quick >= law.total_variation(moves) * (1 - 1e-12)).all()
+
+
+def test_a_stored_factor_is_never_narrower_than_certified():
+    """The law that is drawn has the certified distances from below, in 60-digit arithmetic."""
+    mpmath = pytest.importorskip("mpmath")
+    family = ScaleFamily.gaussian(2, [[1.0, 0.0], [1e4 - 1e-3, 1e-2]])
+    move = np.array([[0.3, 0.7]])
+    for scale in (0.1, 1 / 3, 7.7):
+        law = family.law(scale)
+        with mpmath.workdps(60):
+            factor = mpmath.matrix(law.factor.tolist())
+            true = mpmath.norm(mpmath.lu_solve(factor, mpmath.matrix(move[0].tolist())))
+            distance = mpmath.erf(true / mpmath.sqrt(8))
+        assert distance <= float(family.distances(family.lengths(move), scale)[0])
+
+
+def test_scale_zero_is_no_noise_and_counts_what_moved():
+    family = ScaleFamily.gaussian(2)
+    assert family.law(0.0) == NoNoise(2)
+    assert family.distances(np.array([0.0, 1e-300, 2.0]), 0.0).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_shape_takes_any_square_root():
+    root = np.array([[2.0, 1.0], [0.5, 3.0]])
+    law = ScaleFamily.gaussian(2, root).law(1.0)
+    assert isinstance(law, ShapedGaussianNoise)
+    assert np.allclose(law.factor @ law.factor.T, root @ root.T, rtol=1e-4)
+    with pytest.raises(InputError, match="3 by 3"):
+        ScaleFamily.gaussian(3, root)
+
+
+@pytest.mark.parametrize("confidence", [0.9, None])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_returned_scale_passes_and_a_little_less_does_not(family, confidence):
+    lengths = family.lengths(RNG.normal(size=(300, 3)))
+    target = 0.1
+
+    def bound(scale):
+        return mean_bounds(family.distances(lengths, scale), confidence).max()
+
+    for start in (1e-6, 1.0, 1e7):
+        found = certified_scale(
+            lambda s: family.distances(lengths, s),
+            start=start,
+            target=target,
+            confidence=confidence,
+        )
+        assert bound(found.scale) <= target
+        assert bound(found.scale * 0.999) > target
+        assert found.bound == target or confidence is None
+        assert found.plug_in <= found.bound
+
+
+def test_columns_share_the_error_and_the_worst_decides():
+    family = ScaleFamily.gaussian(1)
+    lengths = np.abs(RNG.normal(size=(400, 5))) * np.array([1, 1, 1, 1, 3.0])
+    every = certified_scale(
+        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95
+    )
+    alone = certified_scale(
+        lambda s: family.distances(lengths[:, 4], s), start=1.0, target=0.1, confidence=0.95
+    )
+    assert alone.scale < every.scale < 1.5 * alone.scale
+
+
+def test_floor_is_returned_with_its_own_bound_when_it_passes():
+    family = ScaleFamily.gaussian(1)
+    lengths = np.ones(400)
+    found = certified_scale(
+        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95, floor=50.0
+    )
+    assert found.scale == 50.0
+    assert found.bound == mean_bounds(family.distances(lengths, 50.0), 0.95)[0] < 0.1
+    raised = certified_scale(
+        lambda s: family.distances(lengths, s), start=1.0, target=0.1, confidence=0.95, floor=1.0
+    )
+    assert raised.scale > 4
+
+
+def test_what_never_moved_is_certified_only_as_far_as_the_draws_go():
+    family = ScaleFamily.gaussian(1)
+    for draws in (100, 1000):
+        still = np.zeros(draws)
+        found = certified_scale(
+            lambda s, still=still: family.distances(still, s),
+            start=1.0,
+            target=0.1,
+            confidence=0.95,
+        )
+        assert found.scale == 0.0
+        assert 3.0 / draws < found.bound < 6.0 / draws
+    exact = certified_scale(
+        lambda s: family.distances(np.zeros(20), s), start=1.0, target=0.1, confidence=None
+    )
+    assert (exact.scale, exact.bound) == (0.0, 0.0)
+
+
+def test_too_few_draws_say_how_many_are_needed():
+    family = ScaleFamily.gaussian(1)
+    with pytest.raises(SearchError, match=f"at least {least_draws(0.02, 0.95)} "):
+        certified_scale(
+            lambda s: family.distances(np.ones(100), s),
+            start=1.0,
+            target=0.02,
+            confidence=0.95,
+            unit="pairs",
+        )
+
+
+@pytest.mark.parametrize("columns", [1, 50])
+def test_least_draws_is_enough(columns):
+    needed = least_draws(0.05, 0.9, columns)
+    assert mean_bounds(np.zeros((needed, columns)), 0.9).max() <= 0.05
+    assert mean_bounds(np.zeros((needed // 2, columns)), 0.9).max() > 0.05
+
+
+@pytest.mark.parametrize(("size", "k"), [(10, 5), (10, 2), (9, 8)])
+def test_eta_and_distance_round_trip_on_the_safe_side(size, k):
+    game = SubsetGame(size, k)
+    for eta in (0.01, 0.05, 0.1):
+        target = distance_target(game, eta, 1e-9)
+        assert eta_from_distance(game, target, 1e-9) <= eta
+        assert target <= 1
+    assert eta_from_distance(game, 1.0) == min(k, size - k) / size
+    with pytest.raises(InputError, match="floating-point"):
+        distance_target(game, 1e-10, 1e-9)
+
+
+# Fixed-order testing: scales 1 > ... with a true mean that rises as they fall, each tested on draws
+# of its own, so that nothing is monotone along a path.
+TARGET, DRAWS, RUNS = 0.2, 40, 600
+TRUE_MEANS = (0.05, 0.1, 0.19, *np.linspace(0.201, 0.21, 40))
+
+
+def independent_runs():
+    rng = np.random.default_rng(11)
+    for _ in range(RUNS):
+        tables = {
+            place: (rng.random(DRAWS) < mean).astype(float) for place, mean in enumerate(TRUE_MEANS)
+        }
+        yield tables
+
+
+def test_fixed_order_errs_no_more_than_allowed_and_trying_all_scales_does():
+    """False alarm at most 1e-6; the broken variant takes the smallest scale that passes anywhere.
+
+    Hoeffding's bound at confidence 0.7: sharp enough for errors to happen at all.
+    """
+    wrong = broken = 0
+    for tables in independent_runs():
+        passing = [
+            place
+            for place, table in tables.items()
+            if table.mean() + math.sqrt(math.log(1 / 0.3) / (2 * DRAWS)) <= TARGET
+        ]
+        broken += bool(passing) and TRUE_MEANS[max(passing)] > TARGET
+        try:
+            found = fixed_order_scale(
+                lambda s, tables=tables: tables[s],
+                range(len(TRUE_MEANS)),
+                target=TARGET,
+                confidence=0.7,
+                method="hoeffding",
+            )
+        except SearchError:
+            continue
+        wrong += TRUE_MEANS[found.scale] > TARGET
+    limit = binom.isf(1e-6, RUNS, 0.3)
+    assert wrong <= limit
+    assert broken > limit
+
+
+def test_fixed_order_stops_at_the_first_failure():
+    family = ScaleFamily.gaussian(1)
+    lengths = np.ones(500)
+    asked = []
+
+    def values(scale):
+        asked.append(scale)
+        return family.distances(lengths, scale)
+
+    found = fixed_order_scale(values, (9, 7, 5, 3, 1, 100), target=0.1, confidence=0.95)
+    assert found.scale == 5
+    assert found.bound == 0.1
+    assert asked == [9, 7, 5, 3]
+    with pytest.raises(SearchError, match="pairs are too few"):
+        fixed_order_scale(values, (1.0,), target=0.1, confidence=0.95, unit="pairs")
+
+
+def test_monotone_search_agrees_with_fixed_order():
+    family = ScaleFamily.gaussian(1)
+    lengths = np.abs(RNG.normal(size=400))
+
+    def values(scale):
+        return family.distances(lengths, scale)
+
+    grid = 20 * 0.98 ** np.arange(200)
+    ordered = fixed_order_scale(values, grid, target=0.1, confidence=0.95)
+    searched = certified_scale(values, start=1.0, target=0.1, confidence=0.95)
+    # TOLERANCE: one step of the grid.
+    assert searched.scale * (1 - 2e-4) <= ordered.scale <= searched.scale / 0.98
+    assert isinstance(family.law(searched.scale), GaussianNoise)

@@ -1,0 +1,218 @@
+"""Sums are calibrated exactly: against enumeration in the open, and against numerical integration.
+
+Soundness: the certificate is at least the gain of the best attacker, computed by integrating the
+two mixtures of the release (one dimension, all subsets).
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.refitting import calibrate_neighbour
+from memberbound.release.statistics import (
+    SumStatistic,
+    calibrate_sum,
+    computed,
+    covariance,
+    histogram,
+    mean,
+    quantiles,
+    release_sum,
+    total,
+)
+
+DATA = np.array([0.0, 0.3, 0.5, 1.0, 1.1, 4.0])
+
+
+def true_gains(values, size, sigma):
+    """Gain of the best attacker per record, by a fine sum over the release's density."""
+    subsets = [np.array(s) for s in itertools.combinations(range(len(values)), size)]
+    sums = np.array([values[s].sum() for s in subsets])
+    grid = np.linspace(sums.min() - 9 * sigma, sums.max() + 9 * sigma, 20001)
+    step = grid[1] - grid[0]
+    densities = stats.norm.pdf(grid[None, :], sums[:, None], sigma)
+    gains = []
+    for x in range(len(values)):
+        inside = np.array([x in s for s in subsets])
+        p, q = inside.mean(), 1 - inside.mean()
+        joint_in = densities[inside].sum(axis=0) / len(subsets)
+        joint_out = densities[~inside].sum(axis=0) / len(subsets)
+        right = float(np.maximum(joint_in, joint_out).sum() * step)
+        gains.append(right - max(p, q))
+    return np.array(gains)
+
+
+def naive_bound(values, sigma):
+    """X1 for a sum, one pair at a time (k = N/2)."""
+    out = []
+    for i, v in enumerate(values):
+        others = [w for j, w in enumerate(values) if j != i]
+        out.append(np.mean([stats.norm.cdf(abs(v - w) / (2 * sigma)) - 0.5 for w in others]))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("size", [3, 2])
+@pytest.mark.parametrize("record", ["average", "every"])
+@pytest.mark.parametrize("eta", [0.02, 0.1])
+def test_the_certificate_covers_the_best_attacker(size, record, eta):
+    found = calibrate_sum(DATA, SubsetGame(6, size), eta=eta, record=record)
+    gains = true_gains(DATA, size, found.noise.scale)
+    reached = gains.mean() if record == "average" else gains.max()
+    assert reached <= found.certificate.value <= eta
+    assert found.certificate.confidence == 1.0
+    assert found.record == record
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_a_tenth_of_the_noise_breaks_the_promise(record):
+    found = calibrate_sum(DATA, SubsetGame(6, 3), eta=0.1, record=record)
+    gains = true_gains(DATA, 3, found.noise.scale / 10)
+    assert (gains.mean() if record == "average" else gains.max()) > 0.1
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_the_scale_is_the_least_that_the_profile_certifies(record):
+    found = calibrate_sum(DATA, SubsetGame(6, 3), eta=0.1, record=record)
+    pick = np.mean if record == "average" else np.max
+    assert pick(naive_bound(DATA, found.noise.scale)) <= found.certificate.value
+    assert pick(naive_bound(DATA, found.noise.scale * 0.999)) > 0.1
+
+
+def test_agrees_with_the_refitting_calibrator_on_all_subsets():
+    game = SubsetGame(8, 4)
+    data = np.random.default_rng(0).normal(size=(8, 2))
+    exact = calibrate_sum(mean(data), game, eta=0.1)
+    refitted = calibrate_neighbour(mean(data), FreshSubsets(game), eta=0.1, exact=True)
+    assert exact.noise_scale == pytest.approx(refitted.noise_scale, rel=1e-3)
+
+
+def test_every_record_needs_more_than_the_average():
+    game = SubsetGame(6, 3)
+    scales = [
+        calibrate_sum(DATA, game, eta=0.1, record=r).noise.scale for r in ("average", "every")
+    ]
+    assert scales[1] > scales[0]
+
+
+def test_constant_vectors_need_no_noise_and_say_so():
+    found = calibrate_sum(np.ones((10, 3)), SubsetGame(10, 5), eta=0.1, record="every")
+    assert found.noise.rms == 0.0
+    assert found.certificate.value == 0.0
+    assert "same on all subsets" in found.details["note"]
+
+
+def test_one_odd_record_in_a_thousand_needs_noise_for_every_record_only():
+    data = np.zeros(1000)
+    data[0] = 1.0
+    game = SubsetGame(1000, 500)
+    silent = calibrate_sum(data, game, eta=0.05)
+    assert silent.noise.rms == 0.0
+    # Released without noise the sum tells about record 0 for certain, and about no other much.
+    assert 0.5 / 1000 <= silent.certificate.value <= 0.05
+    assert calibrate_sum(data, game, eta=0.05, record="every").noise.rms > 0
+
+
+def test_large_offsets_are_paid_for():
+    # Sums near 1e15 are rounded to eighths: the certificate must count that.
+    rough = calibrate_sum(DATA + 1e14, SubsetGame(6, 3), eta=0.1)
+    plain = calibrate_sum(DATA, SubsetGame(6, 3), eta=0.1)
+    assert rough.noise.scale > plain.noise.scale * 1.02
+    assert rough.certificate.value <= 0.1
+
+
+def test_sums_are_exact():
+    awkward = np.array([[1e16], [1.0], [-1e16], [1.0]])
+    assert SumStatistic(awkward)(np.arange(4)).tolist() == [2.0]
+
+
+def test_statistics_equal_numpy():
+    rng = np.random.default_rng(1)
+    data, rows = rng.normal(size=(12, 3)), np.arange(1, 12, 2)
+    assert total(data)(rows) == pytest.approx(data[rows].sum(axis=0))
+    assert mean(data)(rows) == pytest.approx(data[rows].mean(axis=0))
+    counts = histogram(data[:, 0], bins=[-1, 0, 1])(rows)
+    assert counts.tolist() == np.histogram(data[rows, 0], [-1, 0, 1])[0].tolist()
+    upper = np.triu_indices(3)
+    about = covariance(data, centre=data[rows].mean(axis=0))(rows)
+    assert about == pytest.approx(np.cov(data[rows].T, bias=True)[upper])
+    own = covariance(data, centre="subset")(rows)
+    assert own == pytest.approx(np.cov(data[rows].T, bias=True)[upper])
+    assert quantiles(data, [0.25, 0.5])(rows) == pytest.approx(
+        np.quantile(data[rows], [0.25, 0.5], axis=0).ravel()
+    )
+    assert computed(data, lambda part: part.max(axis=0))(rows) == pytest.approx(
+        data[rows].max(axis=0)
+    )
+
+
+def test_histogram_names_and_edges():
+    found = histogram([0.0, 1.0, 2.0, 5.0], bins=[0, 1, 2])
+    assert found(np.arange(4)).tolist() == [1.0, 2.0]
+    assert found.names == ("[0, 1)", "[1, 2]")
+    assert histogram(list("abca"), categories=["a", "z"])(np.arange(4)).tolist() == [2.0, 0.0]
+
+
+def test_clipping_shortens_rows():
+    assert np.linalg.norm(total(np.full((4, 2), 5.0), clip=1.0).vectors, axis=1).max() <= 1.0
+
+
+def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
+    data = np.random.default_rng(2).normal(size=(40, 2))
+    rows = np.arange(20)
+    outs = [
+        release_sum(mean(data), SubsetGame(40, 20), eta=0.1, train=rows, insecure_seed=s)
+        for s in range(20)
+    ]
+    scale = outs[0].calibration.noise.scale
+    noise = np.array([o.values for o in outs]) - data[rows].mean(axis=0)
+    # 40 normal draws: the sum of squares is chi-square; false-alarm rate 1e-6.
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 40)
+    assert low <= np.square(noise / scale).sum() <= high
+    assert not low <= np.square(noise / (4 * scale)).sum() <= high  # negative control
+    assert not outs[0].secure
+
+
+def test_the_secret_is_a_uniform_half():
+    # Each of 8 records is in with probability one half: 600 draws, 8 binomials, alarm 1e-6 each.
+    from memberbound.release.randomness import InsecureSource
+    from memberbound.release.releasing import secret_subset
+
+    source = InsecureSource(5)
+    counts = np.zeros(8)
+    for _ in range(600):
+        rows = secret_subset(SubsetGame(8, 4), source)
+        assert len(set(rows.tolist())) == 4
+        counts[rows] += 1
+    low, high = stats.binom.ppf([5e-7, 1 - 5e-7], 600, 0.5)
+    assert ((counts >= low) & (counts <= high)).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: calibrate_sum(DATA, SubsetGame(6, 3), eta=0.5), "eta"),
+        (lambda: calibrate_sum(DATA, SubsetGame(6, 3), eta=0.0), "eta"),
+        (lambda: calibrate_sum(DATA, SubsetGame(8, 4), eta=0.1), "one row for each"),
+        (lambda: calibrate_sum([1.0, 2.0, 3.0], SubsetGame(3, 1), eta=0.1), "4 records"),
+        (lambda: mean([1.0, math.nan, 2.0, 3.0]), "finite"),
+        (lambda: mean([1.0, 2.0, 3.0]), "4 records"),
+        (lambda: mean(["a", "b", "c", "d"]), "numbers"),
+        (lambda: histogram(DATA), "one of bins and categories"),
+        (lambda: histogram(DATA, bins=[1, 0]), "increasing"),
+        (lambda: histogram(DATA, categories=["a", "a"]), "different"),
+        (lambda: covariance(np.eye(5), centre="middle"), "centre"),
+        (lambda: quantiles(DATA, [2.0]), "levels"),
+        (lambda: computed(DATA, 3), "callable"),
+        (lambda: release_sum(mean(DATA), SubsetGame(6, 3), eta=0.1, train=[0, 0, 1]), "different"),
+        (lambda: release_sum(mean(DATA), SubsetGame(6, 3), eta=0.1, train=[0, 1]), "3 records"),
+    ],
+)
+def test_bad_input(call, said):
+    with pytest.raises(InputError, match=said):
+        call()

@@ -1,0 +1,245 @@
+"""A study claims no more than is proved, and its numbers compare what can be compared."""
+
+import math
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memberbound
+from memberbound.attacks.exposure import record_exposure
+from memberbound.attacks.learner_audit import audit_shadows
+from memberbound.attacks.sandwich import ContradictionError
+from memberbound.attacks.shadows import FailedFit, train_shadows
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.learners import learner_from_name, read_examples
+from memberbound.quantities import Certificate
+from memberbound.study import steps, studying
+from memberbound.study.question import StudyData, StudyQuestion
+from memberbound.study.recommendation import remedies, verdict
+from memberbound.study.studying import study
+
+
+def bench_of(frame: pd.DataFrame, **options) -> steps.Bench:
+    question = StudyQuestion("y", **{"shadows": 8} | options)
+    return steps.Bench(question, StudyData.read(frame, question), 1, None)
+
+
+def silent(done: int, total: int) -> None:
+    del done, total
+
+
+def noisy(rows: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.normal(size=(rows, 2)), columns=["a", "b"]).assign(
+        y=rng.choice(["no", "yes"], rows)
+    )
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Trees on random labels: nearly every record is given away."""
+    examples = read_examples(noisy(), "y")
+    return train_shadows(examples, learner_from_name("tree"), models=64, backend="sequential")
+
+
+def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -> None:
+    bench = bench_of(noisy(), learner="tree")
+    monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: run)
+    whole = steps.audit_model(bench, silent)
+    assert whole["worst"]["lower"] > 0.6
+    assert whole["average"]["lower"] > 0.6
+    assert whole["result"]["records"]["exposed_records"] > 0
+    said = "1 of 65 fits failed and were left out."
+    some = replace(run, failures=(FailedFit(64, 0, "one class"),), warnings=(said,))
+    monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: some)
+    partly = steps.audit_model(bench, silent)
+    assert partly["worst"]["lower"] == partly["worst"]["blind"]
+    assert partly["average"]["lower"] == partly["average"]["blind"]
+    assert partly["result"]["records"]["exposed_records"] == 0
+    assert not any(r["proved"] for r in partly["result"]["records"]["most_exposed"])
+    assert said in partly["sentence"]
+
+
+@pytest.mark.parametrize(("record", "eta"), [("every", 0.05), ("every", 0.49), ("average", 0.05)])
+def test_a_floor_about_one_record_above_its_ceiling_is_a_contradiction(run, record, eta) -> None:
+    exposure = record_exposure(audit_shadows(run))
+    assert 0.55 < exposure.lower.max() < 0.99
+    game = SubsetGame(60, 30, record)
+    certificate = Certificate("eta", eta, "upper", game, ("X1",), (), 0.95)
+    if record == "every" and eta < 0.1:
+        with pytest.raises(ContradictionError, match="above the certified 55"):
+            steps._compare_worst(certificate, exposure)
+    else:
+        steps._compare_worst(certificate, exposure)
+
+
+def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 4, 1500)
+    classes = np.array([f"c{i:02d}" for i in rng.integers(0, 40, 1500)])
+    classes[a == 0] = "c00"
+    for target, learner in ((classes, "tree"), (a + 0.2 * rng.normal(size=1500), "ridge")):
+        frame = pd.DataFrame({"a": a, "b": rng.normal(size=1500), "y": target})
+        bench = bench_of(frame, eta=0.2, record="average", learner=learner)
+        found = steps.coarsen_columns(bench, silent)
+        assert any(" of y " in s or " y into " in s for s in found["result"]["steps"])
+        assert found["score"] is None
+        before = {"name": "accuracy", "estimate": 0.25, "chance": 0.2}
+        sides = {"average": {"blind": 0.5, "lower": 0.5}, "worst": {"blind": 0.5, "lower": 0.5}}
+        answers = {"audit": {"score": before} | sides, "coarser": found}
+        (remedy,) = remedies(answers, bench.question, "t.csv", {})
+        assert remedy["enough"]
+        assert remedy["loss_estimate"] is None
+        assert "y itself is coarser" in remedy["sentence"]
+        assert "accuracy" not in verdict(answers, [remedy], bench.question, [])["advice"]
+
+
+def coarse() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)})
+
+
+@pytest.mark.parametrize("record", ["every", "average"])
+def test_a_safe_table_stays_safe_under_a_useless_model(record) -> None:
+    asked = StudyQuestion("y", record=record)
+    found = memberbound.certify(coarse())
+    half = {"blind": 0.5, "lower": 0.5}
+    score = {"name": "accuracy", "estimate": 0.5, "chance": 0.51}
+    answers = {
+        "certify": {"result": found.to_dict(), "sentence": found.sentence},
+        "audit": {"score": score, "average": half, "worst": half},
+    }
+    listed = remedies(answers, asked, "t.csv", {})
+    assert [r["id"] for r in listed if r["recommended"]] == ["nothing"]
+    said = verdict(answers, listed, asked, [])
+    assert said["level"] == "safe"
+    # The bound is one of the i.i.d. game, at a confidence, and about rows of the table.
+    assert "who knows the source of the records but not the table" in said["sentence"]
+    assert "(confidence 95 %)" in said["sentence"]
+    whom = "any of its records'" if record == "every" else "the average record's"
+    assert whom in said["sentence"]
+
+
+def noise_answers(upper: float, blind: float, lower: float) -> dict:
+    certificate = {"upper": upper, "confidence": 0.99, "theorems": []}
+    side = {"blind": blind, "lower": lower}
+    score = {"name": "accuracy", "estimate": 0.9, "chance": 0.5}
+    audit = {"score": score, "average": {"blind": blind, "lower": blind}, "worst": side}
+    return {
+        "audit": audit,
+        "protect-every": {"result": {"certificate": certificate}, "audit": audit, "sentence": "."},
+    }
+
+
+def test_the_command_makes_what_was_studied() -> None:
+    asked = StudyQuestion(
+        "y", confidence=0.99, columns=("age", "height, cm"), database_table="people"
+    )
+    (remedy,) = remedies(noise_answers(0.05, 0.5, 0.5), asked, "my table.db", {})
+    words = shlex.split(remedy["command"])
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    assert words[:3] == ["memberbound", "protect", "my table.db"]
+    assert options["--confidence"] == "0.99"
+    assert options["--columns"] == 'age,"height, cm"'
+    assert options["--table"] == "people"
+    assert options["--eta"] == "0.05"
+
+
+def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() -> None:
+    asked = StudyQuestion("y", eta=0.05)
+    answers = noise_answers(0.05, 0.5, 0.5)
+    del answers["audit"]
+    assert [r["recommended"] for r in remedies(answers, asked, "t.csv", {})] == [True]
+    answers["protect-every"]["audit"]["score"]["estimate"] = 0.5
+    (remedy,) = remedies(answers, asked, "t.csv", {})
+    assert remedy["enough"]
+    assert not remedy["recommended"]
+
+
+def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
+    asked = StudyQuestion("y", eta=0.05)
+    blind = 13 / 25
+    listed = remedies(noise_answers(0.05, blind, blind), asked, "t.csv", {})
+    assert listed[0]["enough"]
+    assert listed[0]["accuracy_upper"] >= 0.57
+    for lower, level in ((0.56, "unproved"), (0.58, "exposed")):
+        said = verdict(noise_answers(0.05, blind, lower), listed, asked, [])
+        assert said["level"] == level
+        assert "who knows all records but not which half was drawn" in said["advice"]
+        if level == "unproved":
+            assert "more than 57 % of the time" in said["sentence"]
+    said = verdict(noise_answers(0.05, 285 / 569, 0.5), listed, asked, [])
+    assert "not proved that nobody gains more than 5 points" in said["sentence"]
+    assert "more than 55.09 % of the time" in said["sentence"]
+
+
+def test_another_table_with_the_same_encoding_is_another_table() -> None:
+    one, question = noisy(), StudyQuestion("y")
+    two = one.assign(a=2 * one["a"])
+    read = [StudyData.read(frame, question) for frame in (one, two, one.copy())]
+    assert np.array_equal(read[0].examples.features, read[1].examples.features)
+    assert read[0].sha256 != read[1].sha256
+    assert read[0].sha256 == read[2].sha256
+
+
+def test_r_squared_is_not_taken_of_equal_values(run) -> None:
+    target = np.zeros(60)
+    target[run.membership[0]] = np.arange(30)  # outside the first half all are equal
+    logit = np.ones((2, 60))
+    signals = replace(run.signals[:2], logit=logit, kind="residuals")
+    two = replace(
+        run,
+        membership=run.membership[:2],
+        signals=signals,
+        examples=replace(run.examples, target=target, task="regression"),
+    )
+    found = steps.score_of(two)
+    assert found["models"] == 1
+    out = target[~run.membership[1]]
+    assert found["estimate"] == pytest.approx(1 - 30 / np.square(out - out.mean()).sum())
+
+
+def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
+    odd = steps.Step("certify", "Certify", False, lambda *_: {"result": {"delta": math.nan}})
+    monkeypatch.setattr(studying, "STEPS", (odd,))
+    found = study(noisy(), target="y", out=tmp_path / "out")
+    assert found.report["steps"][0]["state"] == "failed"
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_number_as_target_gets_a_learner_for_numbers(monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    frame = noisy().assign(y=np.arange(60.0))
+    assert study(frame, target="y").report["question"]["learner"] == "ridge"
+    assert study(noisy(), target="y").report["question"]["learner"] == "logistic"
+    with pytest.raises(InputError, match="learner"):
+        study(frame, target="y", learner="logistic")
+
+
+@pytest.mark.parametrize("workers", [0, -3, 1.5, math.nan])
+def test_workers_are_counted(workers, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    with pytest.raises(InputError, match="workers"):
+        study(noisy(), target="y", workers=workers)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    (tmp_path / ".steps").write_text("in the way", encoding="utf-8")
+    with pytest.raises(InputError, match="can be written"):
+        study(noisy(), target="y", out=tmp_path)
+
+
+def test_a_configuration_may_write_numbers_as_people_do(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    config = tmp_path / "study.yaml"
+    config.write_text("delta: 1e-6\neta: 4e-2\n", encoding="utf-8")
+    asked = study(config=config).report["question"]
+    assert (asked["delta"], asked["eta"]) == (1e-6, 0.04)
+    config.write_text("columns: 5\n", encoding="utf-8")
+    with pytest.raises(InputError, match="columns must be names, got 5"):
+        study(config=config)

@@ -1,0 +1,133 @@
+"""Pieces of a study against second implementations."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from memberbound.attacks.exposure import _worst
+from memberbound.attacks.learner_audit import mean_roc
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.convex import calibrate_convex
+from memberbound.release.erm import RegularisedRisk
+from memberbound.release.estimator import MembershipPrivate, released_learner
+from memberbound.study.question import StudyQuestion
+from memberbound.study.recommendation import _table_promise
+
+unit = st.floats(0, 1)
+
+
+@given(unit, unit, st.integers(1, 500))
+def test_accuracy_is_at_least_what_the_advantage_says(tpr, fpr, half) -> None:
+    """The floor of a study: π(1 + TPR - FPR) ≤ accuracy, whatever the threshold, for π ≤ ½."""
+    for rows in (2 * half, 2 * half + 1):
+        prior = half / rows
+        accuracy = prior * tpr + (1 - prior) * (1 - fpr)
+        assert prior * (1 + tpr - fpr) <= accuracy + 1e-12
+
+
+def test_that_floor_would_fail_with_the_other_prior() -> None:
+    prior = 1 / 3
+    tpr, fpr = 1.0, 1.0  # calls everybody a member
+    accuracy = prior * tpr + (1 - prior) * (1 - fpr)
+    assert (1 - prior) * (1 + tpr - fpr) > accuracy
+
+
+def test_the_worst_record_is_not_flattered_by_being_chosen() -> None:
+    rng = np.random.default_rng(0)
+    honest, largest = [], []
+    for _ in range(200):
+        answers = rng.random((48, 300)) < 0.5
+        honest.append(_worst(answers))
+        largest.append(answers.mean(axis=0).max())
+    # Standard error of the mean of 200 is below 0.006; five of them.
+    assert abs(np.mean(honest) - 0.5) < 0.03
+    assert np.mean(largest) > 0.65, "the plain maximum is far above ½ on coin tosses"
+    exposed = rng.random((48, 300)) < 0.5
+    exposed[:, 7] = True
+    assert _worst(exposed) == 1.0
+
+
+def test_mean_roc_is_the_mean_of_naive_curves() -> None:
+    rng = np.random.default_rng(1)
+    member = np.array([rng.permutation(40) < 17 for _ in range(5)])
+    scores = np.round(rng.normal(size=(5, 40)) + member, 1)  # with ties
+    fpr, tpr = mean_roc(scores, member)
+    for alpha, found in zip(fpr[:-1], tpr[:-1], strict=True):
+        shares = []
+        for row, inside in zip(scores, member, strict=True):
+            out = sorted(row[~inside], reverse=True)
+            few = int(np.floor(alpha * len(out) * (1 + 1e-12)))
+            fence = out[few] if few < len(out) else -np.inf
+            shares.append(np.mean([value > fence for value in row[inside]]))
+        assert found == pytest.approx(np.mean(shares), abs=1e-12)
+    assert tpr[-1] == 1
+
+
+def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
+    fields = {"delta_upper": 0.04, "accuracy_upper": 0.52, "record_leak": {"max": 0.09}}
+    every = StudyQuestion("y", eta=0.05, record="every")
+    enough, most = _table_promise(fields, every)
+    assert enough
+    assert 0.545 <= most <= 0.5450001, "not the average record's 0.52"
+    assert _table_promise(fields, StudyQuestion("y", eta=0.05, record="average")) == (True, 0.52)
+    assert not _table_promise(fields, StudyQuestion("y", eta=0.04, record="every"))[0]
+
+
+def protected(learner, X, y, **options):
+    model = MembershipPrivate(
+        learner, eta=0.2, tune=False, pairs=40, insecure_seed=1, calibration_seed=1, **options
+    )
+    return model.fit(X, y)
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+def test_a_rehearsal_is_the_fit_plus_the_calibrated_noise(record) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 2))
+    y = X @ [1.0, -1.0] + rng.normal(size=60)
+    model = protected(Ridge(), X, y, record=record)
+    learner = released_learner(model, X, y)
+    rows = np.sort(rng.permutation(60)[:30])
+    clean = learner.rehearsal.statistic(rows)
+    seen = []
+    for seed in range(400):
+        fitted = learner.set_params(random_state=seed).fit(X[rows], y[rows]).released_
+        seen.append([*np.ravel(fitted.coef_), *np.ravel(fitted.intercept_)])
+    noise = np.array(seen) - np.mean(seen, axis=0)
+    wanted = learner.rehearsal.statistic.model(clean)
+    centre = np.array([*np.ravel(wanted.coef_), *np.ravel(wanted.intercept_)])
+    rms = model.calibration_.noise_scale
+    # Five standard errors of 400 draws.
+    assert np.linalg.norm(np.mean(seen, axis=0) - centre) < 5 * rms / np.sqrt(400)
+    assert np.sqrt(np.square(noise).sum(axis=1).mean()) == pytest.approx(rms, rel=0.2)
+
+
+def test_a_rehearsal_knows_equal_rows_apart_and_refuses_strangers() -> None:
+    X = np.array([[0.0, 1.0], [0.0, 1.0], [-0.0, 1.0], [2.0, 0.0], [3.0, 1.0], [4.0, 0.0]] * 4)
+    y = np.arange(24) % 2
+    learner = released_learner(protected(LogisticRegression(), X, y), X, y)
+    rows = learner.rehearsal.rows(X[[0, 2, 6]], y[[0, 2, 6]])
+    assert len(set(rows.tolist())) == 3
+    assert all((X[r] == [0.0, 1.0]).all() and y[r] == 0 for r in rows)
+    with pytest.raises(InputError, match="population"):
+        learner.fit(X + 1, y)
+    with pytest.raises(InputError, match="population"):
+        learner.rehearsal.rows(np.repeat(X[:1], 30, axis=0), np.zeros(30, dtype=int))
+
+
+def test_the_convex_calibration_does_not_depend_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 3))
+    risk = RegularisedRisk(X, (X[:, 0] > 0).astype(int), "logistic", 0.5)
+    fresh = FreshSubsets(SubsetGame(40, 20), 5)
+    scales = {
+        calibrate_convex(
+            risk, fresh, eta=0.2, record="every", subsets=24, workers=workers
+        ).noise_scale
+        for workers in (1, 2, 5)
+    }
+    assert len(scales) == 1

@@ -1,0 +1,341 @@
+"""Studies as a whole: what the report says is what the verbs found, and nothing is lost."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from markupsafe import escape
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.report.schema import validate
+from memberbound.study import steps as steps_module
+from memberbound.study import studying
+from memberbound.study.question import StudyData, StudyQuestion, read_configuration
+from memberbound.study.studying import study
+
+FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
+
+
+def people(rows: int = 80, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2)).round(3)
+    y = x[:, 0] + 0.5 * rng.normal(size=rows) > 0
+    return pd.DataFrame(x, columns=["a", "b"]).assign(y=np.where(y, "yes", "no"))
+
+
+def without_times(report: dict) -> dict:
+    """A report without what a clock wrote."""
+    plain = json.loads(json.dumps(report))
+    plain.pop("run")
+    for step in plain["steps"]:
+        step.pop("seconds")
+        for part in ("result", "audit"):
+            for name in ("training_seconds", "attack_seconds"):
+                if step[part]:
+                    step[part].pop(name, None)
+    return plain
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> memberbound.Study:
+    return study(people(), **FEW, out=tmp_path_factory.mktemp("study") / "out")
+
+
+def test_every_step_is_done_and_both_files_are_there(done) -> None:
+    assert done.complete
+    states = {s["id"]: s["state"] for s in done.report["steps"]}
+    assert list(states) == [s.id for s in steps_module.STEPS]
+    # So few rows cannot be made coarse enough, which is a finding.
+    assert states.pop("coarser") in ("done", "impossible")
+    assert set(states.values()) == {"done"}
+    html, plain = map(Path, done.files)
+    assert json.loads(plain.read_text(encoding="utf-8")) == done.report
+    # The page keeps a number and its percent sign on one line.
+    page = html.read_text(encoding="utf-8").replace("\u00a0", " ")
+    assert str(escape(done.report["verdict"]["sentence"])) in page
+    validate(done.report)
+
+
+def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp_path) -> None:
+    """With them the study is the one without them, and nobody has to guess why."""
+    table = people()
+    odd = table.assign(
+        who=[f"p{i}" for i in range(len(table))],
+        note=[f"the case number {i} is closed" for i in range(len(table))],
+    )
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    found = study(tmp_path / "odd.csv", **FEW, out=tmp_path / "out")
+    validate(found.report)
+    assert found.report["sandwich"] == done.report["sandwich"]
+    data = found.report["data"]
+    assert data["left_out"] == ["who", "note"]
+    assert (data["roles"]["who"], data["roles"]["note"]) == ("identifier", "text")
+    assert "'who' (identifier), 'note' (text)" in found.summary()
+    assert any("'who', 'note'" in said for said in found.report["assumptions"])
+    page = Path(found.files[0]).read_text(encoding="utf-8")
+    assert "left out as identifiers or free text: <bdi>who</bdi>, <bdi>note</bdi>" in page
+
+
+def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
+    (tmp_path / "study.yaml").write_text("target: y\nroles: {a: category, b: identifier}\n")
+    said = read_configuration(tmp_path / "study.yaml")
+    question = StudyQuestion("y").with_options(said)
+    data = StudyData.read(people(), question)
+    assert data.examples.columns == ("a",)
+    assert data.to_dict("y")["roles"] == {"a": "category", "b": "identifier", "y": "category"}
+    with pytest.raises(InputError, match="roles must map"):
+        StudyQuestion("y").with_options({"roles": "a=category"})
+
+
+def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:
+    answers = {s["id"]: s["result"] for s in done.report["steps"]}
+    rows = {(r["subject"], r["record"]): r for r in done.report["sandwich"]}
+    for record in ("average", "every"):
+        row = rows[f"noise-{record}", "average"]
+        eta = answers[f"protect-{record}"]["certificate"]["upper"]
+        assert row["ceiling"]["upper"] >= row["blind"] + eta
+        assert row["ceiling"]["upper"] <= (row["blind"] + eta) * (1 + 1e-12)
+    assert rows["noise-average", "worst"]["ceiling"] is None, "an average says nothing of the worst"
+    assert rows["model", "average"]["ceiling"] is None
+    assert rows["table", "average"]["ceiling"]["upper"] == answers["certify"]["accuracy_upper"]
+    for row in rows.values():
+        if row["floor"] is not None:
+            assert row["floor"]["lower"] >= row["blind"]
+        if row["ceiling"] is not None and row["floor"] is not None:
+            assert row["floor"]["lower"] <= row["ceiling"]["upper"]
+
+
+def test_only_enough_remedies_are_recommended(done) -> None:
+    chosen = [r for r in done.report["remedies"] if r["recommended"]]
+    assert len(chosen) == 1
+    assert chosen[0]["enough"]
+    assert chosen[0]["protects"] == "every record"
+    priced = [
+        r["loss_estimate"] for r in done.report["remedies"] if r["enough"] and r["above_chance"]
+    ]
+    assert chosen[0]["loss_estimate"] == min(priced)
+
+
+def test_certified_roc_is_above_the_line_that_the_advantage_allows(done) -> None:
+    eta = next(s for s in done.report["steps"] if s["id"] == "protect-every")["result"]["eta"]
+    lines = [c for c in done.report["roc"] if c["kind"] == "certificate"]
+    assert len(lines) == 2
+    for curve in lines:
+        for fpr, tpr in zip(curve["fpr"], curve["tpr"], strict=True):
+            assert tpr >= min(1.0, fpr + 2 * eta * 0.999)
+            assert tpr <= min(1.0, fpr + 2 * eta * (1 + 1e-9))
+
+
+def test_summary_ends_with_the_report_and_the_verdict(done) -> None:
+    lines = done.summary().splitlines()
+    assert lines[-2:] == [done.report["verdict"]["sentence"], done.report["verdict"]["advice"]]
+    assert f"wrote {done.files[0]}" in lines
+
+
+def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, done, monkeypatch) -> None:
+    out = tmp_path / "study"
+    ran: list[str] = []
+
+    def counted(step, stop: bool):
+        def run(bench, progress):
+            ran.append(step.id)
+            if stop and step.id == "explain":
+                raise KeyboardInterrupt
+            return step.run(bench, progress)
+
+        return steps_module.Step(step.id, step.title, step.optional, run)
+
+    plain = steps_module.STEPS
+    monkeypatch.setattr(studying, "STEPS", tuple(counted(s, True) for s in plain))
+    with pytest.raises(KeyboardInterrupt):
+        study(people(), **FEW, out=out)
+    partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    validate(partial)
+    assert partial["status"] == "partial"
+    assert [s["state"] for s in partial["steps"]].count("stopped") == 4
+    assert "incomplete" in partial["verdict"]["sentence"]
+    assert "stopped by the user" in (out / "report.html").read_text(encoding="utf-8")
+
+    ran.clear()
+    monkeypatch.setattr(studying, "STEPS", tuple(counted(s, False) for s in plain))
+    whole = study(people(), **FEW, out=out, resume=True)
+    assert ran == ["explain", "population", "rows", "coarser"]
+    # The same seed gives the same numbers, in one go or in two.
+    assert without_times(whole.report) == without_times(done.report)
+
+
+def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monkeypatch) -> None:
+    ran: list[str] = []
+
+    def quick(step):
+        def run(bench, progress):
+            ran.append(step.id)
+            raise InputError("left out")
+
+        return steps_module.Step(step.id, step.title, True, run)
+
+    monkeypatch.setattr(studying, "STEPS", tuple(quick(s) for s in steps_module.STEPS))
+    many = len(steps_module.STEPS)
+    for options, table, expected in (
+        ({}, people(), many),
+        ({}, people(), 0),
+        ({"confidence": 0.9}, people(), many),
+        ({"confidence": 0.9}, people(seed=1), many),
+    ):
+        ran.clear()
+        study(table, **FEW | options, out=tmp_path / "study", resume=True)
+        assert len(ran) == expected
+
+
+def test_a_learner_that_fails_leaves_a_partial_report(tmp_path) -> None:
+    table = tmp_path / "people.csv"
+    people().to_csv(table, index=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "memberbound", "study", "people.csv", "--target", "y", "--shadows",
+         "8", "--learner", "studies.learners:stubborn", "--out", "study"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stderr
+    report = json.loads((tmp_path / "study" / "report.json").read_text(encoding="utf-8"))
+    validate(report)
+    states = {s["id"]: s for s in report["steps"]}
+    assert states["audit"]["state"] == "failed"
+    assert "I will not learn this" in states["audit"]["error"]
+    assert states["certify"]["state"] == states["explain"]["state"] == "done"
+    assert report["status"] == "partial"
+    assert "incomplete" in ran.stdout
+    html = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
+    assert "I will not learn this" in html
+
+
+def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure() -> None:
+    found = study(people(), **FEW | {"learner": "tree"})
+    assert found.complete
+    remedy = {r["id"]: r for r in found.report["remedies"]}
+    assert not remedy["noise-every"]["enough"]
+    assert "Not possible here" in remedy["noise-every"]["sentence"]
+    assert not any(r["recommended"] and r["above_chance"] is False for r in remedy.values())
+
+
+def test_a_coarse_large_table_needs_nothing(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"sex": rng.choice(["f", "m"], 9000), "y": rng.integers(2, size=9000)})
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    found = study(table, target="y", shadows=8, eta=0.05)
+    assert found.report["verdict"]["level"] == "safe"
+    (chosen,) = [r for r in found.report["remedies"] if r["recommended"]]
+    assert chosen["id"] == "nothing"
+    (row,) = [
+        r for r in found.report["sandwich"] if (r["subject"], r["record"]) == ("table", "average")
+    ]
+    assert row["ceiling"]["upper"] <= 0.55
+
+
+def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.integers(20, size=1000), "y": rng.integers(2, size=1000)})
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    asked = {"target": "y", "shadows": 8, "eta": 0.04, "record": "average"}
+    without = study(table, **asked).report
+    rows = next(r for r in without["remedies"] if r["id"] == "rows")
+    assert rows["enough"]
+    assert rows["extra_rows"] > 0
+    assert not any(r["recommended"] for r in without["remedies"])
+    enough = study(table, **asked, extra_rows=rows["extra_rows"]).report
+    assert next(r for r in enough["remedies"] if r["recommended"])["id"] == "rows"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "z"}, "no column 'z'"),
+        ({"target": None}, "target must be given"),
+        ({"eta": -0.1}, "eta"),
+        ({"eta": 0.5}, "eta"),
+        ({"shadows": 2}, "shadows"),
+        ({"shadows": 9.5}, "shadows"),
+        ({"record": "worst"}, "record"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"delta": 1}, "delta"),
+        ({"confidence": 1}, "confidence"),
+        ({"extra_rows": -1}, "extra_rows"),
+        ({"learner": "oracle"}, "learner"),
+        ({"columns": ["nothing"]}, "columns"),
+    ],
+)
+def test_bad_options_are_refused_before_any_work(options, said, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    with pytest.raises(InputError, match=said):
+        study(people(), **FEW | options, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    (tmp_path / "report.json").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match="--force"):
+        study(people(), **FEW, out=tmp_path)
+    assert (tmp_path / "report.json").read_text(encoding="utf-8") == "mine"
+    study(people(), **FEW, out=tmp_path, force=True)
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["command"] == "study"
+    with pytest.raises(InputError, match="folder"):
+        study(people(), **FEW, out=tmp_path / "report.json" / "deeper")
+
+
+def test_options_of_a_file_are_refused_without_one() -> None:
+    with pytest.raises(InputError, match="database_table must be left out"):
+        study(database_table="people")
+    with pytest.raises(InputError, match="target must be 'diagnosis'"):
+        study(target="income")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("eta: [", "YAML"),
+        ("- eta", "names and values"),
+        ("etta: 0.1", "etta"),
+        ("eta: large", "eta"),
+    ],
+)
+def test_a_bad_configuration_is_refused(text, said, tmp_path) -> None:
+    config = tmp_path / "study.yaml"
+    config.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        study(config=config)
+
+
+def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    people().to_csv(tmp_path / "people.csv", index=False)
+    config = tmp_path / "study.yaml"
+    config.write_text(
+        "source: people.csv\ntarget: y\neta: 0.2\nseed: 3\ncolumns: [b]\nout: result\n",
+        encoding="utf-8",
+    )
+    found = study(config=config, eta=0.1)
+    asked = found.report["question"]
+    assert (asked["eta"], asked["seed"], asked["columns"]) == (0.1, 3, ["b"])
+    assert found.report["data"]["name"] == "people.csv"
+    assert Path(found.out) == tmp_path / "result"
+    assert (tmp_path / "result" / "report.json").is_file()
+
+
+def test_the_report_does_not_name_the_folder_of_the_table(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", steps_module.STEPS[:1])
+    people().to_csv(tmp_path / "people.csv", index=False)
+    found = study(tmp_path / "people.csv", **FEW)
+    assert str(tmp_path) not in json.dumps(found.report)
