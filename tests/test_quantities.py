@@ -51,7 +51,7 @@ from memberbound.report.plots import (
     sandwich_drawing,
     sweep_drawing,
 )
-from memberbound.study.studying import Study
+from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.certify import Certification
 from memberbound.verbs.plan import Plan

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memberbound.release.estimator import MembershipPrivate
     from memberbound.release.saving import load
     from memberbound.report.exporting import Export, export
-    from memberbound.study import Study, study
+    from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
     from memberbound.subset.finite import finite_bounds
@@ -81,7 +81,7 @@ _PUBLIC = {
     "RecordBounds": "subset.bounds",
     "Reproduction": "papers.reproduction",
     "SearchError": "errors",
-    "Study": "study",
+    "Study": "studies",
     "SubsetGame": "games",
     "TradeoffCurve": "curve",
     "audit": "verbs.audit",
@@ -100,7 +100,7 @@ _PUBLIC = {
     "predict": "verbs.predict",
     "protect": "verbs.protect",
     "reproduce": "papers.reproduction",
-    "study": "study",
+    "study": "studies",
     "theorems": "papers.ledger",
 }
 

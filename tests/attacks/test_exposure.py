@@ -19,7 +19,7 @@ from memberbound.attacks.shadows import ShadowRun, draw_half
 from memberbound.attacks.signals import Signals
 from memberbound.errors import InputError
 from memberbound.learners import Examples
-from memberbound.study import steps
+from memberbound.studies import steps
 
 LEAKY = 5
 

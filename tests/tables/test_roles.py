@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
-from memberbound.study.question import StudyData, StudyQuestion
+from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables import open_table
 from memberbound.tables.population import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles

@@ -248,7 +248,7 @@ def _left_to_configuration(parameter: Parameter, given: dict[str, Any]) -> bool:
     """Tell whether a configuration file says what was not typed."""
     if given.get("config") is None:
         return False
-    from memberbound.study.question import read_configuration
+    from memberbound.studies.question import read_configuration
 
     untouched = str(given[parameter.name]) == parameter.option.typed_default
     return untouched and read_configuration(given["config"]).get(parameter.name) is not None

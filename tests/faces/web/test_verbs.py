@@ -224,7 +224,7 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
         (Path(out) / "report.json").write_text("{}")
         return Done()
 
-    monkeypatch.setattr("memberbound.study.study", study)
+    monkeypatch.setattr("memberbound.studies.study", study)
     job = run("study", path, target="income", eta=0.1)
     expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
     assert seen == expected

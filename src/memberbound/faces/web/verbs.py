@@ -224,7 +224,7 @@ def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> 
 
 
 def _study(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
-    from memberbound.study import study
+    from memberbound.studies import study
 
     progress(0, None, "reading the table")
     result = study(

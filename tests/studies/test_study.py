@@ -14,10 +14,10 @@ from markupsafe import escape
 import memberbound
 from memberbound.errors import InputError
 from memberbound.report.schema import validate
-from memberbound.study import steps as steps_module
-from memberbound.study import studying
-from memberbound.study.question import StudyData, StudyQuestion, read_configuration
-from memberbound.study.studying import study
+from memberbound.studies import steps as steps_module
+from memberbound.studies import studying
+from memberbound.studies.question import StudyData, StudyQuestion, read_configuration
+from memberbound.studies.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
 

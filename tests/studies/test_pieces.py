@@ -14,8 +14,8 @@ from memberbound.release.calibration import FreshSubsets
 from memberbound.release.convex import calibrate_convex
 from memberbound.release.erm import RegularisedRisk
 from memberbound.release.estimator import MembershipPrivate, released_learner
-from memberbound.study.question import StudyQuestion
-from memberbound.study.recommendation import _table_promise
+from memberbound.studies.question import StudyQuestion
+from memberbound.studies.recommendation import _table_promise
 
 unit = st.floats(0, 1)
 

@@ -16,7 +16,7 @@ from memberbound.quantities import (
     points,
     significant,
 )
-from memberbound.study.question import StudyQuestion, command_of, names_of
+from memberbound.studies.question import StudyQuestion, command_of, names_of
 from memberbound.verbs.certify import accuracy_from_leak
 
 __all__ = [

@@ -17,10 +17,10 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import Certificate
-from memberbound.study import steps, studying
-from memberbound.study.question import StudyData, StudyQuestion
-from memberbound.study.recommendation import remedies, verdict
-from memberbound.study.studying import study
+from memberbound.studies import steps, studying
+from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.studies.recommendation import remedies, verdict
+from memberbound.studies.studying import study
 
 
 def bench_of(frame: pd.DataFrame, **options) -> steps.Bench:

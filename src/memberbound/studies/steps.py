@@ -26,7 +26,7 @@ from memberbound.release.estimator import released_learner
 from memberbound.release.learning import chosen_method
 from memberbound.release.parameters import Population
 from memberbound.release.saving import TableModel
-from memberbound.study.question import StudyData, StudyQuestion
+from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit_run
 from memberbound.verbs.certify import certify

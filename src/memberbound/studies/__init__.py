@@ -4,6 +4,6 @@
 finished, ``recommendation`` puts the answers side by side, and ``studying`` runs it all.
 """
 
-from memberbound.study.studying import Study, study
+from memberbound.studies.studying import Study, study
 
 __all__ = ["Study", "study"]

@@ -34,9 +34,21 @@ from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import Mark, common_fields, marked
 from memberbound.report.marks import ceiling_of, estimate_of, floor_of, score
 from memberbound.report.schema import SCHEMA_ID as SCHEMA
-from memberbound.study.question import EMBEDDED_TARGET, StudyData, StudyQuestion, read_configuration
-from memberbound.study.recommendation import exposure, remedies, roc, sandwich, translation, verdict
-from memberbound.study.steps import STEPS, Bench, Notebook, Step, fingerprint
+from memberbound.studies.question import (
+    EMBEDDED_TARGET,
+    StudyData,
+    StudyQuestion,
+    read_configuration,
+)
+from memberbound.studies.recommendation import (
+    exposure,
+    remedies,
+    roc,
+    sandwich,
+    translation,
+    verdict,
+)
+from memberbound.studies.steps import STEPS, Bench, Notebook, Step, fingerprint
 
 __all__ = [
     "SCHEMA",
