@@ -249,7 +249,7 @@ def test_every_open_seed_is_closed_and_a_given_one_kept():
 
 def test_protect_says_that_coins_cannot_be_seeded():
     table = pd.DataFrame({"x": np.arange(60.0)})
-    options = {"eta": 0.3, "pairs": 40, "insecure_seed": 1, "workers": 1}
+    options = {"eta": 0.3, "record": "average", "pairs": 40, "insecure_seed": 1, "workers": 1}
     found = protect(
         table, statistic=lambda rows: rows.mean() + np.random.default_rng().random(), **options
     )

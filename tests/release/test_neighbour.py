@@ -1,6 +1,8 @@
 """Private linear models end to end: useful beside their plain rivals, and storable."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.release.neighbour import LEARNERS, fit_private
+from memberbound.release.gradient import gradient_loss
+from memberbound.release.neighbour import LEARNERS, _Training, fit_private
 from memberbound.release.randomness import InsecureSource, SecureSource
 
 
@@ -41,6 +44,37 @@ def test_digits_of_half_the_table():
         found.append(accuracy(model, test))
         assert model.budget.certificate().value <= 0.05
     assert np.mean(found) > 0.78  # the constant classifier has 0.1
+
+
+@pytest.mark.parametrize("learner", ["logistic", "ridge"])
+def test_tuning_is_paid_for(learner):
+    """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
+    bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
+    options = {"eta": 0.05, "bounds": bounds, "learner": learner}
+    plain = fit_private(table, "y", source=InsecureSource(1), **options)
+    found = fit_private(table, "y", tune=True, source=InsecureSource(1), **options)
+    names = [part.name for part in found.budget.parts]
+    assert names.count("a trial") == 3
+    assert "the trials' scores" in names
+    assert (found.tuned, plain.tuned) == (True, False)
+    assert math.hypot(*(part.mu for part in found.budget.parts)) <= found.budget.mu
+    assert found.budget.slack > plain.budget.slack
+    assert found.budget.curve().eta <= 0.05
+    shared = {part.name: part.mu for part in found.budget.parts}
+    assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
+    # The score of a trial, with one record replaced by any other.
+    loss, wanted = gradient_loss("logistic" if learner == "logistic" else "ridge", table["y"])
+    rows, weights = table[["x"]].to_numpy(), np.ones(400)
+    read = table["y"].to_numpy().astype(float)
+    base = _Training(rows, read, wanted, weights, loss, InsecureSource(2), learner == "logistic")
+    model = base.descended(0.2)
+    for new_x, new_y, weight in ((1.0, 1, 1.0), (-1.0, 0, 1.0), (0.0, 1, 0.0)):
+        changed = [array.copy() for array in (rows, read, weights)]
+        changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
+        other = replace(base, rows=changed[0], read=changed[1], weights=changed[2])
+        assert abs(other._mark(model) - base._mark(model)) <= 1
 
 
 @pytest.mark.parametrize("learner", ["logistic", "svm"])

@@ -18,7 +18,14 @@ from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.saving import save
 
 pytest.importorskip("skops")
-QUICK = {"tune": False, "pairs": 60, "insecure_seed": 3, "workers": 1, "eta": 0.2}
+QUICK = {
+    "record": "average",
+    "tune": False,
+    "pairs": 60,
+    "insecure_seed": 3,
+    "workers": 1,
+    "eta": 0.2,
+}
 
 
 def cli(*arguments: object, folder: Path) -> tuple[int, str, str]:

@@ -69,6 +69,7 @@ _ASSUMPTIONS = (
     "published.",
     SAMPLER_ASSUMPTION,
 )
+_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
 
 
 def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> FloatArray:
@@ -197,11 +198,10 @@ class NeighbourBudget:
             "add_remove": _read_off(self.curve("add-remove")),
         }
 
-    def certificate(self) -> Certificate:
+    def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every record of any table."""
-        return Certificate(
-            "eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), _ASSUMPTIONS
-        )
+        assumed = _ASSUMPTIONS if secure else (*_ASSUMPTIONS, _SEEDED)
+        return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), assumed)
 
 
 def _read_off(curve: SlackCurve) -> dict[str, object]:

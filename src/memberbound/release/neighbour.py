@@ -6,6 +6,7 @@ of μ² for preprocessing, then all that is left for the descent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.learners import raw_rows
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.budget import NeighbourBudget, Part, release_slack
+from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.gradient import (
     GRADIENT_LOSSES,
@@ -32,6 +33,7 @@ from memberbound.release.losses import Loss
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.preprocessing import (
     CLASS_SLACK,
+    FIRST_SHARE,
     HISTOGRAM_SHARE,
     MOST_CLASSES,
     Bounds,
@@ -56,12 +58,12 @@ __all__ = [
     "fit_private",
     "plays_neighbour",
     "private_form",
+    "replaces_preprocessing",
 ]
 
 #: What can be trained, and its loss: logistic becomes softmax where there are more classes.
 LEARNERS = ("logistic", "svm", "ridge", "huber")
 _CLASSIFIERS = ("logistic", "svm")
-_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
 #: Learners of scikit-learn, and other names, by their form here.
 _FORMS = {
     "LinearRegression": "ridge",
@@ -73,17 +75,28 @@ _FORMS = {
 } | {name: name for name in LEARNERS}
 #: What there is, for sentences.
 NAMED_FORMS = "logistic, svm, ridge, linear and huber"
-#: Of the histograms' share, what the first ones get.
-_FIRST = 0.75
+#: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
+_PACES = (1 / 3, 1.0, 3.0)
+TUNE_SHARE = 0.35
+#: Sums of scores are added in whole multiples of this part.
+_UNITS = 2.0**30
 
 
 def private_form(learner: Any) -> str | None:
     """Return the form in which a learner can be trained on all rows, None if there is none.
 
+    Of a pipeline it is that of its last step: the others are replaced by private preprocessing.
+
     >>> private_form("linear"), private_form("tree")
     ('ridge', None)
     """
-    return _FORMS.get(learner if isinstance(learner, str) else type(learner).__name__)
+    inner = learner[-1] if replaces_preprocessing(learner) else learner
+    return _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
+
+
+def replaces_preprocessing(learner: Any) -> bool:
+    """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
+    return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
 
 
 def plays_neighbour(
@@ -104,7 +117,13 @@ def plays_neighbour(
         free = record == "every" and method == "auto" and only_subset["query"] is None
         game = "neighbour" if method == "gradient" or (free and form) else "subset"
     if game == "neighbour":
-        _check_neighbour(record, method, learner, only_subset)
+        check_neighbour(record, method, only_subset)
+        if learner is not None and form is None:
+            shown = learner if isinstance(learner, str) else type(learner).__name__
+            raise InputError(
+                f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
+                "which has no private form. Other learners are released with game='subset'."
+            )
         return True
     if method == "gradient":
         raise InputError("method 'gradient' belongs to the neighbour game, got game='subset'.")
@@ -116,21 +135,14 @@ def plays_neighbour(
     return False
 
 
-def _check_neighbour(
-    record: str, method: str, learner: Any, only_subset: Mapping[str, Any]
-) -> None:
+def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) -> None:
+    """Refuse what belongs to the subset game."""
     if record != "every":
         raise InputError("the neighbour game protects every record: give record='every'.")
     if method not in ("auto", "gradient"):
         raise InputError(
             f"method must be 'gradient' (or 'auto') in the neighbour game, got {method!r}, which "
             "belongs to game='subset'."
-        )
-    if learner is not None and private_form(learner) is None:
-        shown = learner if isinstance(learner, str) else type(learner).__name__
-        raise InputError(
-            f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
-            "which has no private form. Other learners are released with game='subset'."
         )
     for name, value in only_subset.items():
         if value is not None:
@@ -170,10 +182,14 @@ class PrivateLinear:
         return self.target.classes
 
     @property
+    def tuned(self) -> bool:
+        """Whether a part of the budget went to trials."""
+        return any(part.name == "a trial" for part in self.budget.parts)
+
+    @property
     def certificate_(self) -> Certificate:
         """What is promised."""
-        bound = self.budget.certificate()
-        return bound if self.secure else replace(bound, assumptions=(*bound.assumptions, _SEEDED))
+        return self.budget.certificate(secure=self.secure)
 
     @property
     def calibration_(self) -> Calibration:
@@ -202,6 +218,13 @@ class PrivateLinear:
             return self.target.numbers(scores[:, 0])
         names = np.array(self.target.classes, dtype=object)
         return np.asarray(names[self._loss.predicted(scores)])
+
+    def ranking(self, rows: Any) -> FloatArray:
+        """Return a score per class of encoded rows, larger for likelier; none for numbers."""
+        scores = self.model.scores(rows)
+        if not self.target.classes:
+            return np.zeros((len(scores), 0))
+        return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def probabilities(self, rows: Any) -> FloatArray | None:
         """Return class probabilities of encoded rows, for the logistic learner."""
@@ -282,6 +305,7 @@ def fit_private(
     eta: float,
     learner: str = "logistic",
     bounds: Mapping[str, object] | str | Path | None = None,
+    tune: bool = False,
     source: RandomSource | None = None,
 ) -> PrivateLinear:
     """Train a linear model on all rows of a raw table such that η holds for every record.
@@ -293,6 +317,8 @@ def fit_private(
     Assumes: the number of rows, the columns' names and the given bounds are public.
     Numerics: as :func:`memberbound.release.gradient.descend`; μ and the slack are fixed before
     the table is looked at.
+    ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
+    that costs is a part of the budget like any other (35 % of what preprocessing leaves).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
@@ -325,14 +351,17 @@ def fit_private(
     private = [name for name in features if name not in public]
     open_target = target not in public
     classifier = learner in _CLASSIFIERS
-    budget = _budget(eta, rows, features, public, public.get(target), classifier=classifier)
+    trials = len(_PACES) if tune else 0
+    budget = _budget(
+        eta, rows, features, public, public.get(target), classifier=classifier, trials=trials
+    )
     _refuse_small(rows, len(private), budget.mu, open_target)
 
     drawn = SecureSource() if source is None else source
     first_scale, fine_mu = None, None
     histograms = len(private) + int(open_target)
     if histograms:
-        share = HISTOGRAM_SHARE * (_FIRST if private else 1.0)
+        share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
         first = budget.take("histograms of values", share, ratio=2.0**0.5)
         first_scale = histogram_noise(histograms, first)
         if private:
@@ -357,22 +386,70 @@ def fit_private(
     else:
         name = {"svm": "hinge"}.get(learner, learner)
     loss, wanted = gradient_loss(name, read_target, count if classifier else None)
-    mu = budget.take("gradient descent")
-    descent = Descent.default(
-        rows=rows,
-        width=encoder.width,
-        outputs=loss.outputs,
-        mu=mu,
-        regression=not classifier,
-    )
-    model = descend(encoded, wanted, loss, descent, mu=mu, source=drawn, weights=weights)
+    work = _Training(encoded, read_target, wanted, weights, loss, drawn, classifier)
+    pace = work.pace(budget) if tune else 1.0
+    model = work.descended(budget.take("gradient descent"), pace)
     return PrivateLinear(
         encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Encoded rows and their targets, ready to descend on."""
+
+    rows: Any
+    read: NDArray[Any]
+    wanted: FloatArray
+    weights: FloatArray
+    loss: Loss
+    source: RandomSource
+    classifier: bool
+
+    def descended(self, mu: float, pace: float = 1.0) -> GradientModel:
+        """Return the model of the default descent for μ, or of a multiple of its rate."""
+        rows, width = self.rows.shape
+        how = Descent.default(
+            rows=rows,
+            width=width,
+            outputs=self.loss.outputs,
+            mu=mu,
+            regression=not self.classifier,
+        )
+        how = replace(how, rate=how.rate * pace)
+        return descend(
+            self.rows, self.wanted, self.loss, how, mu=mu, source=self.source, weights=self.weights
+        )
+
+    def pace(self, budget: NeighbourBudget) -> float:
+        """Try several paces and return the one with the best noisy score, out of the budget."""
+        share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
+        marks = [self._mark(self.descended(budget.take("a trial", share), p)) for p in _PACES]
+        # A record moves each of these sums by at most 1.
+        apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
+        scale = up(apart / budget.take("the trials' scores", share), 8)
+        return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
+
+    def _mark(self, model: GradientModel) -> float:
+        """Return how well a trial does: one number in [0, 1] per record, added exactly."""
+        scores = model.scores(self.rows)
+        if self.classifier:
+            right = self.loss.predicted(scores) == self.read
+            return float(np.count_nonzero(right & (self.weights > 0)))
+        missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
+        units = np.rint((1.0 - missed) * self.weights * _UNITS).astype(np.int64)
+        return float(units.sum() / _UNITS)
+
+
 def _budget(
-    eta: float, rows: int, features: list[str], bounds: Bounds, known: object, *, classifier: bool
+    eta: float,
+    rows: int,
+    features: list[str],
+    bounds: Bounds,
+    known: object,
+    *,
+    classifier: bool,
+    trials: int = 0,
 ) -> NeighbourBudget:
     """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
     outputs = 1
@@ -383,7 +460,7 @@ def _budget(
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + (max(rows, histogram_coordinates(1)) if known is None else 0)
-        + most_draws(widest(features, bounds), max(1, outputs))
+        + (1 + trials) * (1 + most_draws(widest(features, bounds), max(1, outputs)))
     )
     slack = release_slack(coordinates)
     if known is None and classifier:

@@ -31,6 +31,7 @@ __all__ = [
     "CELLS",
     "CENTRE_SHARE",
     "CLASS_SLACK",
+    "FIRST_SHARE",
     "HISTOGRAM_SHARE",
     "MISSING",
     "MOST_CLASSES",
@@ -48,6 +49,8 @@ __all__ = [
     "histogram_coordinates",
     "histogram_noise",
     "label_of",
+    "noisy_names",
+    "noisy_range",
     "octave_ends",
     "public_scaling",
     "read_bounds",
@@ -509,7 +512,7 @@ class TargetCode:
 #: public ranges.
 HISTOGRAM_SHARE = 0.15
 CENTRE_SHARE = 0.10
-_FIRST = 0.75
+FIRST_SHARE = 0.75
 #: A cell of numbers counts towards the range from this many noise scales on; a text's indicator
 #: may be spurious without harm, so less is asked of it.
 _RANGE_SCALES = 4.5
@@ -565,8 +568,29 @@ def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     """
     if private + classes == 0:
         return 1
-    spent = mu * math.sqrt(HISTOGRAM_SHARE * _FIRST)
+    spent = mu * math.sqrt(HISTOGRAM_SHARE * FIRST_SHARE)
     return math.ceil(_ROWS_PER_SCALE * histogram_noise(private + classes, spent))
+
+
+def noisy_range(values: Values, scale: float, source: RandomSource) -> Range | None:
+    """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
+    counts = np.bincount(values.cells, minlength=CELLS)[:NUMBER_CELLS]
+    kept = np.flatnonzero(noisy_release(counts, scale, source) > _RANGE_SCALES * scale)
+    ends = [end for cell in kept for end in octave_ends(int(cell))]
+    return Range(min(ends), max(ends)) if ends and min(ends) < max(ends) else None
+
+
+def noisy_names(values: Values, scale: float, source: RandomSource) -> tuple[str, ...]:
+    """Return the values that many people share, by name, from one noisy histogram.
+
+    Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
+    """
+    places, names = values.named()
+    counts = np.bincount(places[places >= 0], minlength=len(names))
+    noisy = noisy_release(counts, scale, source)
+    passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * scale)
+    largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
+    return tuple(names[place] for place in sorted(largest))
 
 
 def fit_target(
@@ -589,16 +613,13 @@ def fit_target(
             return TargetCode(name, (), bound.low, bound.high)
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
-        counts = np.bincount(values.cells, minlength=CELLS)[:NUMBER_CELLS]
-        noisy = noisy_release(counts, scale, source)
-        kept = np.flatnonzero(noisy > _RANGE_SCALES * scale)
-        ends = [end for cell in kept for end in octave_ends(int(cell))]
-        if not ends or min(ends) == max(ends):
+        found = noisy_range(values, scale, source)
+        if found is None:
             raise InputError(
                 f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
                 "learner logistic or svm if it has classes."
             )
-        return TargetCode(name, (), min(ends), max(ends))
+        return TargetCode(name, (), found.low, found.high)
     if isinstance(bound, Categories):
         labels = bound.labels
     elif isinstance(bound, Range):
@@ -607,12 +628,7 @@ def fit_target(
             'Write {"categories": [0, 1]} if the classes are numbers.'
         )
     else:
-        places, names = values.named()
-        counts = np.bincount(places[places >= 0], minlength=len(names))
-        noisy = noisy_release(counts, scale, source)
-        passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * scale)
-        largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
-        labels = tuple(names[place] for place in sorted(largest))
+        labels = noisy_names(values, scale, source)
     if len(labels) < 2:
         raise InputError(
             f"target {name!r} must have at least two classes, each with more than about "

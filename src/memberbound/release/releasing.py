@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.budget import NeighbourBudget
 from memberbound.release.calibration import Calibration, Rows, Statistic
 from memberbound.release.fitting import evaluated
 from memberbound.release.noise import release
@@ -48,6 +49,9 @@ class Release:
     names: tuple[str, ...] = ()
     secure: bool = True
     about: Mapping[str, Any] = field(default_factory=dict)
+    #: Of all rows, in the neighbour game.
+    budget: NeighbourBudget | None = None
+    rows: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields."""

@@ -57,8 +57,13 @@ def rates(fpr: Sequence[float] | float | None) -> tuple[float, ...]:
     """Return the false-positive rates asked for."""
     if fpr is None:
         return DEFAULT_FPR
-    values = [fpr] if isinstance(fpr, (int, float)) else list(fpr)
-    return tuple(fraction("fpr", value) for value in values)
+    return chances("fpr", fpr)
+
+
+def chances(name: str, given: float | Sequence[float] | None) -> tuple[float, ...]:
+    """Return one probability or several, checked; none if there is none."""
+    values = () if given is None else (given,) if isinstance(given, (int, float)) else given
+    return tuple(fraction(name, value) for value in values)
 
 
 def target(
@@ -202,6 +207,11 @@ class Question:
 # ── The answer of ``explain``: a guarantee, read for somebody guessing membership ─────────────────
 
 DEFAULT_FPR = (0.1, 0.01, 0.001)
+#: What a bound on guesses about a record rests on (X23).
+BEYOND_MEMBERSHIP = (
+    "What is guessed about a record does not depend on the other records, except for what the "
+    "chance before the release counts already."
+)
 
 #: What the curve itself rests on, by notion.
 _CURVE_THEOREMS = {
@@ -226,6 +236,7 @@ class Explanation:
         "epsilon": "given",
         "eta_upper": "upper",
         "gdp": "given",
+        "guess_upper": "upper",
         "lam": "given",
         "noise_multiplier": "given",
         "nu": "given",
@@ -247,6 +258,7 @@ class Explanation:
     parameters: dict[str, float] = field(default_factory=dict)
     target: str | None = None
     notes: tuple[str, ...] = ()
+    baseline: tuple[float, ...] = ()
 
     @property
     def adjacency(self) -> Adjacency:
@@ -274,6 +286,11 @@ class Explanation:
         return {repr(alpha): self.guarantee.curve.tpr(alpha) for alpha in self.fpr}
 
     @cached_property
+    def guess_upper(self) -> dict[str, float]:
+        """Best chance of guessing something about a record, by the chance before the release."""
+        return {repr(chance): self.guarantee.curve.tpr(chance) for chance in self.baseline}
+
+    @cached_property
     def eta_upper(self) -> float:
         """Least η for which MIP is certain, replace-one."""
         return self.guarantee.replaced().curve.eta
@@ -298,7 +315,7 @@ class Explanation:
         used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.guarantee.notion]]
         if self.security_lower_iid is not None:
             used.append("X11")
-        return tuple(used)
+        return (*used, "X23") if self.baseline else tuple(used)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -317,7 +334,8 @@ class Explanation:
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
         )
         one = "One record is one person's whole contribution; groups are less protected."
-        return (first, convert, one, *self.notes)
+        beyond = (BEYOND_MEMBERSHIP,) if self.baseline else ()
+        return (first, convert, one, *beyond, *self.notes)
 
     def certificates(self) -> tuple[Certificate, ...]:
         """Return the main numbers as certificates, each in its own game."""
@@ -347,6 +365,7 @@ class Explanation:
             "security_lower_iid": json_number(self.security_lower_iid),
             "tpr_upper": self.tpr_upper,
             "precision_upper": self.precision_upper,
+            **({"guess_upper": self.guess_upper} if self.baseline else {}),
             "epsilon": json_number(self.epsilon),
             "delta": json_number(self.delta),
             "prior": self.prior,
@@ -412,6 +431,16 @@ class Explanation:
                 f"one who wrongly accuses at most {percent(alpha, 'given')} of the outsiders "
                 f"finds at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members"
             )
+        if self.guess_upper:
+            guesses = " and ".join(
+                f"a chance of {percent(float(before), 'given')} before the release becomes at most "
+                f"{percent(after, 'upper')} after it"
+                for before, after in self.guess_upper.items()
+            )
+            parts.append(
+                "of guessing something else about a record (an attribute, the record itself, which "
+                f"of many people it is), {guesses}"
+            )
         parts.append(
             "this holds for every record and every attack, where “out” means training on " + other
         )
@@ -440,6 +469,13 @@ class Explanation:
                     marked(value, "certificate", "tpr", 6),
                 )
                 for alpha, value in self.tpr_upper.items()
+            ),
+            *(
+                (
+                    f"a guess right {percent(float(before), 'given')} of the time before",
+                    marked(after, "certificate", "tpr", 6),
+                )
+                for before, after in self.guess_upper.items()
             ),
             ("η (MIP, replace-one)", marked(self.eta_upper, "certificate", "eta", 6)),
             (
@@ -474,6 +510,7 @@ def explain(
     lam: float = 1.0,
     prior: float = 0.5,
     fpr: Rates | None = None,
+    baseline: Rates | None = None,
     adjacency: Adjacency | None = None,
     target_advantage: float | None = None,
     target_tpr: float | None = None,
@@ -504,6 +541,8 @@ def explain(
         lam: MIS: weight of a missed member.
         prior: share of candidates who were in, for the accuracy.
         fpr: false-positive rate for the TPR; may be repeated.
+        baseline: chance of guessing something about a record without the release (an attribute, the
+            record itself); says the chance with it.  May be repeated.
         adjacency: what “out” means; replace-one for ε and μ, add-remove for DP-SGD.
         target_advantage: inverse: largest TPR - FPR that you accept.
         target_tpr: inverse: largest TPR that you accept at the false-positive rate.
@@ -514,6 +553,7 @@ def explain(
         memberbound explain --epsilon 8 --delta 1e-5
         memberbound explain --gdp 1 --fpr 0.01 --fpr 0.001 --plot roc.png
         memberbound explain --noise-multiplier 1 --sample-rate 0.01 --steps 1000
+        memberbound explain --gdp 1 --baseline 0.1
         memberbound explain --target-advantage 0.1
         memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
@@ -551,4 +591,5 @@ def explain(
         parameters=found.parameters(),
         target=wanted.limit() if wanted else None,
         notes=notes,
+        baseline=chances("baseline", baseline),
     )

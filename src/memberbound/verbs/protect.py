@@ -42,14 +42,16 @@ from memberbound.quantities import (
     percent,
     significant,
 )
-from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR
+from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
 from memberbound.release.calibration import Calibration, FreshSubsets, Progress, checked_eta
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.neighbour import (
     PrivateLinear,
+    check_neighbour,
     fit_private,
     plays_neighbour,
     private_form,
+    replaces_preprocessing,
 )
 from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
@@ -71,6 +73,7 @@ from memberbound.release.statistics import (
     release_sum,
     total,
 )
+from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
 from memberbound.tables.population import Population, read_frame, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import Columns
@@ -91,6 +94,35 @@ __all__ = [
 # ── The answer of ``protect``: a release and the certificate that its noise is enough ─────────────
 
 
+@dataclass(frozen=True)
+class TrialScores:
+    """One score of a trial on rows it was not trained on: without noise, released, of a constant.
+
+    All are estimates for the owner of the rows.
+    """
+
+    name: str
+    clean: float | None
+    released: float
+    constant: float | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "clean_estimate": self.clean,
+            "released_estimate": self.released,
+            "constant_estimate": self.constant,
+        }
+
+    def described(self) -> tuple[tuple[str, float | None], ...]:
+        """Return the three numbers with their names."""
+        return (
+            ("without noise", self.clean),
+            ("released", self.released),
+            ("of a constant", self.constant),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Protection:
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
@@ -106,20 +138,18 @@ class Protection:
         "score_baseline": "estimate",
         "score_clean": "estimate",
         "score_released": "estimate",
+        "scores": "estimate",
         "values": "given",
     }
 
     calibration: Calibration
     released: TableModel | PrivateLinear | Release
     what: str
-    score: str | None
-    score_clean: float | None
-    score_released: float | None
+    scores: tuple[TrialScores, ...] = ()
     out: str | None = None
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
-    score_baseline: float | None = None
 
     @property
     def eta(self) -> float:
@@ -127,26 +157,45 @@ class Protection:
         return self.calibration.eta
 
     @property
+    def score(self) -> str | None:
+        """The name of the first score: accuracy, or R²."""
+        return self.scores[0].name if self.scores else None
+
+    @property
+    def score_clean(self) -> float | None:
+        """That score without noise."""
+        return self.scores[0].clean if self.scores else None
+
+    @property
+    def score_released(self) -> float | None:
+        """That score with it."""
+        return self.scores[0].released if self.scores else None
+
+    @property
+    def score_baseline(self) -> float | None:
+        """That score of a constant."""
+        return self.scores[0].constant if self.scores else None
+
+    @property
     def noise_scale(self) -> float:
         """Root-mean-square length of the added noise vector."""
         return self.calibration.noise_scale
 
     @property
-    def _linear(self) -> PrivateLinear | None:
-        return self.released if isinstance(self.released, PrivateLinear) else None
+    def _budget(self) -> NeighbourBudget | None:
+        """What was spent on all rows, in the neighbour game."""
+        return getattr(self.released, "budget", None)
 
     @property
     def rows_trained(self) -> int | None:
         """Number of rows that the release was made from."""
         game = self.calibration.certificate.game
-        if self._linear is not None:
-            return self._linear.rows
-        return game.size if isinstance(game, SubsetGame) else None
+        return game.size if isinstance(game, SubsetGame) else getattr(self.released, "rows", None)
 
     @property
     def mu(self) -> float | None:
         """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None if self._linear is None else self._linear.budget.mu
+        return None if self._budget is None else self._budget.mu
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -169,6 +218,7 @@ class Protection:
                 "score_clean": self.score_clean,
                 "score_released": self.score_released,
                 "score_baseline": self.score_baseline,
+                "scores": {score.name: score.to_dict() for score in self.scores},
                 "certificate": certificate.to_dict(),
                 "fits": self.calibration.fits,
                 "out": self.out,
@@ -176,7 +226,7 @@ class Protection:
                 "roles": dict(self.roles),
             }
             | self.details
-            | ({} if self._linear is None else {"curve": self._linear.budget.described()})
+            | ({} if self._budget is None else {"curve": self._budget.described()})
         )
 
     @property
@@ -186,11 +236,12 @@ class Protection:
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
         game, blind, odds = bound.game, 0.5, ""
         knows, made = "every other record", ""
-        if self._linear is not None:
+        if self._budget is not None:
             given = ", the columns' names and the bounds given"
             public = given if self.details.get("bounds") else " and the columns' names"
+            verb = "computed from" if isinstance(self.released, Release) else "trained on"
             made = (
-                f" It was trained on all {self._linear.rows} rows; no part of the table is public "
+                f" It was {verb} all {self.rows_trained} rows; no part of the table is public "
                 f"except its number of rows{public}."
             )
         if isinstance(game, SubsetGame):
@@ -210,9 +261,9 @@ class Protection:
 
     def _read_off(self) -> list[tuple[str, object]]:
         """Return what the curve of all rows says, replaced beside added or removed."""
-        if self._linear is None:
+        budget = self._budget
+        if budget is None:
             return []
-        budget = self._linear.budget
         both = (budget.curve(), budget.curve("add-remove"))
 
         def side_by_side(*texts: str) -> str:
@@ -241,13 +292,12 @@ class Protection:
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
         rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
-        for what, score in (
-            ("without noise", self.score_clean),
-            ("released", self.score_released),
-            ("of a constant", self.score_baseline),
-        ):
-            if score is not None:
-                rows.append((f"{self.score} {what}", f"≈ {decimals(score, 'estimate', 4)}"))
+        for score in self.scores:
+            rows += [
+                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}")
+                for what, value in score.described()
+                if value is not None
+            ]
         if isinstance(self.released, Release):
             names = self.released.names or tuple(
                 f"value {i}" for i in range(self.released.values.size)
@@ -264,10 +314,17 @@ class Protection:
         return f"{self.sentence}\n\n{table}{notes}"
 
 
-def useless(released: float | None, constant: float | None) -> list[str]:
+def useless(scores: Sequence[TrialScores]) -> list[str]:
     """Say so where a release does no better than always giving the same answer."""
-    if released is None or constant is None or released > constant:
+    if not scores or scores[0].constant is None or scores[0].released > scores[0].constant:
         return []
+    better = [s for s in scores if s.constant is not None and s.released > s.constant + _NOTABLE]
+    if better:
+        named = " and ".join(f"{s.name} {decimals(s.released, 'estimate', 3)}" for s in better)
+        return [
+            f"always giving the same answer has as good an {scores[0].name}: the classes are "
+            f"uneven, so look at {named} instead"
+        ]
     return [
         "this release is useless: always giving the same answer scores as well. Allow a larger "
         "eta, or find more rows"
@@ -311,6 +368,8 @@ _LEFT_OUT = ("identifier", "text")
 #: A rehearsal trains on this share, of at most so many rows.
 _TRAINED = 0.8
 _MOST_REHEARSED = 200_000
+#: A score this far above a constant's says something.
+_NOTABLE = 0.05
 #: Bounds that fewer values than this keep are probably not those of the column.
 _FITTING = 0.5
 _OWN_EYES = (
@@ -322,7 +381,7 @@ _OWN_EYES = (
 
 def _read_raw(
     source: Any,
-    target: str,
+    target: str | None,
     bounds: Bounds,
     *,
     columns: Columns,
@@ -334,7 +393,8 @@ def _read_raw(
     frame, name = read_frame(given, database_table)
     names = list(frame.columns)
     asked = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    for column in (target, *(asked or ()), *roles, *bounds):
+    aim = [] if target is None else [target]
+    for column in (*aim, *(asked or ()), *roles, *bounds):
         if column not in names:
             known = ", ".join(map(repr, names))
             raise InputError(f"{name} has no column {column!r}; it has {known}.")
@@ -345,7 +405,7 @@ def _read_raw(
                 f"got {role!r} for {column!r}. Say with bounds what the column holds."
             )
     kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
-    return frame[[*kept, target]]
+    return frame[[*kept, *aim]]
 
 
 def release_all_rows(
@@ -355,6 +415,7 @@ def release_all_rows(
     *,
     eta: float,
     bounds: Mapping[str, object] | str | Path | None = None,
+    tune: bool = False,
     columns: Columns = None,
     roles: Mapping[str, str] | None = None,
     database_table: str | None = None,
@@ -384,37 +445,35 @@ def release_all_rows(
     told = progress or (lambda _done, _total: None)
     told(0, 2)
     released = fit_private(
-        table, target, eta=eta, learner=form, bounds=public, source=source_from_seed(insecure_seed)
+        table,
+        target,
+        eta=eta,
+        learner=form,
+        bounds=public,
+        tune=tune,
+        source=source_from_seed(insecure_seed),
     )
     told(1, 2)
     seed = None if insecure_seed is None else insecure_seed + 1
     scores, notes = _rehearsed(table, target, released, public, seed)
     told(2, 2)
+    if replaces_preprocessing(learner):
+        notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
     if learner is not None and not isinstance(learner, str):
         notes = ["the learner's own settings are not used: the descent has its own", *notes]
     return Protection(
         released.calibration_,
         released,
         f"{form} model",
-        "accuracy" if released.class_names else "R²",
-        scores.clean,
-        scores.released,
+        scores,
         warnings=(*notes, *_misfits(table, target, released, public), _OWN_EYES),
         details={"bounds": sorted(public), "columns": list(released.columns)},
-        score_baseline=scores.constant,
     )
-
-
-@dataclass(frozen=True)
-class _Scores:
-    clean: float | None = None
-    released: float | None = None
-    constant: float | None = None
 
 
 def _rehearsed(
     table: Any, target: str, released: PrivateLinear, bounds: Bounds, seed: int | None
-) -> tuple[_Scores, list[str]]:
+) -> tuple[tuple[TrialScores, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
@@ -426,30 +485,90 @@ def _rehearsed(
             eta=released.eta,
             learner=released.learner,
             bounds=bounds,
+            tune=released.tuned,
             source=source_from_seed(seed),
         )
     except InputError:
-        return _Scores(), ["four fifths of the rows are too few for a trial: there are no scores"]
+        return (), ["four fifths of the rows are too few for a trial: there are no scores"]
     truth, known = _truth(trial, test[target])
     seen, usable = _truth(trial, train[target])
     if not known.any() or not usable.any():
-        return _Scores(), ["no row of the trial has a target that can be scored"]
-    rows = trial.encoded(test)[0]
+        return (), ["no row of the trial has a target that can be scored"]
+    rows = trial.encoded(test)[0][np.flatnonzero(known)]
+    truth = truth[known]
     constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
-
-    def score(answers: NDArray[Any]) -> float:
-        return _score(answers[known], truth[known], classes=bool(trial.class_names))
-
-    clean = _clean(trial, trial.encoded(train)[0], seen, usable, rows)
-    found = _Scores(
-        None if clean is None else score(clean),
-        score(trial.answered(rows)),
-        score(np.full(len(test), constant)),
+    clean = _clean(trial, trial.encoded(train)[0], seen, usable)
+    models = (
+        None if clean is None else _answers_of(clean, rows, trial.class_names),
+        (trial.answered(rows), trial.ranking(rows)),
+        (np.full(len(truth), constant), np.zeros((len(truth), len(trial.class_names)))),
     )
-    notes = useless(found.released, found.constant)
+    found = []
+    for name, score in (_CLASS_SCORES if trial.class_names else _NUMBER_SCORES).items():
+        each = [None if m is None else score(truth, *m, trial.class_names) for m in models]
+        if each[1] is not None and each[2] is not None:
+            found.append(TrialScores(name, each[0], each[1], each[2]))
+    notes = useless(found)
     if len(order) < len(table):
         notes.append(f"the trial took {len(order)} of {len(table)} rows")
-    return found, notes
+    return tuple(found), notes
+
+
+def _answers_of(fitted: Any, rows: Any, classes: Sequence[str]) -> tuple[NDArray[Any], FloatArray]:
+    """Return a clean model's answers, and its ranking with a column for every class."""
+    answers = np.asarray(fitted.predict(rows))
+    if not classes:
+        return answers, np.zeros((len(answers), 0))
+    scores = np.asarray(fitted.decision_function(rows), dtype=np.float64)
+    if scores.ndim == 1:
+        scores = np.column_stack([-scores, scores])
+    ranking = np.full((len(answers), len(classes)), -np.inf)
+    for place, name in enumerate(fitted.classes_):
+        if name in classes:
+            ranking[:, classes.index(str(name))] = scores[:, place]
+    return answers, ranking
+
+
+def _accuracy(
+    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    return float(np.mean(answers.astype(str) == truth.astype(str)))
+
+
+def _balanced(
+    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    """Mean over classes of the share of their rows that is recognised."""
+    right = answers.astype(str) == truth.astype(str)
+    return float(np.mean([right[truth == name].mean() for name in np.unique(truth.astype(str))]))
+
+
+def _auc(
+    truth: NDArray[Any], _answers: NDArray[Any], ranking: FloatArray, classes: Sequence[str]
+) -> float | None:
+    """Mean over classes, each against the rest, of the area under the ROC."""
+    from sklearn.metrics import roc_auc_score
+
+    areas = []
+    for place, name in enumerate(classes):
+        of_it = truth.astype(str) == name
+        if 0 < of_it.sum() < len(of_it):
+            others = np.delete(ranking, place, axis=1).max(axis=1)
+            own = np.nan_to_num(ranking[:, place] - others, neginf=-1e300, posinf=1e300)
+            areas.append(float(roc_auc_score(of_it, own)))
+    return float(np.mean(areas)) if areas else None
+
+
+def _r_squared(
+    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    spread = float(np.square(truth - truth.mean()).sum())
+    missed = float(np.square(answers - truth).sum())
+    return 1.0 - missed / spread if spread > 0 else 0.0
+
+
+_CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _auc}
+_NUMBER_SCORES = {"R²": _r_squared}
 
 
 def _truth(trial: PrivateLinear, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -467,18 +586,8 @@ def _commonest(labels: NDArray[Any]) -> Any:
     return names[int(np.argmax(counts))]
 
 
-def _score(answers: NDArray[Any], truth: NDArray[Any], *, classes: bool) -> float:
-    if classes:
-        return float(np.mean(answers.astype(str) == truth.astype(str)))
-    spread = float(np.square(truth - truth.mean()).sum())
-    missed = float(np.square(answers - truth).sum())
-    return 1.0 - missed / spread if spread > 0 else 0.0
-
-
-def _clean(
-    trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_], rows: Any
-) -> FloatArray | None:
-    """Return the answers of scikit-learn's model of the same columns, without noise."""
+def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
+    """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
     from sklearn import linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
 
@@ -494,8 +603,7 @@ def _clean(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted = makers[trial.learner]().fit(train[np.flatnonzero(usable)], wanted)
-        return np.asarray(fitted.predict(rows))
+            return makers[trial.learner]().fit(train[np.flatnonzero(usable)], wanted)
     except ValueError:  # one class only, or no convergence
         return None
 
@@ -526,7 +634,7 @@ def _misfits(table: Any, target: str, released: PrivateLinear, bounds: Bounds) -
 
 # ── Statistics of a table, released in the subset game: read, made, calibrated, drawn ─────────────
 
-STATISTICS = ("mean", "sum", "histogram", "covariance", "quantiles")
+STATISTICS = TABLE_STATISTICS
 _FEWEST = 4
 #: A column with more values than this is not counted value by value.
 _CATEGORIES = 50
@@ -547,9 +655,12 @@ def made_statistic(
         raise InputError("levels belong to quantiles.")
     quarters = (0.25, 0.5, 0.75) if levels is None else levels
     columns = read.pop("columns")
-    if statistic == "histogram":
+    if statistic in ("histogram", "contingency"):
+        if bins is not None and statistic == "contingency":
+            raise InputError("bins belong to a histogram.")
         table = read_population(source, columns, **read)
-        return table, _counted(table, size=size, bins=bins)
+        counted = _crossed(table, size) if statistic == "contingency" else None
+        return table, counted or _counted(table, size=size, bins=bins)
     if bins is not None:
         raise InputError("bins belong to a histogram.")
     table = read_population(source, columns, numeric=True, **read)
@@ -612,15 +723,32 @@ def _counted(
         values = table.values[:, 0]
         edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
         return histogram(values, bins=edges), game, "histogram", notes
-    codes, labels = labels_of(column)
-    seen = np.unique(codes)
-    if seen.size > _CATEGORIES:
+    texts = _category_texts(table, names[0])
+    return histogram(texts, categories=sorted(set(texts))), game, "histogram", notes
+
+
+def _crossed(
+    table: Population, size: int | None
+) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
+    """Return the counts of the combinations of values that occur in the population."""
+    if len(table.columns) < 2:
+        raise InputError(f"a contingency table needs two columns of {table.name}, got one.")
+    columns = [_category_texts(table, name) for name in table.columns]
+    texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
+    game = _drawn(len(texts), table.name, size)
+    counted = histogram(texts, categories=sorted(set(texts)))
+    return counted, game, "contingency", table.selection.notes
+
+
+def _category_texts(table: Population, name: str) -> list[str]:
+    codes, labels = labels_of(table.frame[name])
+    found = np.unique(codes).size
+    if found > _CATEGORIES:
         raise InputError(
-            f"a histogram needs at most {_CATEGORIES} categories, got {seen.size} in "
-            f"{names[0]!r}. Merge some."
+            f"counts need at most {_CATEGORIES} categories of a column, got {found} in {name!r}. "
+            "Merge some."
         )
-    counted = histogram(codes, categories=seen.tolist())
-    return replace(counted, names=tuple(labels[i] for i in seen)), game, "histogram", notes
+    return [labels[code] for code in codes]
 
 
 def release_statistic(
@@ -667,7 +795,55 @@ def release_statistic(
         release = Release(values, calibration, _names_of(statistic), source.secure)
     details = {"values": release.values.tolist(), "names": list(release.names)}
     said = (*notes, *fit_notes(release.calibration))
-    return Protection(release.calibration, release, name, None, None, None, None, said, details)
+    return Protection(release.calibration, release, name, (), None, said, details)
+
+
+def _release_table_statistic(
+    source: Any,
+    statistic: Any,
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None,
+    bins: ArrayLike | None,
+    levels: ArrayLike | None,
+    insecure_seed: int | None,
+    columns: Columns,
+    roles: Mapping[str, str] | None,
+    database_table: str | None,
+) -> Protection:
+    """Release a statistic of all rows, in the neighbour game."""
+    if not isinstance(statistic, str):
+        raise InputError(
+            f"statistic must be one of {', '.join(TABLE_STATISTICS)} in the neighbour game, got a "
+            "function: nobody knows how far a record moves it."
+        )
+    if levels is not None and statistic != "quantiles":
+        raise InputError("levels belong to quantiles.")
+    public = read_bounds(bounds)
+    table = _read_raw(
+        source,
+        None,
+        public,
+        columns=columns,
+        roles=roles or {},
+        database_table=database_table,
+    )
+    released = release_table_statistic(
+        table,
+        statistic,
+        eta=eta,
+        bounds=public,
+        bins=bins,
+        levels=levels,
+        source=source_from_seed(insecure_seed),
+    )
+    details = {
+        "values": released.values.tolist(),
+        "names": list(released.names),
+        "bounds": sorted(name for name in public if name in table.columns),
+        "columns": list(table.columns),
+    }
+    return Protection(released.calibration, released, statistic, details=details)
 
 
 def _names_of(statistic: Any) -> tuple[str, ...]:
@@ -685,12 +861,12 @@ def protect(
     learner: LearnerName | None = None,
     statistic: Annotated[Any, Option("choice", choices=STATISTICS)] | None = None,
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
-    record: Literal["average", "every"] = "average",
+    record: Literal["average", "every"] = "every",
     game: Literal["neighbour", "subset"] | None = None,
     method: Literal["auto", "gradient", "neighbour", "convex", "moment", "izzo"] = "auto",
     bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     confidence: float = 0.95,
-    tune: bool = True,
+    tune: bool | None = None,
     clip: Annotated[float, Option("number", metavar="R")] | None = None,
     pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
     query: InputFile | None = None,
@@ -730,19 +906,22 @@ def protect(
         source: a file or a table, one record per row.
         target: column to predict; with ``learner``.
         learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
-        statistic: instead of a learner: mean, sum, histogram, covariance, quantiles, or a function
-            of the drawn rows.
+        statistic: instead of a learner: mean, sum, histogram, contingency, covariance, quantiles,
+            or a function of the drawn rows (subset game).
         eta: largest gain over blind guessing, in (0, ½).
-        record: ``average`` or ``every``.
+        record: ``every`` or ``average``.
         game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
             half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber), unless given.
+            private form (logistic, svm, ridge, linear, huber), and for statistics with
+            ``bounds``, unless given.
         method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
             (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
         confidence: of the calibration, in the subset game.
-        tune: choose clip radius and regularisation together with the noise, in the subset game.
+        tune: choose clip radius and regularisation together with the noise (subset game, unless
+            told not to); try several paces and pay for it out of the budget (neighbour game, only
+            if asked).
         clip: scale longer rows onto this norm.
         pairs: pairs (or subsets) to refit.
         query: public rows whose predictions are released, for learners without parameters.
@@ -762,9 +941,9 @@ def protect(
 
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
-        memberbound protect patients.csv --target ill --record every --bounds bounds.yaml
+        memberbound protect patients.csv --target ill --bounds bounds.yaml
         memberbound protect patients.csv --target ill --record every --game subset --method convex
-        memberbound protect patients.csv --statistic mean --columns age,bmi --eta 0.02
+        memberbound protect patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
 
     Examples:
         >>> import pandas
@@ -794,39 +973,36 @@ def protect(
         "clip": clip,
         "pairs": pairs,
         "calibration_seed": calibration_seed,
-        # Their defaults cannot be told from what was given; others would be ignored there.
+        # The default cannot be told from what was given; another one would be ignored there.
         "confidence": None if confidence == 0.95 else confidence,
-        "tune": None if tune else tune,
     }
-    if statistic is None:
-        all_rows = plays_neighbour(
-            game, record, method, learner, bounds=bounds, only_subset=only_subset
-        )
-    elif game == "neighbour" or method == "gradient" or bounds is not None:
-        raise InputError(
-            "statistics are released in the subset game: leave out game='neighbour', "
-            "method='gradient' and bounds."
-        )
-    else:
-        all_rows = False
+    all_rows = _plays_all_rows(
+        game, record, method, learner, statistic, bounds=bounds, only_subset=only_subset, size=size
+    )
     if out is not None:
-        ending = (".skops",) if statistic is None else (".safetensors",)
+        ending = LINEAR_ENDINGS if all_rows else (".skops",)
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        formats = LINEAR_ENDINGS if all_rows else ending
+        formats = (".safetensors",) if statistic is not None else ending
         check_output(Path(out), formats=formats, source=own, force=force)
-    if statistic is not None:
-        if query is not None or learner is not None:
-            raise InputError("learner and query belong to a target, not to a statistic.")
-        table, made = made_statistic(
+    if statistic is not None and (query is not None or learner is not None):
+        raise InputError("learner and query belong to a target, not to a statistic.")
+    if statistic is None and not (size is None and bins is None and levels is None):
+        raise InputError("size, bins and levels belong to a statistic, not to a learner.")
+    read: dict[str, Any] = {"columns": columns, "roles": roles, "database_table": database_table}
+    if statistic is not None and all_rows:
+        result = _release_table_statistic(
             source,
             statistic,
-            columns=columns,
-            roles=roles,
-            database_table=database_table,
-            size=size,
-            clip=clip,
+            eta=eta,
+            bounds=bounds,
             bins=bins,
             levels=levels,
+            insecure_seed=insecure_seed,
+            **read,
+        )
+    elif statistic is not None:
+        table, made = made_statistic(
+            source, statistic, size=size, clip=clip, bins=bins, levels=levels, **read
         )
         result = release_statistic(
             *made,
@@ -841,8 +1017,6 @@ def protect(
             progress=progress,
         )
         result = replace(result, roles=table.selection.roles)
-    elif size is not None or bins is not None or levels is not None:
-        raise InputError("size, bins and levels belong to a statistic, not to a learner.")
     elif all_rows:
         result = release_all_rows(
             source,
@@ -850,16 +1024,13 @@ def protect(
             learner,
             eta=eta,
             bounds=bounds,
-            columns=columns,
-            roles=roles,
-            database_table=database_table,
+            tune=bool(tune),
             insecure_seed=insecure_seed,
             progress=progress,
+            **read,
         )
     else:
-        examples = read_examples(
-            source, str(target), columns=columns, roles=roles, database_table=database_table
-        )
+        examples = read_examples(source, str(target), **read)
         chosen = "logistic" if learner is None else learner
         named = isinstance(chosen, str)
         estimator = learner_from_name(chosen, examples.task) if named else chosen
@@ -869,7 +1040,7 @@ def protect(
             eta=eta,
             record=record,
             method=method,
-            tune=tune and rows is None,
+            tune=tune is not False and rows is None,
             confidence=confidence,
             clip=clip,
             release="parameters" if rows is None else "predictions",
@@ -890,28 +1061,52 @@ def protect(
     return replace(result, out=str(out))
 
 
+def _plays_all_rows(
+    game: str | None,
+    record: str,
+    method: str,
+    learner: Any,
+    statistic: Any,
+    *,
+    bounds: Any,
+    only_subset: Mapping[str, Any],
+    size: int | None,
+) -> bool:
+    """Tell whether all rows are used, in the neighbour game; refuse what does not belong to it."""
+    if statistic is None:
+        return plays_neighbour(
+            game, record, method, learner, bounds=bounds, only_subset=only_subset
+        )
+    if game == "neighbour" or (game is None and bounds is not None):
+        check_neighbour(record, method, {**only_subset, "size": size})
+        return True
+    if bounds is not None or method == "gradient":
+        raise InputError("bounds and method 'gradient' belong to the neighbour game.")
+    return False
+
+
 def _release_model(
     model: MembershipPrivate, examples: Examples, target: str, progress: Progress
 ) -> Protection:
     model.fit(examples.features, examples.target, progress=progress)
     # It takes rows as they are; all that this needs is public in the game.
     released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
-    scores = model.scores_
-    released_score = None if scores is None else scores.released_estimate
     # The population is public in this game.
     shares = np.bincount(examples.target) / examples.rows if examples.classes else np.zeros(1)
-    constant = None if scores is None else float(shares.max())
+    known = model.scores_
+    scores: tuple[TrialScores, ...] = ()
+    if known is not None:
+        name = "accuracy" if examples.classes else "R²"
+        estimates = (known.clean_estimate, known.released_estimate, float(shares.max()))
+        scores = (TrialScores(name, *estimates),)
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         model.calibration_,
         released,
         f"{type(model.estimator).__name__} ({model.release})",
-        None if scores is None else ("accuracy" if examples.classes else "R²"),
-        None if scores is None else scores.clean_estimate,
-        released_score,
+        scores,
         None,
-        (*fit_notes(model.calibration_), *examples.notes, *useless(released_score, constant)),
+        (*fit_notes(model.calibration_), *examples.notes, *useless(scores)),
         details,
         examples.roles,
-        constant,
     )

@@ -1,0 +1,368 @@
+"""Statistics of all rows of a secret table, in the neighbour game: noisy sums and counts (X22).
+
+A record enters a release as one vector of bounded length, read from that record alone; its numbers
+are whole multiples of 2^-30, so that sums are exact and their sensitivity is what is written down
+here (proofs/gradient-descent.md, claim 6).  Ranges and names that are not public are paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, one_of
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.quantities import significant
+from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
+from memberbound.release.calibration import Calibration, checked_eta
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.preprocessing import (
+    CLASS_SLACK,
+    HISTOGRAM_SHARE,
+    Bounds,
+    Categories,
+    Range,
+    Values,
+    histogram_coordinates,
+    histogram_noise,
+    noisy_names,
+    noisy_range,
+    read_bounds,
+    rows_needed,
+)
+from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.releasing import Release
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["TABLE_STATISTICS", "release_table_statistic"]
+
+TABLE_STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
+_COUNTED = ("histogram", "contingency")
+#: Numbers in [-1, 1] are counted in units of 2^-30.
+_UNITS = 2.0**30
+#: Rounding to units, and of sums to floating point, lengthens a difference by less than this.
+_ROOM = 1.0 + 2.0**-20
+_MOST_ROWS = 2**32
+#: Cells of a table of counts, bins of a range without edges, and depth of a quantile's tree.
+_MOST_COUNTS = 100_000
+_BINS = 20
+_DEPTH = 12
+#: Of the budget of a covariance, what the means take.
+_MEANS = 0.25
+_OTHER = "(other)"
+
+
+def release_table_statistic(
+    table: DataFrame,
+    statistic: str,
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None = None,
+    bins: ArrayLike | None = None,
+    levels: ArrayLike | None = None,
+    source: RandomSource | None = None,
+) -> Release:
+    """Release a statistic of all rows such that η holds for every record of any table.
+
+    Mean, sum, covariance and quantiles are of columns of numbers; histogram and contingency count
+    cells: public categories, edges, or values that many rows share.  Missing values are counted
+    and left out; a covariance leaves out rows in which one is missing.
+
+    Guarantee: whoever knows all other rows gains at most ``eta``, replace-one, no confidence level.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
+    Assumes: the number of rows, the columns' names and the given bounds and bins are public.
+    Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
+
+    Examples:
+        >>> import pandas as pd
+        >>> from memberbound.release.randomness import InsecureSource
+        >>> people = pd.DataFrame({"age": np.arange(4000) % 80})
+        >>> found = release_table_statistic(
+        ...     people, "mean", eta=0.05, bounds={"age": [0, 80]}, source=InsecureSource(1)
+        ... )
+        >>> found.names, bool(abs(found.values[0] - 39.5) < 0.5)
+        (('age',), True)
+    """
+    one_of("statistic", statistic, TABLE_STATISTICS)
+    public = {name: bound for name, bound in read_bounds(bounds).items() if name in table.columns}
+    names = [str(name) for name in table.columns]
+    rows = len(table)
+    if not 2 <= rows < _MOST_ROWS or not names or len(set(names)) != len(names):
+        raise InputError("the table must have at least two rows, and columns of different names.")
+    if bins is not None:
+        if statistic != "histogram":
+            raise InputError("bins belong to a histogram.")
+        public[names[0]] = _edges(bins)
+    if statistic == "histogram" and len(names) != 1:
+        raise InputError(f"a histogram needs one column, got {', '.join(names)}.")
+    if statistic not in _COUNTED:
+        wrong = [name for name in names if not isinstance(public.get(name, _ANY), Range)]
+        if wrong:
+            raise InputError(f"{statistic} needs columns of numbers, got categories {wrong[0]!r}.")
+    chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
+    private = [name for name in names if name not in public]
+    budget = NeighbourBudget.for_eta(eta, slack=_slack(statistic, rows, len(names), len(private)))
+    needed = rows_needed(len(private), budget.mu)
+    if rows < needed:
+        raise InputError(
+            f"the table must have at least about {needed} rows for {len(private)} columns without "
+            f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
+        )
+    drawn = SecureSource() if source is None else source
+    read = {name: Values.of(table[name]) for name in names}
+    known = _known(read, public, private, budget, drawn, counted=statistic in _COUNTED)
+    work = _Work(read, known, rows, budget, drawn)
+    if statistic in _COUNTED:
+        values, labels, scale = work.counts()
+    elif statistic == "covariance":
+        values, labels, scale = work.covariance()
+    elif statistic == "quantiles":
+        values, labels, scale = work.quantiles(chosen)
+    else:
+        values, labels, scale = work.means(total=statistic == "sum")
+    certificate = budget.certificate(secure=drawn.secure)
+    details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.described()}
+    calibration = Calibration(
+        GaussianNoise(scale, len(values)), certificate, checked_eta(eta), statistic, 0, details
+    )
+    return Release(values, calibration, tuple(labels), drawn.secure, budget=budget, rows=rows)
+
+
+_ANY = Range(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class _Edges(Range):
+    """A range with public edges between its ends."""
+
+    edges: tuple[float, ...] = ()
+
+
+def _edges(bins: ArrayLike) -> _Edges:
+    edges = np.asarray(bins, dtype=np.float64)
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise InputError("bins must be at least two edges in increasing order.")
+    return _Edges(float(edges[0]), float(edges[-1]), tuple(edges.tolist()))
+
+
+def _levels(levels: ArrayLike) -> FloatArray:
+    chosen = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    if chosen.ndim != 1 or not ((chosen >= 0) & (chosen <= 1)).all():
+        raise InputError(f"levels must be in [0, 1], got {levels!r}.")
+    return chosen
+
+
+def _slack(statistic: str, rows: int, columns: int, private: int) -> float:
+    """Return the total variation of all releases, from public numbers alone."""
+    coordinates: float = private * max(rows, histogram_coordinates(1))
+    if statistic in _COUNTED:
+        coordinates += _MOST_COUNTS
+        return up(release_slack(coordinates) + private * CLASS_SLACK, 2)
+    if statistic == "covariance":
+        coordinates += 2 * columns + columns**2
+    elif statistic == "quantiles":
+        coordinates += columns * 2 ** (_DEPTH + 1)
+    else:
+        coordinates += 2 * columns
+    return release_slack(coordinates)
+
+
+def _known(
+    read: Mapping[str, Values],
+    public: Bounds,
+    private: Sequence[str],
+    budget: NeighbourBudget,
+    source: RandomSource,
+    *,
+    counted: bool,
+) -> dict[str, Range | Categories]:
+    """Return what is known of every column: public, or from a noisy histogram that is paid for."""
+    known = dict(public)
+    if private:
+        mu = budget.take("histograms of values", HISTOGRAM_SHARE, ratio=2.0**0.5)
+        scale = histogram_noise(len(private), mu)
+    for name in private:
+        found: Range | Categories | None
+        if counted:
+            labels = noisy_names(read[name], scale, source)
+            found = Categories(labels) if labels else None
+        else:
+            found = noisy_range(read[name], scale, source)
+        if found is None:
+            what = "categories" if counted else "[low, high]"
+            raise InputError(
+                f"column {name!r} must have values that rise above the noise. "
+                f"Give bounds for it ({what})."
+            )
+        known[name] = found
+    return {name: known[name] for name in read}
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The columns as they are read, what is known of them, and the budget to spend."""
+
+    read: Mapping[str, Values]
+    known: Mapping[str, Range | Categories]
+    rows: int
+    budget: NeighbourBudget
+    source: RandomSource
+
+    @property
+    def _ranges(self) -> list[Range]:
+        return [bound for bound in self.known.values() if isinstance(bound, Range)]
+
+    @property
+    def _middles(self) -> FloatArray:
+        return np.array([(r.low + (r.high - r.low) / 2) for r in self._ranges])
+
+    @property
+    def _halves(self) -> FloatArray:
+        return np.array([(r.high - r.low) / 2 for r in self._ranges])
+
+    def _scaled(self) -> FloatArray:
+        """Return the columns in [-1, 1], NaN where there is no number."""
+        columns = [
+            np.clip((np.clip(v.numbers, r.low, r.high) - middle) / half, -1.0, 1.0)
+            for v, r, middle, half in zip(
+                self.read.values(), self._ranges, self._middles, self._halves, strict=True
+            )
+        ]
+        return np.column_stack(columns)
+
+    def _noisy(
+        self, sums: NDArray[np.int64] | FloatArray, sensitivity: float, mu: float
+    ) -> tuple[FloatArray, float]:
+        scale = up(sensitivity * _ROOM / mu, 8)
+        return noisy_release(sums, scale, self.source), scale
+
+    def means(self, *, total: bool) -> tuple[FloatArray, Sequence[str], float]:
+        """Return means or sums: a value or its absence moves a column by at most 1 in length."""
+        scaled = self._scaled()
+        missing = np.isnan(scaled)
+        sums = _exact_sum(np.where(missing, 0.0, scaled))
+        mu = self.budget.take("sums and missing values")
+        width = scaled.shape[1]
+        noisy, scale = self._noisy(
+            np.concatenate([sums, missing.sum(axis=0)]), 2 * math.sqrt(width), mu
+        )
+        present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
+        means = np.clip(noisy[:width] / present, -1.0, 1.0)
+        in_units = self._middles + self._halves * means
+        return in_units * present if total else in_units, tuple(self.read), scale
+
+    def covariance(self) -> tuple[FloatArray, Sequence[str], float]:
+        """Return the covariance about the rows' own mean, upper triangle row by row."""
+        scaled = self._scaled()
+        width = scaled.shape[1]
+        whole = np.asarray(~np.isnan(scaled).any(axis=1), dtype=np.bool_)
+        used = np.where(whole[:, None], scaled, 0.0)
+        # A row with a gap counts √width in a place of its own, so both kinds have one length.
+        gaps = math.sqrt(width) * float(np.count_nonzero(~whole))
+        mu = self.budget.take("means", _MEANS * self.budget.left)
+        sums, _ = self._noisy(np.append(_exact_sum(used), gaps), 2 * math.sqrt(width), mu)
+        upper = np.triu_indices(width)
+        weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+        products = np.concatenate(
+            [_exact_sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
+        )
+        mu = self.budget.take("products", ratio=2.0**0.5)
+        noisy, scale = self._noisy(products * weight, math.sqrt(2.0) * width, mu)
+        present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
+        mean = np.clip(sums[:-1] / present, -1.0, 1.0)
+        found = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
+        names = list(self.read)
+        labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
+        return found * self._halves[upper[0]] * self._halves[upper[1]], labels, scale
+
+    def counts(self) -> tuple[FloatArray, Sequence[str], float]:
+        """Return a count per cell of all columns' cells together, with one for the rest each."""
+        cells = [_cells(bound) for bound in self.known.values()]
+        shape = tuple(len(labels) for labels in cells)
+        if math.prod(shape) > _MOST_COUNTS:
+            raise InputError(
+                f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
+                "Name fewer, or merge categories."
+            )
+        places = [
+            _placed(values, bound)
+            for values, bound in zip(self.read.values(), self.known.values(), strict=True)
+        ]
+        flat = np.ravel_multi_index(places, shape)
+        counts = np.bincount(flat, minlength=math.prod(shape))
+        mu = self.budget.take("counts", ratio=2.0**0.5)
+        noisy, scale = self._noisy(counts, math.sqrt(2.0), mu)
+        return noisy, [", ".join(labels) for labels in product(*cells)], scale
+
+    def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
+        """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
+        mu = self.budget.take("counts of halves", ratio=2.0**0.5)
+        width = len(self.read)
+        sensitivity = math.sqrt(2.0 * _DEPTH * width)
+        found, scale = [], 0.0
+        for values, bound in zip(self.read.values(), self._ranges, strict=True):
+            numbers = values.numbers[~np.isnan(values.numbers)]
+            share = (np.clip(numbers, bound.low, bound.high) - bound.low) / (bound.high - bound.low)
+            leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1).astype(np.int64)
+            halves = []
+            for depth in range(1, _DEPTH + 1):
+                counts = np.bincount(leaves >> (_DEPTH - depth), minlength=2**depth)
+                noisy, scale = self._noisy(counts, sensitivity, mu)
+                halves.append(noisy)
+            found.append([_descended(halves, level, bound) for level in levels])
+        names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
+        return np.array(found).T.ravel(), names, scale
+
+
+def _exact_sum(values: FloatArray) -> FloatArray:
+    """Return column sums of numbers in [-1, 1], each rounded to whole units before it is added."""
+    units = np.rint(values * _UNITS).astype(np.int64)
+    return np.asarray(units.sum(axis=0) / _UNITS)
+
+
+def _cells(bound: Range | Categories) -> list[str]:
+    if isinstance(bound, Categories):
+        return [*bound.labels, _OTHER]
+    edges = _edges_of(bound)
+    return [
+        *(f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)),
+        _OTHER,
+    ]
+
+
+def _edges_of(bound: Range) -> FloatArray:
+    if isinstance(bound, _Edges):
+        return np.array(bound.edges)
+    return np.linspace(bound.low, bound.high, _BINS + 1)
+
+
+def _placed(values: Values, bound: Range | Categories) -> NDArray[np.int64]:
+    """Return the cell of every value; the last one is for what is in no other."""
+    if isinstance(bound, Categories):
+        found = values.positions(bound.labels)
+        return np.where(found < 0, len(bound.labels), found)
+    edges, numbers = _edges_of(bound), values.numbers
+    place = np.searchsorted(edges, numbers, side="right") - 1
+    place[numbers == edges[-1]] = len(edges) - 2
+    outside = np.isnan(numbers) | (place < 0) | (place > len(edges) - 2)
+    return np.where(outside, len(edges) - 1, place)
+
+
+def _descended(halves: Sequence[FloatArray], level: float, bound: Range) -> float:
+    """Walk from the whole range to a leaf: left where the rank is among the left half's count."""
+    rank = level * max(1.0, float(halves[0].sum()))
+    node = 0
+    for noisy in halves:
+        left = float(np.maximum(noisy[2 * node], 0.0))
+        node = 2 * node + int(rank > left)
+        rank -= left * (node % 2)
+    return bound.low + (node + 0.5) / len(halves[-1]) * (bound.high - bound.low)

@@ -1,0 +1,212 @@
+"""Statistics of all rows: near the truth, and no record moves one further than is paid for."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memberbound.errors import InputError
+from memberbound.release import table_statistics
+from memberbound.release.randomness import InsecureSource
+from memberbound.release.saving import load
+from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
+from memberbound.verbs.protect import protect
+
+RNG = np.random.default_rng(5)
+ROWS = 20_000
+PEOPLE = pd.DataFrame(
+    {
+        "age": np.where(RNG.random(ROWS) < 0.1, np.nan, RNG.integers(18, 90, ROWS)),
+        "weight": RNG.normal(75, 12, ROWS),
+        "sex": RNG.choice(["F", "M"], ROWS),
+        "ward": RNG.choice(["a", "b", "c"], ROWS, p=[0.6, 0.3, 0.1]),
+    }
+)
+PUBLIC = {"age": [0, 120], "weight": [20, 200], "sex": ["F", "M"], "ward": ["a", "b", "c"]}
+COLUMNS = {
+    "mean": ["age", "weight"],
+    "sum": ["age", "weight"],
+    "covariance": ["age", "weight"],
+    "quantiles": ["age", "weight"],
+    "histogram": ["ward"],
+    "contingency": ["sex", "ward"],
+}
+
+
+def released(table, statistic, seed=0, bounds=PUBLIC, **options):
+    return release_table_statistic(
+        table[COLUMNS[statistic]],
+        statistic,
+        eta=0.05,
+        bounds=bounds,
+        source=InsecureSource(seed),
+        **options,
+    )
+
+
+def truth(statistic):
+    numbers = PEOPLE[["age", "weight"]]
+    whole = numbers.dropna()
+    return {
+        "mean": numbers.mean().to_numpy(),
+        "sum": numbers.sum().to_numpy(),
+        "covariance": np.cov(whole.T.to_numpy(), bias=True)[np.triu_indices(2)],
+        "quantiles": numbers.quantile([0.25, 0.5, 0.75]).to_numpy().ravel(),
+        "histogram": PEOPLE["ward"].value_counts().sort_index().to_numpy(),
+        "contingency": PEOPLE.groupby(["sex", "ward"]).size().to_numpy(),
+    }[statistic]
+
+
+@pytest.mark.parametrize("bounds", [PUBLIC, None], ids=["public", "paid for"])
+@pytest.mark.parametrize("statistic", TABLE_STATISTICS)
+def test_releases_are_near_the_truth(statistic, bounds):
+    found = released(PEOPLE, statistic, bounds=bounds)
+    values = dict(zip(found.names, found.values, strict=True))
+    assert found.calibration.certificate.value <= 0.05
+    shown = np.array([value for name, value in values.items() if "(other)" not in name])
+    room = {"mean": 0.5, "sum": 12_000, "covariance": 12, "quantiles": 1.5}.get(statistic, 100)
+    assert np.abs(shown - truth(statistic)).max() < room
+    # All of the budget is spent, and no more than that.
+    spent = math.hypot(*(part.mu for part in found.budget.parts))
+    assert 0.999 * found.budget.mu < spent <= found.budget.mu
+
+
+class Seen:
+    """What is released before noise is added; the noise of a first run is used for all."""
+
+    def __init__(self):
+        self.runs, self.past = [], []
+
+    def __call__(self, values, scale, source):
+        call = len(self.runs[-1])
+        self.runs[-1].append((np.array(values, dtype=float).ravel(), scale))
+        if call == len(self.past):
+            self.past.append(np.array(values, dtype=float) + scale * source.normal(np.size(values)))
+        return self.past[call]
+
+
+def moved(monkeypatch, statistic, first, second, bounds=PUBLIC):
+    """Return μ of all releases together between two tables, and what was promised."""
+    seen = Seen()
+    with monkeypatch.context() as patch:
+        patch.setattr(table_statistics, "noisy_release", seen)
+        for table in (first, second):
+            seen.runs.append([])
+            found = released(table, statistic, bounds=bounds)
+    steps = zip(*seen.runs, strict=True)
+    shifts = [np.linalg.norm(a - b) / scale for (a, scale), (b, _) in steps]
+    return math.hypot(*shifts), found.budget.mu
+
+
+RECORDS = st.fixed_dictionaries(
+    {
+        "age": st.sampled_from([0.0, 120.0, -1e300, 1e300, 55.5, math.nan]),
+        "weight": st.sampled_from([20.0, 200.0, 110.0, math.inf, math.nan]),
+        "sex": st.sampled_from(["F", "M", "x", None]),
+        "ward": st.sampled_from(["a", "b", "c", "unheard of", None]),
+    }
+)
+
+
+@pytest.mark.parametrize("statistic", TABLE_STATISTICS)
+@settings(max_examples=20)
+@given(old=RECORDS, new=RECORDS)
+def test_no_record_moves_more_than_is_paid_for(statistic, old, new):
+    rest = PEOPLE.head(30)
+    tables = [pd.concat([rest, pd.DataFrame([record])], ignore_index=True) for record in (old, new)]
+    with pytest.MonkeyPatch.context() as patch:
+        shift, promised = moved(patch, statistic, *tables)
+    assert shift <= promised
+
+
+FARTHEST = {
+    "mean": ({"age": 0, "weight": 20}, {"age": 120, "weight": 200}),
+    "covariance": ({"age": 120, "weight": 200}, {"age": 120, "weight": 20}),
+    "quantiles": ({"age": 0, "weight": 20}, {"age": 120, "weight": 200}),
+    "histogram": ({"ward": "a"}, {"ward": "b"}),
+    "contingency": ({"sex": "F", "ward": "a"}, {"sex": "M", "ward": "b"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "least"), [(s, 0.8 if s == "covariance" else 0.999) for s in FARTHEST]
+)
+def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
+    rest = PEOPLE.head(30).astype(object)
+    tables = [
+        pd.concat([rest, pd.DataFrame([rest.iloc[0].to_dict() | r])], ignore_index=True)
+        for r in FARTHEST[statistic]
+    ]
+    shift, promised = moved(monkeypatch, statistic, *tables)
+    assert least * promised <= shift <= promised
+    # A twin that forgets that one record goes and another one comes is caught.
+    monkeypatch.setattr(table_statistics, "_ROOM", 0.5)
+    shift, promised = moved(monkeypatch, statistic, *tables)
+    assert shift > promised
+
+
+def test_what_one_person_has_is_not_named():
+    odd = PEOPLE.assign(ward=["only me", *PEOPLE["ward"][1:]])
+    names = released(odd, "histogram", bounds=None).names
+    assert set(names) == {"a", "b", "c", "(other)"}
+
+
+def test_bins_and_levels():
+    ages = PEOPLE[["age"]]
+    found = release_table_statistic(
+        ages, "histogram", eta=0.1, bins=[0, 40, 60, 120], source=InsecureSource(1)
+    )
+    assert found.names == ("[0, 40)", "[40, 60)", "[60, 120)", "(other)")
+    assert abs(found.values[-1] - ages["age"].isna().sum()) < 60
+    median = release_table_statistic(
+        ages, "quantiles", eta=0.1, levels=0.5, bounds=PUBLIC, source=InsecureSource(1)
+    )
+    assert median.names == ("age at 0.5",)
+
+
+def test_the_verb_releases_and_saves_them(tmp_path):
+    pytest.importorskip("safetensors")
+    result = protect(
+        PEOPLE,
+        statistic="mean",
+        columns=["age", "weight"],
+        bounds=PUBLIC,
+        eta=0.05,
+        insecure_seed=1,
+        out=tmp_path / "mean.safetensors",
+    )
+    said = result.to_dict()
+    assert said["game"] == "neighbour"
+    assert said["rows_trained"] == ROWS
+    assert said["mu"] == pytest.approx(0.2513, abs=1e-3)
+    assert said["curve"]["eta_upper"] <= 0.05
+    assert "all 20000 rows" in result.summary()
+    assert load(tmp_path / "mean.safetensors").values.tolist() == said["values"]
+    small = protect(PEOPLE.head(40), statistic="contingency", columns=["sex", "ward"])
+    assert small.to_dict()["game"] == "subset"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"statistic": "mode"}, "statistic must be one of"),
+        ({"bounds": None, "rows": 50}, "at least about"),
+        ({"statistic": "histogram", "columns": ["sex", "ward"]}, "one column"),
+        ({"columns": ["sex"]}, "columns of numbers"),
+        ({"levels": [2.0], "statistic": "quantiles"}, r"levels must be in \[0, 1\]"),
+        ({"bins": [1, 1], "statistic": "histogram", "columns": ["age"]}, "increasing"),
+        ({"bins": [1, 2]}, "bins belong to a histogram"),
+        ({"rows": 1}, "two rows"),
+        ({"size": 10}, "size belongs to the subset game"),
+        ({"record": "average"}, "every record"),
+        ({"eta": 0.7}, "eta"),
+    ],
+)
+def test_bad_input(change, sentence):
+    options = {"statistic": "mean", "columns": ["age"], "bounds": PUBLIC, "eta": 0.05} | change
+    table = PEOPLE.head(options.pop("rows", 500))
+    with pytest.raises(InputError, match=sentence):
+        protect(table, game="neighbour", **options)
