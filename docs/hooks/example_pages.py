@@ -1,0 +1,54 @@
+"""The examples in ``gallery.md``: each script's question, its code, and what it prints now."""
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MARK = "<!-- examples -->"
+#: Sentences are wrapped as in a terminal, and tables are small enough to stay whole.
+STYLE = "<style>.printed code { white-space: pre-wrap; font-size: .6rem; }</style>"
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Put the examples into the gallery; one that fails stops the build."""
+    if page.file.src_uri != "gallery.md":
+        return markdown
+    if MARK not in markdown:
+        raise PluginError(f"gallery.md must hold the line {MARK}, which the examples replace")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        sections = list(pool.map(section, sorted(EXAMPLES.glob("*.py"))))
+    return markdown.replace(MARK, "\n".join([STYLE, "", *sections]))
+
+
+def section(script: Path) -> str:
+    """Return a script's part of the gallery."""
+    source = script.read_text(encoding="utf-8")
+    module = ast.parse(source)
+    question, _, meaning = (ast.get_docstring(module) or "").partition("\n")
+    code = "\n".join(source.splitlines()[module.body[0].end_lineno or 0 :]).strip()
+    lines = [f"## {question}", meaning, "", f'```python title="examples/{script.name}"', code]
+    return "\n".join([*lines, "```", "", "``` { .text .printed }", printed(script), "```", ""])
+
+
+def printed(script: Path) -> str:
+    """Run a script in a folder of its own and return what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [sys.executable, script],
+            cwd=folder,
+            env={**os.environ, "PYTHONUTF8": "1"},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+    if ran.returncode:
+        raise PluginError(f"examples/{script.name} failed:\n{ran.stderr}")
+    return ran.stdout.rstrip()
