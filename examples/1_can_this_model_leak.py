@@ -30,7 +30,5 @@ print(mb.audit(scores).sentence)
 
 print("\n── Every model made this way")
 folder = "reports/example"  # for report.html, the same as a page
-study = mb.study(
-    patients, target="ill", learner="tree", shadows=32, out=folder, force=True, workers=1
-)
-print(study.summary())
+asked = {"target": "ill", "learner": "tree", "shadows": 32}
+print(mb.study(patients, **asked, out=folder, force=True, workers=1).summary())

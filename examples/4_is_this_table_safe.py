@@ -12,12 +12,12 @@ import pandas as pd
 import memberbound as mb
 
 draws = np.random.default_rng(0)
-rows = 20_000
+rows, regions = 20_000, ["north", "south", "islands"]
 survey = pd.DataFrame(
     {
         "age": draws.integers(18, 91, rows),
         "sex": draws.choice(["F", "M"], rows),
-        "region": draws.choice(["north", "south", "islands"], rows, p=[0.55, 0.35, 0.1]),
+        "region": draws.choice(regions, rows, p=[0.55, 0.35, 0.1]),
         "income": draws.lognormal(10, 0.6, rows).round(2),
     }
 )
@@ -26,4 +26,5 @@ print("── All columns")
 print(mb.certify(survey).sentence)
 
 print("\n── Without the income")
-print(mb.certify(survey, columns=["age", "sex", "region"], list_exposed=3).summary())
+coarse = ["age", "sex", "region"]
+print(mb.certify(survey, columns=coarse, list_exposed=3).summary())

@@ -18,7 +18,6 @@ smoker = draws.choice(["no", "yes"], rows, p=[0.75, 0.25])
 risk = (age - 55) / 12 + (bmi - 26) / 5 + 1.5 * (smoker == "yes") - 0.4
 patients = pd.DataFrame(
     {
-        "number": range(rows),
         "age": age,
         "bmi": bmi,
         "smoker": smoker,
@@ -28,7 +27,7 @@ patients = pd.DataFrame(
 
 print("── Safe for the average record")
 safe = mb.harden(patients, security=0.9, target="ill")
-print(safe.summary())
+print(safe.summary(), end="\n\n")
 print(safe.table.head(3).to_string(index=False))
 
 print("\n── Safe for every released row")

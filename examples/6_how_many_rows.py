@@ -1,7 +1,7 @@
 """How many rows are enough, so that no model gives them away?
 
 The more people share a combination of values, the less a model can say about one of them. Before
-any data are collected, the number of combinations is enough for an answer. Once a pilot table is
+any data are collected, suppose that all combinations are equally likely. Once a pilot table is
 there, its own frequencies are used, at a confidence: for the average row, and for each single one.
 """
 

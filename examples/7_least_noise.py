@@ -17,15 +17,15 @@ import memberbound as mb
 draws = np.random.default_rng(0)
 age = draws.integers(18, 91, 3000)
 smoker = draws.choice(["no", "yes"], 3000, p=[0.75, 0.25])
-risk = (age - 55) / 12 + 1.5 * (smoker == "yes") - 0.4 + draws.logistic(0, 0.6, 3000)
-patients = pd.DataFrame({"age": age, "smoker": smoker, "ill": np.where(risk > 0, "yes", "no")})
+risk = (age - 55) / 12 + 1.5 * (smoker == "yes") + draws.logistic(-0.4, 0.6, 3000)
+ill = np.where(risk > 0, "yes", "no")
+patients = pd.DataFrame({"age": age, "smoker": smoker, "ill": ill})
 
 with TemporaryDirectory() as folder, chdir(folder):
     print("── What has to be public: a form to fill in")
     print(mb.bounds(patients).summary())
-    Path("bounds.yaml").write_text(
-        "age: [0, 120]\nsmoker: ['no', 'yes']\nill: ['no', 'yes']\n", encoding="utf-8"
-    )
+    filled_in = "age: [0, 120]\nsmoker: ['no', 'yes']\nill: ['no', 'yes']\n"
+    Path("bounds.yaml").write_text(filled_in, encoding="utf-8")
 
     print("\n── The release")
     released = mb.protect(
@@ -41,4 +41,5 @@ with TemporaryDirectory() as folder, chdir(folder):
 
     print("\n── What it says about new patients")
     new = pd.DataFrame({"age": [24, 87], "smoker": ["no", "yes"]})
-    print(new.join(mb.predict("model.json", new).frame[["prediction"]]).to_string(index=False))
+    answers = mb.predict("model.json", new).frame
+    print(new.join(answers[["prediction"]]).to_string(index=False))

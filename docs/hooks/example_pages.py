@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from mkdocs.exceptions import PluginError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MARK = "<!-- examples -->"
-#: Sentences are wrapped as in a terminal, and tables are small enough to stay whole.
-STYLE = "<style>.printed code { white-space: pre-wrap; font-size: .6rem; }</style>"
+#: Small enough for the tables of most answers.
+STYLE = "<style>.printed code { font-size: .55rem; }</style>"
+#: Characters that fit into a line of the page.
+WIDTH = 100
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -51,4 +54,9 @@ def printed(script: Path) -> str:
         )
     if ran.returncode:
         raise PluginError(f"examples/{script.name} failed:\n{ran.stderr}")
-    return ran.stdout.rstrip()
+    # Sentences are wrapped as in a terminal; rows of tables, which have gaps, stay whole.
+    lines = (
+        line if "  " in line.strip() else textwrap.fill(line, WIDTH, break_long_words=False)
+        for line in ran.stdout.splitlines()
+    )
+    return "\n".join(lines).rstrip()
