@@ -13,9 +13,10 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-MARK = "<!-- examples -->"
-#: Small enough for the tables of most answers.
-STYLE = "<style>.printed code { font-size: .55rem; }</style>"
+#: What the plain file says in their place.
+MARK = "*They appear here when `make docs` builds this page.*"
+#: Small enough for a line of code, and for the tables of most answers.
+STYLE = "<style>.highlight code { font-size: .6rem; } .printed code { font-size: .53rem; }</style>"
 #: Characters that fit into a line of the page.
 WIDTH = 100
 
