@@ -1,0 +1,63 @@
+"""The examples in ``gallery.md``: each script's question, its code, and what it prints now."""
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+#: What the plain file says in their place.
+MARK = "*They appear here when `make docs` builds this page.*"
+#: Small enough for a line of code, and for the tables of most answers.
+STYLE = "<style>.highlight code { font-size: .6rem; } .printed code { font-size: .53rem; }</style>"
+#: Characters that fit into a line of the page.
+WIDTH = 100
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Put the examples into the gallery; one that fails stops the build."""
+    if page.file.src_uri != "gallery.md":
+        return markdown
+    if MARK not in markdown:
+        raise PluginError(f"gallery.md must hold the line {MARK}, which the examples replace")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        sections = list(pool.map(section, sorted(EXAMPLES.glob("*.py"))))
+    return markdown.replace(MARK, "\n".join([STYLE, "", *sections]))
+
+
+def section(script: Path) -> str:
+    """Return a script's part of the gallery."""
+    source = script.read_text(encoding="utf-8")
+    module = ast.parse(source)
+    question, _, meaning = (ast.get_docstring(module) or "").partition("\n")
+    code = "\n".join(source.splitlines()[module.body[0].end_lineno or 0 :]).strip()
+    lines = [f"## {question}", meaning, "", f'```python title="examples/{script.name}"', code]
+    return "\n".join([*lines, "```", "", "``` { .text .printed }", printed(script), "```", ""])
+
+
+def printed(script: Path) -> str:
+    """Run a script in a folder of its own and return what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        ran = subprocess.run(
+            [sys.executable, script],
+            cwd=folder,
+            env={**os.environ, "PYTHONUTF8": "1"},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+    if ran.returncode:
+        raise PluginError(f"examples/{script.name} failed:\n{ran.stderr}")
+    # Sentences are wrapped as in a terminal; rows of tables, which have gaps, stay whole.
+    lines = (
+        line if "  " in line.strip() else textwrap.fill(line, WIDTH, break_long_words=False)
+        for line in ran.stdout.splitlines()
+    )
+    return "\n".join(lines).rstrip()

@@ -1,0 +1,107 @@
+"""Each example runs as a user runs it, says what it is there to say, and leaves nothing behind."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import memberbound
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
+#: What each of them must say.
+SAYS = {
+    "1_can_this_model_leak": "Recommended: coarser columns. Then nobody",
+    "2_what_does_epsilon_mean": "can be right at most 99.97 % of the time",
+    "3_which_epsilon_do_we_need": "To keep η ≤ 0.05, use ε = 0.200652 and δ = 1e-5",
+    "4_is_this_table_safe": "Whatever is trained on 20000 such rows, nobody is right",
+    "5_how_coarse_must_it_be": "Whatever is trained on the 3000 released rows, nobody",
+    "6_how_many_rows": "2997 training rows give MIS ≥ 0.95 for every learner",
+    "7_least_noise": "is right about any record's membership more than 55 % of the time",
+    "8_are_the_theorems_right": "Counterexample, computed now",
+}
+#: What a script leaves in the folder in which it is run.
+LEAVES = {"1_can_this_model_leak": ["here/reports"]}
+
+
+def test_eight_questions_are_answered():
+    assert list(SCRIPTS) == list(SAYS)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_example_runs_and_says_so(name: str, tmp_path: Path) -> None:
+    folders = {part: tmp_path / part for part in ("here", "home", "temporary")}
+    for folder in folders.values():
+        folder.mkdir()
+    home = {key: str(folders["home"]) for key in ("HOME", "USERPROFILE", "XDG_CACHE_HOME")}
+    ran = subprocess.run(
+        [sys.executable, "-B", SCRIPTS[name]],
+        cwd=folders["here"],
+        env={**os.environ, **home, "TMPDIR": str(folders["temporary"]), "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr
+    assert SAYS[name] in ran.stdout
+    left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*")]
+    assert left == LEAVES.get(name, [])
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_example_is_short_and_uses_the_public_surface_only(name: str) -> None:
+    source = SCRIPTS[name].read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 60
+    module = ast.parse(source)
+    question, blank, meaning, *_ = (ast.get_docstring(module) or "").split("\n")
+    assert question.endswith("?")
+    assert (blank, bool(meaning)) == ("", True)
+    imported = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom | ast.Import)]
+    assert [ast.unparse(node) for node in imported if "memberbound" in ast.unparse(node)] == [
+        "import memberbound as mb"
+    ]
+    used = {
+        node.attr
+        for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "mb"
+    }
+    assert used
+    assert used <= set(memberbound.__all__)
+    # Numbers become text in the library, where they are rounded to the safe side.
+    assert not [n for n in ast.walk(module) if isinstance(n, ast.FormattedValue) and n.format_spec]
+
+
+@pytest.fixture(scope="module")
+def gallery() -> ModuleType:
+    pytest.importorskip("mkdocs", reason="the gallery is made by a hook of mkdocs")
+    place = ROOT / "docs" / "hooks" / "example_pages.py"
+    spec = importlib.util.spec_from_file_location("example_pages", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_gallery_shows_question_code_and_output(gallery: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "sum.py"
+    script.write_text('"""How many?\n\nSo many.\n"""\n\nprint("≤", 20 + 3)\n', encoding="utf-8")
+    shown = gallery.section(script)
+    assert shown.startswith("## How many?\n\nSo many.\n")
+    assert '\nprint("≤", 20 + 3)\n```\n' in shown
+    assert "\n≤ 23\n```\n" in shown
+
+
+def test_gallery_is_not_built_with_an_example_that_fails(
+    gallery: ModuleType, tmp_path: Path
+) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text('"""Why?"""\n\nprint(1 / 0)\n', encoding="utf-8")
+    with pytest.raises(gallery.PluginError, match=r"broken\.py failed:[\s\S]*ZeroDivision"):
+        gallery.section(script)
