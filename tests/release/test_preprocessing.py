@@ -88,6 +88,14 @@ def test_a_columns_type_does_not_change_how_a_value_is_read():
     assert Values.of(pd.Series([True, False])).positions(["True", "False"]).tolist() == [0, 1]
     mixed = Values.of(column([True, 1, 1.0, "1"]))
     assert mixed.positions(["True", "1"]).tolist() == [0, 1, 1, 1]
+    texts = ["1970-01-03", "1970-01-01 12:00", "1970-01-01T01:00+01:00", "2024-02-31", "soon"]
+    days = Values.of(pd.Series(texts)).numbers
+    assert days[:3].tolist() == [2.0, 0.5, 0.0]
+    assert np.isnan(days[3:]).all()
+    assert read_bounds({"born": ["1970-01-01", "1970-02-01"]})["born"] == Range(0, 31)
+    assert read_bounds({"day": {"categories": ["1970-01-01", "1970-02-01"]}})["day"] == Categories(
+        ("1970-01-01", "1970-02-01")
+    )
     days = Values.of(pd.Series(pd.to_datetime(["1970-01-03", None])))
     assert days.numbers[0] == 2.0
     assert days.cells[1] == MISSING
