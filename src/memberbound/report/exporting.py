@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from memberbound._version import __version__
 from memberbound.declarations import Force, Option, OutputFile
@@ -73,7 +73,7 @@ class Export:
 
 
 def export(
-    report: Annotated[Any, Option("file", metavar="REPORT")],
+    report: Annotated[object, Option("file", metavar="REPORT")],
     *,
     format: Literal["model-card", "mlflow", "pdf"],
     out: OutputFile | None = None,

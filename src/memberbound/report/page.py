@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -63,25 +64,16 @@ class Block:
     blocks: tuple[Block, ...] = ()
 
 
-@lru_cache(maxsize=1)
-def _declared() -> dict[str, Sides]:
-    from memberbound.verbs.audit import Audit
-    from memberbound.verbs.certify import Certification
-    from memberbound.verbs.explain import Explanation
-    from memberbound.verbs.harden import Hardening
-    from memberbound.verbs.plan import Plan
-    from memberbound.verbs.population import PopulationAnswer
-    from memberbound.verbs.protect import Protection
-
-    return {
-        "audit": Audit.SIDES,
-        "certify": Certification.SIDES,
-        "explain": Explanation.SIDES,
-        "harden": Hardening.SIDES,
-        "plan": Plan.SIDES,
-        "population": PopulationAnswer.SIDES,
-        "protect": Protection.SIDES,
-    }
+#: Command → the class of its answer, which declares the sides.
+_ANSWERS = {
+    "audit": "Audit",
+    "certify": "Certification",
+    "explain": "Explanation",
+    "harden": "Hardening",
+    "plan": "Plan",
+    "population": "PopulationAnswer",
+    "protect": "Protection",
+}
 
 
 def sides_of(command: object) -> Sides:
@@ -90,7 +82,11 @@ def sides_of(command: object) -> Sides:
     >>> sides_of("population")["epsilon_population"], sides_of("certify")["security_lower"]
     ('upper', 'lower')
     """
-    return _declared().get(str(command), {})
+    if command not in _ANSWERS:
+        return {}
+    module = import_module(f"memberbound.verbs.{command}")
+    sides: Sides = getattr(module, _ANSWERS[str(command)]).SIDES
+    return sides
 
 
 def text_of(value: object, sides: Side | Sides | None = None) -> str:

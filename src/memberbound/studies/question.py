@@ -76,23 +76,7 @@ _PLACES = ("source", "out")
 
 @dataclass(frozen=True)
 class StudyQuestion(Question):
-    """Everything that the answer depends on, beside the data.
-
-    Args:
-        target: column that the learner predicts.
-        learner: a short name or ``package.module:factory``.
-        eta: nobody may be right more than ½ + η of the time.
-        record: whom the recommendation has to protect, ``every`` or ``average``.
-        epsilon: the ε to be translated for this population.
-        delta: its δ.
-        confidence: of each certificate and interval.
-        shadows: models trained for each audit.
-        extra_rows: rows that could still be collected.
-        columns: features; all columns but the target, identifiers and free text unless given.
-        roles: column → role, where the inferred one is not the right one.
-        database_table: the table inside a DuckDB or SQLite file.
-        seed: makes the study repeatable.
-    """
+    """A question with the study's defaults, checked; :func:`study` says what each option means."""
 
     target: str
     learner: str = "logistic"
