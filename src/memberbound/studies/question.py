@@ -9,10 +9,10 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from memberbound.errors import (
 )
 from memberbound.learners import Examples, examples_of
 from memberbound.release.calibration import checked_eta
+from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
 # ── Words of a study: commands to repeat a step ───────────────────────────────────────────────────
 
 
-def command_of(verb: str, source: str, options: Mapping[str, Any]) -> str:
+def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
     """Return a command line; options without a value are left out.
 
     >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
@@ -74,36 +75,20 @@ _PLACES = ("source", "out")
 
 
 @dataclass(frozen=True)
-class StudyQuestion:
-    """Everything that the answer depends on, beside the data.
-
-    Args:
-        target: column that the learner predicts.
-        learner: a short name or ``package.module:factory``.
-        eta: nobody may be right more than ½ + η of the time.
-        record: whom the recommendation has to protect, ``every`` or ``average``.
-        epsilon: the ε to be translated for this population.
-        delta: its δ.
-        confidence: of each certificate and interval.
-        shadows: models trained for each audit.
-        extra_rows: rows that could still be collected.
-        columns: features; all columns but the target, identifiers and free text unless given.
-        roles: column → role, where the inferred one is not the right one.
-        database_table: the table inside a DuckDB or SQLite file.
-        seed: makes the study repeatable.
-    """
+class StudyQuestion(Question):
+    """A question with the study's defaults, checked; :func:`study` says what each option means."""
 
     target: str
     learner: str = "logistic"
     eta: float = 0.05
-    record: str = "every"
+    record: Literal["every", "average"] = "every"
     epsilon: float = 8.0
     delta: float = 1e-5
     confidence: float = 0.95
     shadows: int = 64
     extra_rows: int = 0
     columns: tuple[str, ...] | None = None
-    roles: Mapping[str, str] | None = None
+    roles: Mapping[str, Role] | None = None
     database_table: str | None = None
     seed: int = 0
 
@@ -127,12 +112,6 @@ class StudyQuestion:
         wish = 1 - 2 * Fraction(self.eta)
         nearest = float(wish)
         return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready fields."""
-        said = asdict(self)
-        said["columns"] = None if self.columns is None else list(self.columns)
-        return said
 
     def with_options(self, options: Mapping[str, Any]) -> StudyQuestion:
         """Return the question with some options replaced; ``None`` leaves one as it is."""
@@ -271,18 +250,18 @@ class StudyData:
         """What a verb that counts rows is told: the target is a column like the others."""
         return self.features | {"columns": list(self.frame.columns)}
 
-    def to_dict(self, target: str) -> dict[str, Any]:
+    def described(self, target: str) -> Data:
         """Return what the report says about the table; no value of any row."""
-        return {
-            "name": self.name,
-            "embedded": self.embedded,
-            "rows": self.examples.rows,
-            "columns": list(self.examples.columns),
-            "roles": self.examples.roles,
-            "left_out": list(self.population.selection.left_out),
-            "encoded_features": int(self.examples.features.shape[1]),
-            "target": target,
-            "task": self.examples.task,
-            "classes": list(self.examples.classes),
-            "sha256": self.sha256,
-        }
+        return Data(
+            name=self.name,
+            embedded=self.embedded,
+            rows=self.examples.rows,
+            columns=tuple(self.examples.columns),
+            roles=cast("Mapping[str, Role]", self.examples.roles),
+            left_out=tuple(self.population.selection.left_out),
+            encoded_features=int(self.examples.features.shape[1]),
+            target=target,
+            task=self.examples.task,
+            classes=tuple(self.examples.classes),
+            sha256=self.sha256,
+        )
