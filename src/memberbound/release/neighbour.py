@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
 
 from memberbound.errors import InputError, one_of
 from memberbound.learners import raw_rows
@@ -49,12 +51,13 @@ from memberbound.release.preprocessing import (
     rows_needed,
     widest,
 )
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
 
 __all__ = [
     "LEARNERS",
     "NAMED_FORMS",
     "PrivateLinear",
+    "PrivateRows",
     "fit_private",
     "plays_neighbour",
     "private_form",
@@ -478,3 +481,74 @@ def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None
             "columns and the target, leave columns out, allow a larger eta, or play the subset "
             "game (game='subset')."
         )
+
+
+class PrivateRows(BaseEstimator):  # type: ignore[misc]
+    """The private learner of a table's rows, which it is given by their numbers: for audits.
+
+    Halves and noise come from seeds, so this protects nobody.
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        target: str,
+        classes: tuple[str, ...] = (),
+        *,
+        learner: str = "logistic",
+        eta: float = 0.05,
+        bounds: Bounds | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.table = table
+        self.target = target
+        self.classes = classes
+        self.learner = learner
+        self.eta = eta
+        self.bounds = bounds
+        self.random_state = random_state
+
+    def fit(self, X: FloatArray, _y: NDArray[Any]) -> PrivateRows:
+        """Train on the rows with the numbers in ``X``; the table has their targets."""
+        self.released_ = fit_private(
+            self._rows(X),
+            self.target,
+            eta=self.eta,
+            learner=str(private_form(self.learner)),
+            bounds=self.bounds,
+            source=InsecureSource(self.random_state),
+        )
+        if self.released_.class_names:
+            self.classes_ = np.arange(len(self.classes))
+            self._places = [self.classes.index(name) for name in self.released_.class_names]
+        return self
+
+    def _rows(self, X: FloatArray) -> Any:
+        return self.table.iloc[np.asarray(X, dtype=np.float64)[:, 0].astype(np.int64)]
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Return codes of classes, or numbers."""
+        if not self.released_.class_names:
+            return self.released_.predict(self._rows(X))
+        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+
+    def _scores(self, X: FloatArray) -> FloatArray:
+        encoded = self.released_.encoded(self._rows(X))[0]
+        known = self.released_.ranking(encoded)
+        found = np.full((len(known), len(self.classes_)), -np.inf)
+        found[:, self._places] = known
+        return found
+
+    @available_if(lambda self: private_form(self.learner) == "logistic")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return class probabilities, in the order of the codes."""
+        known = self.released_.predict_proba(self._rows(X))
+        found = np.zeros((len(known), len(self.classes_)))
+        found[:, self._places] = known
+        return found
+
+    @available_if(lambda self: private_form(self.learner) == "svm")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Return scores of classes, of two classes the second one's."""
+        scores = self._scores(X)
+        return scores[:, 1] if scores.shape[1] == 2 else scores

@@ -170,6 +170,7 @@ class Question:
     columns: tuple[str, ...] | None
     roles: Mapping[str, Role] | None = None
     database_table: str | None
+    bounds: str | None = None
     seed: Annotated[int, Rule(ge=0)]
 
 
@@ -375,7 +376,7 @@ class Remedy:
     id: RemedyId
     label: Name
     protects: Protected | None
-    game: Literal["iid", "subset"] | None
+    game: Literal["iid", "subset", "neighbour"] | None
     enough: bool
     accuracy_upper: Right | None
     confidence: Confidence | None

@@ -9,8 +9,9 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,6 +27,7 @@ from memberbound.errors import (
 )
 from memberbound.learners import Examples, examples_of
 from memberbound.release.calibration import checked_eta
+from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
 
@@ -71,7 +73,7 @@ def names_of(columns: Iterable[str] | None) -> str | None:
 # ── What a study is asked: options with defaults, from keywords or a YAML file ────────────────────
 
 #: Keys of a configuration that are not options of the question.
-_PLACES = ("source", "out")
+_PLACES = ("source", "out", "bounds")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class StudyQuestion(Question):
     columns: tuple[str, ...] | None = None
     roles: Mapping[str, Role] | None = None
     database_table: str | None = None
+    #: The name of the file with public bounds; what it says is part of the data.
+    bounds: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -206,11 +210,22 @@ class StudyData:
     name: str
     embedded: bool
     sha256: str
+    bounds: Bounds = field(default_factory=dict)
 
     @classmethod
-    def read(cls, source: Any, question: StudyQuestion) -> StudyData:
-        """Read the table; ``None`` is the embedded one."""
+    def read(
+        cls,
+        source: Any,
+        question: StudyQuestion,
+        bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
+    ) -> StudyData:
+        """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
         embedded = source is None
+        if embedded and bounds is None:
+            with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
+                public = read_bounds(path)
+        else:
+            public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
         population = read_population(
             embedded_table() if embedded else source,
             question.columns,
@@ -231,7 +246,12 @@ class StudyData:
         kept = population.parsed()
         # The encoding merges rare categories and scales numbers, the table's certificate does not.
         digest.update(_written(kept))
-        return cls(kept, examples, name, embedded, digest.hexdigest())
+        digest.update(repr(sorted(public.items())).encode() if public else b"")
+        unknown = [column for column in public if column not in population.frame.columns]
+        if unknown:
+            raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+        public = {column: bound for column, bound in public.items() if column in kept.columns}
+        return cls(kept, examples, name, embedded, digest.hexdigest(), public)
 
     @property
     def population(self) -> Population:

@@ -364,24 +364,27 @@ def _noise(
     record: Literal["average", "every"],
     audit: Audited | None,
 ) -> Remedy:
+    halves = found.game == "subset"
     options = {
         "--target": asked.target,
         "--learner": asked.learner,
         "--eta": asked.eta,
         "--record": record,
-        "--game": "subset" if record == "every" else None,
-        "--confidence": asked.confidence,
+        "--game": "subset" if record == "every" and halves else None,
+        "--bounds": None if halves else asked.bounds,
+        "--confidence": asked.confidence if halves else None,
         "--columns": names_of(asked.columns),
         "--table": asked.database_table,
         "--out": "model.skops",
     }
     promised = found.gain.upper <= asked.eta
+    blind = found.audit.average.blind if halves else 0.5
     remedy = replace(
         _blank("protect-every" if record == "every" else "protect-average"),
         protects=protects(record),
-        game="subset",
+        game=found.game,
         enough=promised and (record == "every" or asked.record == "average"),
-        accuracy_upper=min(1.0, sum_up(found.audit.average.blind, found.gain.upper)),
+        accuracy_upper=min(1.0, sum_up(blind, found.gain.upper)),
         confidence=found.gain.confidence,
         sentence=found.sentence,
         command=command_of("protect", source, options),
@@ -431,6 +434,9 @@ def _nobody(chosen: Remedy, asked: StudyQuestion) -> str:
     if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
         whom = "any of its records'" if asked.record == "every" else "the average record's"
+    elif chosen.game == "neighbour":
+        who = "nobody, not even somebody who knows all other records,"
+        whom = _whom(asked.record)
     else:
         who = "nobody who knows all records but not which half was drawn"
         whom = _whom(asked.record)

@@ -161,6 +161,11 @@ def study(
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     database_table: DatabaseTable | None = None,
+    bounds: Annotated[
+        Mapping[str, object] | str | os.PathLike[str],
+        Option("file", metavar="FILE", web=False),
+    ]
+    | None = None,
     config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
     | None = None,
     out: Annotated[
@@ -204,6 +209,8 @@ def study(
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
+        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
+            that trains on all rows; see ``memberbound bounds``.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
         out: folder for ``report.html`` and ``report.json``; nothing is written without it.
         resume: go on with a study in ``out`` that was stopped; steps of another question, table or
@@ -236,13 +243,14 @@ def study(
         "seed": seed,
     }
     said = {} if config is None else read_configuration(config)
-    named, place = said.pop("source", None), said.pop("out", None)
+    named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
     table = named if table is None else table
     place = place if out is None else out
-    question = _question(table, said, options)
+    public = public if bounds is None else bounds
+    question = replace(_question(table, said, options), bounds=_name_of(public))
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _folder(place, resume=resume, force=force)
-    data = StudyData.read(table, question)
+    data = StudyData.read(table, question, public)
     if learner is None and said.get("learner") is None and data.examples.task == "regression":
         question = replace(question, learner="ridge")
     learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
@@ -280,6 +288,13 @@ def _question(
     if table is None and asked.database_table is not None:
         raise InputError("database_table must be left out for the embedded table. Name a file.")
     return asked
+
+
+def _name_of(bounds: object) -> str | None:
+    """Return what a report calls the bounds: the name of their file, without its folder."""
+    if bounds is None:
+        return None
+    return Path(bounds).name if isinstance(bounds, (str, os.PathLike)) else "given"
 
 
 def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
