@@ -23,8 +23,7 @@ from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.quantities import Certificate, at_confidence, percent
 from memberbound.release.estimator import released_learner
-from memberbound.release.learning import chosen_method
-from memberbound.release.parameters import Population
+from memberbound.release.parameters import Population, convex_loss
 from memberbound.release.saving import TableModel
 from memberbound.study.question import StudyData, StudyQuestion
 from memberbound.tables.recipe import Keep
@@ -225,20 +224,22 @@ def audit_model(bench: Bench, progress: Progress) -> dict[str, Any]:
     return _audited(bench, bench.learner(), progress)
 
 
-def _subsets(bench: Bench) -> int | None:
-    """Return how many calibration subsets the noise for every record takes; None is protect's own.
+def _form(bench: Bench) -> dict[str, Any]:
+    """Return form and number of calibration subsets for every record, if not protect's own.
 
     The convex form looks at N²/4 pairs of records per subset; beyond _SMALL records their number in
-    all is kept.  Fewer subsets cost noise, not validity.
+    all is kept, and nothing else is tried.  Fewer subsets cost noise, not validity.
     """
     rows = bench.data.examples.rows
     target = bench.data.examples.target
     classes = np.unique(target) if bench.data.examples.task == "classification" else None
     people = Population(bench.data.examples.features, target, classes)
-    method = chosen_method("auto", "every", bench.learner(), people, parameters=True)
-    if method != "convex" or rows <= _SMALL:
-        return None
-    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2)
+    if rows <= _SMALL or convex_loss(bench.learner(), people) is None:
+        return {}
+    return {
+        "method": "convex",
+        "pairs": max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2),
+    }
 
 
 def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], dict[str, Any]]:
@@ -258,7 +259,7 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             record=record,
             game="subset",
             confidence=asked.confidence,
-            pairs=_subsets(bench) if record == "every" else None,
+            **(_form(bench) if record == "every" else {}),
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,
