@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import memberbound.release.estimator as estimator_module
 from memberbound.errors import InputError
-from memberbound.release import tuning
+from memberbound.release import methods
 from memberbound.release.estimator import MembershipPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
@@ -297,16 +297,17 @@ def test_tuning_picks_the_configuration_with_the_best_released_score():
 
 
 def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
-    tried = tuning._tried
+    noise = methods._pilot_noise
 
-    def fragile(option, *args, **kwargs):
-        if option.value == 1.0:
+    def fragile(statistic, *args, **kwargs):
+        if statistic.estimator.alpha == 1.0:
             raise InputError("fails on some subset.")
-        return tried(option, *args, **kwargs)
+        return noise(statistic, *args, **kwargs)
 
-    monkeypatch.setattr(tuning, "_tried", fragile)
+    monkeypatch.setattr(methods, "_pilot_noise", fragile)
     model = MembershipPrivate(Ridge(), **QUICK | {"tune": True}).fit(XR, YR)
     assert model.configuration_.value != 1.0
+    assert [t.scores for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
 
 
 def test_same_seed_same_release_and_no_seed_another():

@@ -14,7 +14,7 @@ from memberbound.release.networks import (
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_neighbour
-from memberbound.release.releasing import released_vector
+from memberbound.release.releasing import released
 
 torch = pytest.importorskip("torch")
 
@@ -62,7 +62,7 @@ def test_calibrate_and_release():
     fresh = FreshSubsets(SubsetGame(20, 10), 1)
     found = calibrate_neighbour(statistic, fresh, eta=0.3, pairs=30, workers=1)
     assert found.certificate.value <= 0.3
-    vector = released_vector(statistic, found, np.arange(10), InsecureSource(1))
+    vector = released(statistic, found, np.arange(10), InsecureSource(1)).values
     clean = statistic(np.arange(10))
     assert (vector != clean).any()
     module = statistic.model(vector)

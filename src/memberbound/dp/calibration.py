@@ -22,7 +22,7 @@ from memberbound.dp.guarantees import (
 )
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import Adjacency, gamma_from_priors
-from memberbound.numerics.roots import last_true, safe_crossing
+from memberbound.numerics.roots import confirmed, last_true, least_scale
 
 __all__ = [
     "AdvantageTarget",
@@ -38,6 +38,10 @@ __all__ = [
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0
 _LARGEST_NOISE = 1e9
+#: Below this so few records are ever sampled that the promise holds almost without noise.
+_LEAST_NOISE = 1e-3
+#: A profile costs seconds: the noise multiplier is found to this much.
+_RELATIVE = 1e-4
 #: Up to this FPR the forward lines alone decide the TPR.
 _SMALL_FPR = 0.05
 
@@ -253,21 +257,13 @@ def calibrated_noise_multiplier(
         # A hair of margin for the rounding between one profile and the full curve.
         return target.excess_of_noise(DpSgd(sigma, sample_rate, steps), adjacency) + 1e-12
 
-    safe = 1.0
-    while excess(safe) > 0:
-        safe *= 2
-        if safe > _LARGEST_NOISE:
-            raise SearchError(f"no noise multiplier up to {_LARGEST_NOISE!r} meets it.")
-    unsafe = safe / 2
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, unsafe / 2
-        if unsafe < 1e-3:
-            # So few records are ever sampled that the promise holds almost without noise.
-            break
-    sigma = safe if unsafe < 1e-3 else safe_crossing(excess, safe, unsafe)
-    for _ in range(20):
-        found = guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency)
-        if target.excess(found) <= 0:
-            return sigma
-        sigma *= 1 + 1e-6
-    raise SearchError(f"the noise found for {target.limit()} did not hold on the full curve.")
+    def full(sigma: float) -> float:
+        return target.excess(guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency))
+
+    try:
+        sigma = least_scale(
+            excess, 1.0, floor=_LEAST_NOISE, ceiling=_LARGEST_NOISE, relative=_RELATIVE
+        )
+        return confirmed(full, 0.0, sigma, step=1e-6)
+    except SearchError as error:
+        raise SearchError(f"no noise multiplier meets {target.limit()}: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper, log_error_shared, mean_upper
-from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.roots import least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.noise import (
@@ -155,8 +154,6 @@ class Calibration:
 # error at any scale is an error at the boundary scale, one fixed event.  Where that monotony is not
 # given, :func:`fixed_order_scale` tests scales fixed in advance and stops at the first failure.
 
-#: Relative width at which the search for a scale stops: noise that much too large.
-_RELATIVE = 1e-4
 #: A stored factor s·L is off by one rounding per entry; with it goes the length, times a condition.
 _FACTOR_ROOM = 2.0**-18
 
@@ -291,16 +288,10 @@ def least_draws(target: float, confidence: float, columns: int = 1) -> int:
     def enough(draws: int) -> bool:
         return bool(betting_upper(np.zeros((draws, 1)), level)[0] <= target)
 
-    high = 1
-    while not enough(high):
-        high *= 2
-        if high > 2**26:
-            raise SearchError(f"no sample of a practical size certifies a mean of {target!r}.")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    found = least_whole(enough, most=2**26)
+    if found is None:
+        raise SearchError(f"no sample of a practical size certifies a mean of {target!r}.")
+    return found
 
 
 def certified_scale(
@@ -323,7 +314,7 @@ def certified_scale(
     Theorem: proofs/retraining.md, claim 3.
     Assumes: the values are rounded up from numbers in [0, 1] that do not rise with s; they, and the
     floor, may depend on anything that is independent of the rows (a pilot's centre or shape).
-    Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-4 too large.
+    Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-6 too large.
     Edge cases: the floor (0: no noise) when its values pass; SearchError when no scale can pass.
 
     Examples:
@@ -351,18 +342,12 @@ def certified_scale(
     if idle > target and confidence is not None:
         columns = 1 if at_floor.ndim == 1 else at_floor.shape[1]
         raise _too_few(len(at_floor), least_draws(target, confidence, columns), unit)
-    good, bad = max(start, floor), floor
-    while largest(good) > target:
-        good, bad = good * 4, good
-        if not math.isfinite(good):
-            raise _too_few(len(at_floor), 2 * len(at_floor), unit)
-    while good / 2 > bad and good > 1e-290:
-        # Down by factors first: a floor of 0 has no geometric middle.
-        good, bad = (good / 2, bad) if largest(good / 2) <= target else (good, good / 2)
-    if bad > 0:
-        good = safe_crossing(lambda s: largest(s) - target, good, bad, relative=_RELATIVE)
-    exact = largest(good) if confidence is None else target
-    return CertifiedScale(good, exact, _plug_in(values(good)), tested)
+    try:
+        scale = least_scale(lambda s: largest(s) - target, start, floor=floor)
+    except SearchError:
+        raise _too_few(len(at_floor), 2 * len(at_floor), unit) from None
+    exact = largest(scale) if confidence is None else target
+    return CertifiedScale(scale, exact, _plug_in(values(scale)), tested)
 
 
 def fixed_order_scale(

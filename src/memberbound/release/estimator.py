@@ -27,18 +27,35 @@ from memberbound.release.calibration import (
     checked_eta,
 )
 from memberbound.release.fitting import evaluated
-from memberbound.release.learning import METHODS, Learnable, calibrated, chosen_method, learnable
+from memberbound.release.methods import (
+    FORMS,
+    METHODS,
+    Configuration,
+    Trial,
+    calibrate,
+    configurations,
+    forms_for,
+    noise_shape,
+    scored,
+    tuned,
+)
 from memberbound.release.neighbour import fit_private, plays_neighbour, private_form
-from memberbound.release.parameters import Population, adapter_for, clipped_rows
+from memberbound.release.parameters import (
+    Learnable,
+    Population,
+    adapter_for,
+    clipped_rows,
+    convex_loss,
+    learnable,
+)
 from memberbound.release.randomness import InsecureSource, RandomSource
 from memberbound.release.releasing import (
     calibration_seed_from,
     checked_train,
-    released_vector,
+    released,
     secret_subset,
     source_from_seed,
 )
-from memberbound.release.tuning import Configuration, Trial, noise_shape, scored, tuned
 
 __all__ = [
     "MembershipPrivate",
@@ -107,7 +124,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         record: whom it protects: ``"average"`` or ``"every"``.
         method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
             ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
-            neighbour for the average record, convex where it applies for every record, else moment.
+            neighbour for the average record; for every record whatever scores best on a pilot.
         tune: choose clip radius and regularisation for the best released score.
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
@@ -289,8 +306,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         statistic, calibration = self._calibrated(population, fresh, progress)
         calibration = self._with_assumptions(calibration, source, given is not None)
         secret = secret_subset(game, source) if given is None else given
-        vector = released_vector(statistic, calibration, secret, source)
-        self.released_ = statistic.model(vector)
+        found = released(statistic, calibration, secret, source)
+        self.released_ = statistic.model(found.values)
         self.calibration_ = calibration
         self.certificate_ = calibration.certificate
         self.secure_ = source.secure
@@ -354,31 +371,33 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         adapter = None
         if parameters and (self.adapter is not None or self.method != "convex"):
             adapter = adapter_for(self.estimator, self.adapter)
-        record = fresh.game.record
-        method = chosen_method(
+        given = None if self.adapter is None else adapter
+        plain = parameters and given is None
+        forms = forms_for(
             self.method,
-            record,
+            fresh.game,
+            eta=self.eta,
+            confidence=self.confidence,
+            pairs=self.pairs,
+            convex=plain and convex_loss(self.estimator, population) is not None,
+        )
+        options = [Configuration(self.clip)]
+        if self.tune and parameters:
+            options = configurations(self.estimator, population, clip=self.clip)
+        query = None if parameters else np.asarray(self.query, dtype=np.float64)
+        best, self.trials_ = tuned(
             self.estimator,
             population,
-            parameters=parameters and self.adapter is None,
+            fresh.spawned(_TUNE),
+            eta=self.eta,
+            forms=forms,
+            options=options,
+            shape=self.shape,
+            adapter=given,
+            query=query,
         )
-        given = None if self.adapter is None else adapter
-        option = Configuration(self.clip)
-        trials: tuple[Trial, ...] = ()
-        if self.tune and parameters:
-            option, trials = tuned(
-                self.estimator,
-                population,
-                fresh.spawned(_TUNE),
-                eta=self.eta,
-                record=record,
-                method=method,
-                clip=self.clip,
-                shape=self.shape and method != "convex",
-                adapter=given,
-            )
+        option, method = best.configuration, best.method
         chosen = option.applied(self.estimator)
-        query = None if parameters else np.asarray(self.query, dtype=np.float64)
         statistic = learnable(
             chosen,
             population,
@@ -388,29 +407,25 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             adapter=given,
             query=query,
         )
-        factor = self._factor(statistic, chosen, method, fresh.spawned(_SHAPE))
-        calibration = calibrated(
+        calibration = calibrate(
             statistic,
             fresh.spawned(_CERTIFY),
             eta=self.eta,
-            record=record,
             method=method,
             confidence=self.confidence,
             pairs=self.pairs,
-            shape=factor,
+            shape=self._factor(statistic, chosen, method, fresh.spawned(_SHAPE)),
             workers=self.n_jobs,
             progress=progress,
         )
         self.configuration_ = option
-        self.trials_ = trials
         self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
         return statistic, calibration
 
     def _factor(
         self, statistic: Any, chosen: Any, method: str, fresh: FreshSubsets
     ) -> FloatArray | None:
-        # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
-        if not self.shape or method in ("izzo", "convex"):
+        if not self.shape or not FORMS[method].shaped:
             return None
         factor = noise_shape(statistic, chosen, None)
         if factor is not None or not 1 < statistic.dimension <= 500:
@@ -555,8 +570,8 @@ class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
         plan = self.rehearsal
         source = InsecureSource(self.random_state)
         rows = plan.rows(np.asarray(X, dtype=np.float64), np.asarray(y))
-        vector = released_vector(plan.statistic, plan.calibration, rows, source)
-        self.released_ = plan.statistic.model(vector)
+        found = released(plan.statistic, plan.calibration, rows, source)
+        self.released_ = plan.statistic.model(found.values)
         if hasattr(self.released_, "classes_"):
             self.classes_ = self.released_.classes_
         return self

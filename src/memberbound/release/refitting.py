@@ -49,6 +49,8 @@ __all__ = [
     "calibrate_moment",
     "calibrate_neighbour",
     "calibration_from_scale",
+    "matched_neighbours",
+    "refits",
     "subset_assumptions",
 ]
 
@@ -209,9 +211,8 @@ def calibrate_neighbour(
     game = replace(fresh.game, record=record)
     family = ScaleFamily.gaussian(statistic.dimension, shape)
     target = distance_target(game, goal, family.slack())
-    columns = 1 if record == "average" else game.population
-    per_draw = 2 if record == "average" else max(game.size, game.population - game.size) + 1
-    draws = _draws(pairs, record, target, sure, columns)
+    per_draw = _fits_per_draw(game)
+    draws = _draws(pairs, game, target, sure)
     details: dict[str, Any]
     theorems: tuple[str, ...]
     if worth_enumerating(statistic, game, draws * per_draw, exact):
@@ -310,12 +311,23 @@ def _checked_confidence(confidence: float) -> float:
     return fraction("confidence", confidence, open_left=True, open_right=True)
 
 
-def _draws(pairs: int | None, record: str, target: float, sure: float, columns: int) -> int:
+def _fits_per_draw(game: SubsetGame) -> int:
+    return 2 if game.record == "average" else max(game.size, game.population - game.size) + 1
+
+
+def _draws(pairs: int | None, game: SubsetGame, target: float, sure: float) -> int:
     if pairs is not None:
         return whole_number("pairs", pairs)
+    average = game.record == "average"
     # Below the least number nothing is certified; at four times it little noise is wasted.
-    wanted = 4 * least_draws(target, sure, columns)
-    return max(wanted, _PAIRS) if record == "average" else wanted
+    wanted = 4 * least_draws(target, sure, 1 if average else game.population)
+    return max(wanted, _PAIRS) if average else wanted
+
+
+def refits(game: SubsetGame, *, eta: float, confidence: float) -> int:
+    """Return about how many fits :func:`calibrate_neighbour` takes."""
+    target = distance_target(game, checked_eta(eta), 0.0)
+    return _draws(None, game, target, _checked_confidence(confidence)) * _fits_per_draw(game)
 
 
 def _guess(lengths: FloatArray, target: float) -> float:

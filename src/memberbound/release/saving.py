@@ -28,6 +28,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.calibration import Calibration
 from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.methods import Configuration, Scores, Trial
 from memberbound.release.neighbour import PrivateLinear
 from memberbound.release.noise import (
     GaussianNoise,
@@ -39,7 +40,6 @@ from memberbound.release.noise import (
 )
 from memberbound.release.parameters import PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
-from memberbound.release.tuning import Configuration, Scores, Trial
 from memberbound.tables.recipe import canonical
 
 __all__ = [
@@ -229,6 +229,8 @@ _MOVED = {
     "norms": "noise",
     "predictions": "parameters",
     "table_model": "saving",
+    "tuning": "methods",
+    "tuning": "methods",
 }
 _OLD_HOME = re.compile(r'(?<="__module__": ")memberbound\.protection\.(\w+)(?=")')
 #: … and a type of numpy's that encoders of columns hold.

@@ -24,9 +24,8 @@ from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.quantities import Certificate, at_confidence, json_number, percent
 from memberbound.release.estimator import released_learner
-from memberbound.release.learning import chosen_method
 from memberbound.release.neighbour import PrivateRows, private_form
-from memberbound.release.parameters import Population
+from memberbound.release.parameters import Population, convex_loss
 from memberbound.release.preprocessing import label_of
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
@@ -420,19 +419,17 @@ def audit_model(bench: Bench, progress: Progress) -> Audited:
 
 
 def _subsets(bench: Bench) -> int | None:
-    """Return how many calibration subsets the noise for every record takes; None is protect's own.
+    """Return how many subsets the convex form takes for every record; None: nothing is forced.
 
-    The convex form looks at N²/4 pairs of records per subset; beyond _SMALL records their number in
-    all is kept.  Fewer subsets cost noise, not validity.
+    It looks at N²/4 pairs of records per subset; beyond _SMALL records their number in all is kept,
+    and no other form is tried.  Fewer subsets cost noise, not validity.
     """
-    rows = bench.data.examples.rows
-    target = bench.data.examples.target
-    classes = np.unique(target) if bench.data.examples.task == "classification" else None
-    people = Population(bench.data.examples.features, target, classes)
-    method = chosen_method("auto", "every", bench.learner(), people, parameters=True)
-    if method != "convex" or rows <= _SMALL:
+    examples = bench.data.examples
+    classes = np.unique(examples.target) if examples.task == "classification" else None
+    people = Population(examples.features, examples.target, classes)
+    if examples.rows <= _SMALL or convex_loss(bench.learner(), people) is None:
         return None
-    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2)
+    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // examples.rows**2)
 
 
 def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
@@ -514,6 +511,8 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 # Without bounds a small table cannot pay for its ranges.
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
+        pairs = _subsets(bench) if record == "every" else None
+
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
@@ -526,7 +525,8 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             record=record,
             game="subset",
             confidence=asked.confidence,
-            pairs=_subsets(bench) if record == "every" else None,
+            method="auto" if pairs is None else "convex",
+            pairs=pairs,
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,

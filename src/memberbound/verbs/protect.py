@@ -43,8 +43,9 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
-from memberbound.release.calibration import Calibration, FreshSubsets, Progress, checked_eta
+from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.methods import released_statistic
 from memberbound.release.neighbour import (
     PrivateLinear,
     check_neighbour,
@@ -54,14 +55,7 @@ from memberbound.release.neighbour import (
     replaces_preprocessing,
 )
 from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import (
-    Release,
-    calibration_seed_from,
-    released_vector,
-    secret_subset,
-    source_from_seed,
-)
+from memberbound.release.releasing import Release, source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, TableModel, save
 from memberbound.release.statistics import (
     SumStatistic,
@@ -70,7 +64,6 @@ from memberbound.release.statistics import (
     histogram,
     mean,
     quantiles,
-    release_sum,
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
@@ -758,7 +751,7 @@ def release_statistic(
     notes: tuple[str, ...],
     *,
     eta: float,
-    record: str,
+    record: Record,
     method: str,
     confidence: float,
     pairs: int | None,
@@ -768,31 +761,18 @@ def release_statistic(
     progress: Progress,
 ) -> Protection:
     """Calibrate the noise on fresh subsets, then draw the secret one and release."""
-    whom: Any = record
-    if isinstance(statistic, SumStatistic) and method in ("auto", "neighbour"):
-        release = release_sum(statistic, game, eta=eta, record=whom, insecure_seed=insecure_seed)
-    elif method == "convex":
-        raise InputError("method 'convex' belongs to linear models; a statistic has no loss.")
-    else:
-        source = source_from_seed(insecure_seed)
-        played = replace(game, record=whom)
-        fresh = FreshSubsets(played, calibration_seed_from(source, calibration_seed))
-        options: dict[str, Any] = {
-            "eta": eta,
-            "record": whom,
-            "confidence": confidence,
-            "workers": workers,
-            "progress": progress,
-        }
-        if method == "izzo":
-            calibration = calibrate_izzo(statistic, fresh, subsets=pairs, **options)
-        elif method == "moment" or (method == "auto" and record == "every"):
-            calibration = calibrate_moment(statistic, fresh, subsets=pairs, **options)
-        else:
-            calibration = calibrate_neighbour(statistic, fresh, pairs=pairs, **options)
-        secret = secret_subset(played, source)
-        values = released_vector(statistic, calibration, secret, source)
-        release = Release(values, calibration, _names_of(statistic), source.secure)
+    release = released_statistic(
+        statistic,
+        replace(game, record=record),
+        eta=eta,
+        method=method,
+        confidence=confidence,
+        pairs=pairs,
+        workers=workers,
+        insecure_seed=insecure_seed,
+        calibration_seed=calibration_seed,
+        progress=progress,
+    )
     details = {"values": release.values.tolist(), "names": list(release.names)}
     said = (*notes, *fit_notes(release.calibration))
     return Protection(release.calibration, release, name, (), None, said, details)
@@ -844,11 +824,6 @@ def _release_table_statistic(
         "columns": list(table.columns),
     }
     return Protection(released.calibration, released, statistic, details=details)
-
-
-def _names_of(statistic: Any) -> tuple[str, ...]:
-    """Return the names of a statistic's coordinates, where it has any."""
-    return tuple(getattr(statistic, "names", ()))
 
 
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
