@@ -46,7 +46,7 @@ from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Neighb
 from memberbound.release.calibration import Calibration, FreshSubsets, Progress, checked_eta
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.neighbour import (
-    PrivateLinear,
+    PrivateModel,
     check_neighbour,
     fit_private,
     plays_neighbour,
@@ -143,7 +143,7 @@ class Protection:
     }
 
     calibration: Calibration
-    released: TableModel | PrivateLinear | Release
+    released: TableModel | PrivateModel | Release
     what: str
     scores: tuple[TrialScores, ...] = ()
     out: str | None = None
@@ -460,7 +460,7 @@ def release_all_rows(
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
     if learner is not None and not isinstance(learner, str):
-        notes = ["the learner's own settings are not used: the descent has its own", *notes]
+        notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
         released.calibration_,
         released,
@@ -472,7 +472,7 @@ def release_all_rows(
 
 
 def _rehearsed(
-    table: Any, target: str, released: PrivateLinear, bounds: Bounds, seed: int | None
+    table: Any, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
 ) -> tuple[tuple[TrialScores, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
@@ -571,7 +571,7 @@ _CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _
 _NUMBER_SCORES = {"R²": _r_squared}
 
 
-def _truth(trial: PrivateLinear, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
     values = Values.of(column)
     if not trial.class_names:
@@ -586,9 +586,9 @@ def _commonest(labels: NDArray[Any]) -> Any:
     return names[int(np.argmax(counts))]
 
 
-def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
+def _clean(trial: PrivateModel, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
-    from sklearn import linear_model, svm
+    from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
@@ -598,6 +598,9 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         "svm": lambda: svm.LinearSVC(C=strength),
         "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
         "huber": linear_model.HuberRegressor,
+        "boosting": ensemble.HistGradientBoostingClassifier
+        if trial.class_names
+        else ensemble.HistGradientBoostingRegressor,
     }
     wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
     try:
@@ -608,7 +611,7 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         return None
 
 
-def _misfits(table: Any, target: str, released: PrivateLinear, bounds: Bounds) -> Sequence[str]:
+def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
     """Say where the bounds contradict the table, and whom the model does not know."""
     found = []
     for name, bound in bounds.items():
