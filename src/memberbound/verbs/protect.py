@@ -915,8 +915,8 @@ def protect(
         record: ``every`` or ``average``.
         game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
             half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber), and for statistics with
-            ``bounds``, unless given.
+            private form (logistic, svm, ridge, linear, huber, boosting), and for statistics
+            with ``bounds``, unless given.
         method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
             (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
