@@ -97,7 +97,10 @@ class Boosting:
         rounds = max(1, min(_ROUNDS, MOST_DRAWS // whole_number("draws", draws)))
         reach = _REACH["numbers" if regression else "classes"]
         leaves = _MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES
-        return cls(rounds, min(reach * signal / rounds, _FASTEST), leaves)
+        rate = reach * signal / rounds
+        # Where the rate needs no holding back for the noise, less has to be cut off.
+        clip = _CLIP if rate < _FASTEST else 2 * _CLIP
+        return cls(rounds, min(rate, _FASTEST), leaves, clip)
 
 
 def most_boosting_draws(width: int, columns: int, outputs: int) -> int:
