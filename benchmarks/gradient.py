@@ -10,9 +10,9 @@ Rivals get our private columns and the share of μ² that our descent gets, and 
 settings in hindsight, which would cost them something in earnest: output perturbation (strong
 convexity: the minimiser moves by at most 2L/(nλ)), objective perturbation (Kifer, Smith and
 Thakurta 2012, at the (ε, 1e-5) of the same μ), and noisy mini-batches by Opacus with the noise that
-our accountant finds.  For two classes also interpret-core's private explainable boosting as it comes,
-at the nominal ε whose two parts keep the same η under replace-one; it is told categories, and exact
-ranges where ours are paid for.
+our accountant finds.  For two classes also interpret-core's private explainable boosting as it
+comes, at the nominal ε whose two parts keep the same η under replace-one; it is told categories,
+and exact ranges where ours are paid for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from memberbound.release.randomness import InsecureSource
 Split = tuple[pd.DataFrame, pd.DataFrame]
 Case = tuple[str, Callable[[int], Split], dict[str, Any] | None]
 ETAS = (0.01, 0.05, 0.1)
-OURS = ("logistic",)
+OURS = ("logistic", "boosting")
 TEN = {"y": {"categories": list(range(10))}}
 HEART: dict[str, Any] = {
     "age": [20, 90],
@@ -295,9 +295,7 @@ def _plain(train: Any, test: Any, target: str, bounds: Any) -> Split:
     return train, test
 
 
-def _interpret(
-    train: Any, test: Any, target: str, bounds: Any, eta: float, run: int
-) -> list[float]:
+def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) -> list[float]:
     """Scores of interpret's model at the nominal ε that keeps η when a record is replaced."""
     from interpret.privacy import DPExplainableBoostingClassifier
     from interpret.utils._privacy import calc_gdp_noise_multi
@@ -309,6 +307,7 @@ def _interpret(
             more / calc_gdp_noise_multi(1, share * epsilon, 0.5e-5) ** 2 for share, more in shares
         )
 
+    train, test = _plain(*split, target, bounds)
     mu = NeighbourBudget.for_eta(eta, slack=1e-9).mu
     epsilon = last_true(lambda e: replaced(e) <= mu**2, 1e-3, 20.0)
     table = train.drop(columns=target)
@@ -381,7 +380,7 @@ def rows(name: str, folder: Path, runs: int, rivals: bool) -> None:
                 for other in RIVALS:
                     found.setdefault(other, []).append(rival(other, linear, train, test, run))
             if rivals and len(set(truth)) == 2:
-                scores = _interpret(*_plain(train, test, target, bounds), target, bounds, eta, run)
+                scores = _interpret((train, test), target, bounds, eta=eta, run=run)
                 found.setdefault("interpret", []).append(scores)
         for method, lines in found.items():
             print(_line(about, f"{method}, η = {eta}", lines), flush=True)
