@@ -75,6 +75,18 @@ def _forest_regressor(seed: int) -> Any:
     return RandomForestRegressor(n_estimators=100, random_state=seed)
 
 
+def _boosting(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def _boosting_regressor(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=seed)
+
+
 def _mlp(seed: int) -> Any:
     from sklearn.neural_network import MLPClassifier
 
@@ -103,6 +115,7 @@ def _knn_regressor(seed: int) -> Any:
 
 _MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
     "classification": {
+        "boosting": _boosting,
         "knn": _knn,
         "logistic": _logistic,
         "mlp": _mlp,
@@ -113,6 +126,7 @@ _MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
         "tree": _tree,
     },
     "regression": {
+        "boosting": _boosting_regressor,
         "knn": _knn_regressor,
         "linear": _linear,
         "mlp": _mlp_regressor,

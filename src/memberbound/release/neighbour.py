@@ -1,7 +1,7 @@
-"""Linear models of all rows of a secret table, in the neighbour game: bounds, histograms, descent.
+"""Models of all rows of a secret table, in the neighbour game: bounds, histograms, training.
 
 The order is fixed before the table is looked at: slack and μ from η and public numbers, the shares
-of μ² for preprocessing, then all that is left for the descent.
+of μ² for preprocessing, then all that is left for gradient descent or boosting.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from memberbound.errors import InputError, one_of
 from memberbound.learners import raw_rows
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
+from memberbound.release.boosting import BoostedModel, boost, most_boosting_draws
 from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.gradient import (
-    GRADIENT_LOSSES,
     Descent,
     GradientModel,
     descend,
@@ -56,7 +56,7 @@ from memberbound.release.randomness import InsecureSource, RandomSource, SecureS
 __all__ = [
     "LEARNERS",
     "NAMED_FORMS",
-    "PrivateLinear",
+    "PrivateModel",
     "PrivateRows",
     "fit_private",
     "plays_neighbour",
@@ -65,10 +65,12 @@ __all__ = [
 ]
 
 #: What can be trained, and its loss: logistic becomes softmax where there are more classes.
-LEARNERS = ("logistic", "svm", "ridge", "huber")
+LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
 _CLASSIFIERS = ("logistic", "svm")
 #: Learners of scikit-learn, and other names, by their form here.
 _FORMS = {
+    "GradientBoostingClassifier": "boosting",
+    "HistGradientBoostingClassifier": "boosting",
     "LinearRegression": "ridge",
     "LinearSVC": "svm",
     "LogisticRegression": "logistic",
@@ -77,7 +79,7 @@ _FORMS = {
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
 #: What there is, for sentences.
-NAMED_FORMS = "logistic, svm, ridge, linear and huber"
+NAMED_FORMS = "logistic, svm, ridge, linear, huber and boosting"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
@@ -100,6 +102,14 @@ def private_form(learner: Any) -> str | None:
 def replaces_preprocessing(learner: Any) -> bool:
     """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
     return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
+
+
+def _instead(learner: str) -> str:
+    """Name the private form of trees where a learner is made of them."""
+    kin = learner.lower().replace("-", "")
+    if "boosting" in kin and "regressor" in kin:
+        return " Take 'boosting', with bounds for the target."
+    return " Take 'boosting'." if "tree" in kin or "forest" in kin else ""
 
 
 def plays_neighbour(
@@ -125,8 +135,11 @@ def plays_neighbour(
             shown = learner if isinstance(learner, str) else type(learner).__name__
             raise InputError(
                 f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
-                "which has no private form. Other learners are released with game='subset'."
+                f"which has no private form.{_instead(shown)} Other learners are released with "
+                "game='subset'."
             )
+        if method == "gradient" and form == "boosting":
+            raise InputError("method 'gradient' trains linear models: leave it out for boosting.")
         return True
     if method == "gradient":
         raise InputError("method 'gradient' belongs to the neighbour game, got game='subset'.")
@@ -155,12 +168,12 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateLinear:
-    """A released linear model with its encoder, target and budget: all that may be stored."""
+class PrivateModel:
+    """A released model with its encoder, target and budget: all that may be stored."""
 
     encoder: Encoder
     target: TargetCode
-    model: GradientModel
+    model: GradientModel | BoostedModel
     budget: NeighbourBudget
     rows: int
     secure: bool
@@ -197,22 +210,23 @@ class PrivateLinear:
     @property
     def calibration_(self) -> Calibration:
         """The noise of every step and the certificate of all of them together."""
-        size = self.model.coefficients.size + self.model.intercepts.size
-        noise = GaussianNoise(self.model.scale, int(size))
+        noise = GaussianNoise(self.model.scale, self.model.released_size)
         details = {
             "learner": self.learner,
             "mu": self.budget.mu,
             "rows_trained": self.rows,
             "curve": self.budget.described(),
         }
-        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+        method = "boosting" if self.learner == "boosting" else "gradient"
+        return Calibration(noise, self.certificate_, self.eta, method, 1, details)
 
     def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and what has to be said about them."""
         frame, notices, _ = raw_rows(
             table, self.columns, ignore=self.target.name, database_table=database_table
         )
-        return self.encoder.transform(frame), notices
+        read = {name: Values.of(frame[name]) for name in self.columns}
+        return self.model.features(self.encoder, read), notices
 
     def answered(self, rows: Any) -> NDArray[Any]:
         """Return classes by name, or numbers in the target's units, for encoded rows."""
@@ -230,8 +244,8 @@ class PrivateLinear:
         return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def probabilities(self, rows: Any) -> FloatArray | None:
-        """Return class probabilities of encoded rows, for the logistic learner."""
-        if self.learner != "logistic":
+        """Return class probabilities of encoded rows, for the losses that have them."""
+        if self.model.loss not in ("logistic", "softmax"):
             return None
         return self._loss.probabilities(self.model.scores(rows))
 
@@ -240,7 +254,7 @@ class PrivateLinear:
         return self.answered(self.encoded(table)[0])
 
     def predict_proba(self, table: Any) -> FloatArray:
-        """Return class probabilities of raw rows, for the logistic learner."""
+        """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -250,21 +264,15 @@ class PrivateLinear:
             "eta": self.eta,
             "encoder": self.encoder.to_dict(),
             "target": self.target.to_dict(),
-            "loss": self.model.loss,
-            "coefficients": self.model.coefficients.tolist(),
-            "intercepts": self.model.intercepts.tolist(),
-            "descent": asdict(self.model.descent),
-            "noise_scale": self.model.noise_scale,
-            "scale": self.model.scale,
             "rows": self.rows,
             "mu": self.budget.mu,
             "slack": self.budget.slack,
             "parts": [asdict(part) for part in self.budget.parts],
             "secure_source": self.secure,
-        }
+        } | self.model.to_dict()
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> PrivateLinear:
+    def from_dict(cls, given: Mapping[str, Any]) -> PrivateModel:
         """Return the model that :meth:`to_dict` described.
 
         Edge cases: what is no such description is refused.
@@ -275,16 +283,9 @@ class PrivateLinear:
                 **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
             )
             parts = [Part(**part) for part in given["parts"]]
-            model = GradientModel(
-                np.array(given["coefficients"], dtype=np.float64),
-                np.array(given["intercepts"], dtype=np.float64),
-                one_of("loss", given["loss"], GRADIENT_LOSSES),
-                Descent(**given["descent"]),
-                float(given["scale"]),
-                parts[-1].mu,
-            )
-            if model.coefficients.shape != (encoder.width, model.outputs):
-                raise ValueError("coefficients do not fit the columns")
+            learner = one_of("learner", given["learner"], LEARNERS)
+            kind = BoostedModel if learner == "boosting" else GradientModel
+            model = kind.from_dict(given, encoder, parts[-1].mu)
             return cls(
                 encoder,
                 target,
@@ -293,7 +294,7 @@ class PrivateLinear:
                 int(given["rows"]),
                 bool(given["secure_source"]),
                 float(given["eta"]),
-                one_of("learner", given["learner"], LEARNERS),
+                learner,
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(
@@ -310,15 +311,19 @@ def fit_private(
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
     source: RandomSource | None = None,
-) -> PrivateLinear:
-    """Train a linear model on all rows of a raw table such that η holds for every record.
+) -> PrivateModel:
+    """Train a model on all rows of a raw table such that η holds for every record.
+
+    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
+    target a range, classes otherwise.
 
     Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
-    Theorem: X22 (proofs/gradient-descent.md).
+    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md).
     Assumes: the number of rows, the columns' names and the given bounds are public.
-    Numerics: as :func:`memberbound.release.gradient.descend`; μ and the slack are fixed before
+    Numerics: as :func:`memberbound.release.gradient.descend` and
+    :func:`memberbound.release.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).
@@ -353,10 +358,17 @@ def fit_private(
         raise InputError("the table must have at least two rows and a column besides the target.")
     private = [name for name in features if name not in public]
     open_target = target not in public
-    classifier = learner in _CLASSIFIERS
-    trials = len(_PACES) if tune else 0
+    boosted, known = learner == "boosting", public.get(target)
+    classifier = learner in _CLASSIFIERS or (boosted and not isinstance(known, Range))
     budget = _budget(
-        eta, rows, features, public, public.get(target), classifier=classifier, trials=trials
+        eta,
+        rows,
+        features,
+        public,
+        known,
+        classifier=classifier,
+        boosted=boosted,
+        trials=len(_PACES) if tune else 0,
     )
     _refuse_small(rows, len(private), budget.mu, open_target)
 
@@ -381,62 +393,64 @@ def fit_private(
         source=drawn,
     )
     encoder = fit_encoder(read, public, budget, drawn, scale=first_scale, fine_mu=fine_mu)
-    encoded = encoder.encoded(read)
     read_target, weights = code.read(goal)
     count = len(code.classes)
-    if learner == "logistic":
-        name = "logistic" if count == 2 else "softmax"
+    if learner in ("logistic", "boosting"):
+        name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
     else:
         name = {"svm": "hinge"}.get(learner, learner)
     loss, wanted = gradient_loss(name, read_target, count if classifier else None)
-    work = _Training(encoded, read_target, wanted, weights, loss, drawn, classifier)
-    pace = work.pace(budget) if tune else 1.0
-    model = work.descended(budget.take("gradient descent"), pace)
-    return PrivateLinear(
-        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner
+    kind = BoostedModel if boosted else GradientModel
+    work = _Training(
+        encoder, kind.features(encoder, read), read_target, wanted, weights, loss, drawn, boosted
     )
+    pace = work.pace(budget) if tune else 1.0
+    model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
+    return PrivateModel(encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner)
 
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows and their targets, ready to descend on."""
+    """Encoded rows and their targets, ready to be trained on."""
 
+    encoder: Encoder
     rows: Any
     read: NDArray[Any]
     wanted: FloatArray
     weights: FloatArray
     loss: Loss
     source: RandomSource
-    classifier: bool
+    boosted: bool
 
-    def descended(self, mu: float, pace: float = 1.0) -> GradientModel:
-        """Return the model of the default descent for μ, or of a multiple of its rate."""
+    def trained(self, mu: float, pace: float = 1.0) -> GradientModel | BoostedModel:
+        """Return the model of the default settings for μ, or of a multiple of their rate."""
+        asked: dict[str, Any] = {"mu": mu, "source": self.source, "weights": self.weights}
+        if self.boosted:
+            return boost(self.encoder, self.rows, self.wanted, self.loss, pace=pace, **asked)
         rows, width = self.rows.shape
         how = Descent.default(
             rows=rows,
             width=width,
             outputs=self.loss.outputs,
             mu=mu,
-            regression=not self.classifier,
+            regression=self.loss.name in ("ridge", "huber"),
         )
         how = replace(how, rate=how.rate * pace)
-        return descend(
-            self.rows, self.wanted, self.loss, how, mu=mu, source=self.source, weights=self.weights
-        )
+        return descend(self.rows, self.wanted, self.loss, how, **asked)
 
     def pace(self, budget: NeighbourBudget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
-        marks = [self._mark(self.descended(budget.take("a trial", share), p)) for p in _PACES]
+        marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
         # A record moves each of these sums by at most 1.
         apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
         scale = up(apart / budget.take("the trials' scores", share), 8)
         return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
 
-    def _mark(self, model: GradientModel) -> float:
+    def _mark(self, model: GradientModel | BoostedModel) -> float:
         """Return how well a trial does: one number in [0, 1] per record, added exactly."""
         scores = model.scores(self.rows)
-        if self.classifier:
+        if self.loss.name not in ("ridge", "huber"):
             right = self.loss.predicted(scores) == self.read
             return float(np.count_nonzero(right & (self.weights > 0)))
         missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
@@ -452,6 +466,7 @@ def _budget(
     known: object,
     *,
     classifier: bool,
+    boosted: bool,
     trials: int = 0,
 ) -> NeighbourBudget:
     """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
@@ -459,11 +474,15 @@ def _budget(
     if classifier:
         outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
     private = sum(name not in bounds for name in features)
+    width, outputs = widest(features, bounds), max(1, outputs)
+    trained = most_draws(width, outputs)
+    if boosted:
+        trained = most_boosting_draws(width, len(features), outputs)
     coordinates = (
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + (max(rows, histogram_coordinates(1)) if known is None else 0)
-        + (1 + trials) * (1 + most_draws(widest(features, bounds), max(1, outputs)))
+        + (1 + trials) * (1 + trained)
     )
     slack = release_slack(coordinates)
     if known is None and classifier:
@@ -539,7 +558,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         found[:, self._places] = known
         return found
 
-    @available_if(lambda self: private_form(self.learner) == "logistic")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: bool(self.classes) and private_form(self.learner) != "svm")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return class probabilities, in the order of the codes."""
         known = self.released_.predict_proba(self._rows(X))

@@ -37,6 +37,7 @@ __all__ = [
     "HISTOGRAM_SHARE",
     "MISSING",
     "MOST_CLASSES",
+    "NOTHING_FOUND",
     "NUMBER_CELLS",
     "Bounds",
     "Categories",
@@ -330,6 +331,10 @@ def octave_ends(cell: int) -> tuple[float, float]:
 _FARTHEST = 3.0
 #: Mean square of an encoded number; an indicator has 1.
 _NUMBER_SQUARE = 0.25
+NOTHING_FOUND = (
+    "the table must have a column that rises above the noise, got none. "
+    "Give bounds for its columns."
+)
 
 
 @dataclass(frozen=True)
@@ -437,10 +442,7 @@ class Encoder:
         """Return the encoded rows of columns that were read before."""
         used = [code for code in self.columns if code.width]
         if not used:
-            raise InputError(
-                "the table must have a column that rises above the noise, got none. "
-                "Give bounds for its columns."
-            )
+            raise InputError(NOTHING_FOUND)
         rows = len(read[used[0].name])
         filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
         dense = self.width <= 2 * filled

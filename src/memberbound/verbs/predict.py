@@ -15,7 +15,7 @@ from memberbound.files import check_output, write_table
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, common_fields, significant
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.neighbour import PrivateLinear
+from memberbound.release.neighbour import PrivateModel
 from memberbound.release.saving import TableModel, load
 
 __all__ = [
@@ -132,14 +132,14 @@ def predict(
         own = Path(table) if isinstance(table, (str, os.PathLike)) else None
         check_output(Path(out), source=own, force=force)
     found = model if path is None else load(path)
-    if not isinstance(found, (MembershipPrivate, PrivateLinear, TableModel)):
+    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
         raise InputError(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
     inner = getattr(found, "released_", None)
-    found = inner if isinstance(inner, PrivateLinear) else found
-    taker = found if isinstance(found, PrivateLinear) else TableModel.of(found)
+    found = inner if isinstance(inner, PrivateModel) else found
+    taker = found if isinstance(found, PrivateModel) else TableModel.of(found)
     rows, notices = taker.encoded(table, database_table)
     chances = taker.probabilities(rows)
     result = Prediction(

@@ -47,7 +47,7 @@ from memberbound.release.calibration import Calibration, Progress, Record, check
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.methods import released_statistic
 from memberbound.release.neighbour import (
-    PrivateLinear,
+    PrivateModel,
     check_neighbour,
     fit_private,
     plays_neighbour,
@@ -136,7 +136,7 @@ class Protection:
     }
 
     calibration: Calibration
-    released: TableModel | PrivateLinear | Release
+    released: TableModel | PrivateModel | Release
     what: str
     scores: tuple[TrialScores, ...] = ()
     out: str | None = None
@@ -453,7 +453,7 @@ def release_all_rows(
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
     if learner is not None and not isinstance(learner, str):
-        notes = ["the learner's own settings are not used: the descent has its own", *notes]
+        notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
         released.calibration_,
         released,
@@ -465,7 +465,7 @@ def release_all_rows(
 
 
 def _rehearsed(
-    table: Any, target: str, released: PrivateLinear, bounds: Bounds, seed: int | None
+    table: Any, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
 ) -> tuple[tuple[TrialScores, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
@@ -564,7 +564,7 @@ _CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _
 _NUMBER_SCORES = {"R²": _r_squared}
 
 
-def _truth(trial: PrivateLinear, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
     values = Values.of(column)
     if not trial.class_names:
@@ -579,9 +579,9 @@ def _commonest(labels: NDArray[Any]) -> Any:
     return names[int(np.argmax(counts))]
 
 
-def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
+def _clean(trial: PrivateModel, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
-    from sklearn import linear_model, svm
+    from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
@@ -591,6 +591,9 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         "svm": lambda: svm.LinearSVC(C=strength),
         "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
         "huber": linear_model.HuberRegressor,
+        "boosting": ensemble.HistGradientBoostingClassifier
+        if trial.class_names
+        else ensemble.HistGradientBoostingRegressor,
     }
     wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
     try:
@@ -601,7 +604,7 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         return None
 
 
-def _misfits(table: Any, target: str, released: PrivateLinear, bounds: Bounds) -> Sequence[str]:
+def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
     """Say where the bounds contradict the table, and whom the model does not know."""
     found = []
     for name, bound in bounds.items():
@@ -887,8 +890,8 @@ def protect(
         record: ``every`` or ``average``.
         game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
             half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber), and for statistics with
-            ``bounds``, unless given.
+            private form (logistic, svm, ridge, linear, huber, boosting), and for statistics
+            with ``bounds``, unless given.
         method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
             (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
