@@ -33,7 +33,7 @@ from memberbound.dp.conversions import (
     tpr_from_dp,
     tpr_from_eta,
 )
-from memberbound.dp.dpsgd import DpSgd
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.dp.guarantees import (
     DpGuarantee,
     guarantee_from_dp_sgd,
@@ -48,6 +48,7 @@ __all__ = [
     "AdvantageTarget",
     "DpGuarantee",
     "DpSgd",
+    "DpSgdHistory",
     "EtaTarget",
     "SecurityTarget",
     "Target",

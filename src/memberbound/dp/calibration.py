@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from memberbound.curve.base import price_exponent
-from memberbound.dp.dpsgd import DpSgd
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.dp.guarantees import (
     DpGuarantee,
     guarantee_from_dp_sgd,
@@ -53,7 +53,7 @@ class Target(Protocol):
         """Return attained minus allowed: at most 0 when the target is met."""
         ...
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Return the same for DP-SGD, from the one direction that decides it (faster)."""
         ...
 
@@ -62,9 +62,9 @@ class Target(Protocol):
         ...
 
 
-def _attacker(parameters: DpSgd, adjacency: Adjacency) -> float:
+def _attacker(parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
     """Advantage of DP-SGD's attacker; both directions agree at slope one."""
-    if parameters.sample_rate == 1.0:
+    if parameters.gaussian:
         return parameters.curve(adjacency).advantage
     return parameters.profile("remove" if adjacency == "add-remove" else "replace").advantage
 
@@ -106,7 +106,7 @@ class AdvantageTarget:
         """Attained minus allowed advantage."""
         return _excess(guarantee, guarantee.curve.advantage, _written(self.advantage))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed advantage."""
         return _attacker(parameters, adjacency) - self.advantage
 
@@ -135,9 +135,9 @@ class TprTarget:
         """Attained minus allowed TPR."""
         return guarantee.curve.tpr(self.fpr) - _at_most(_written(self.tpr))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed TPR, the worse of both orders for add-remove."""
-        if parameters.sample_rate == 1.0:
+        if parameters.gaussian:
             return parameters.curve(adjacency).tpr(self.fpr) - self.tpr
         if self.fpr > _SMALL_FPR:
             # Past the centre of the ROC the lines of the other direction are the ones that bind.
@@ -167,7 +167,7 @@ class EtaTarget:
         replaced = guarantee.replaced()
         return _excess(replaced, replaced.curve.eta, 2 * _written(self.eta), 2)
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed η; the adjacency asked for does not matter."""
         del adjacency
         return _attacker(parameters, "replace-one") / 2 - self.eta
@@ -197,11 +197,11 @@ class SecurityTarget:
             return short
         return max(short, _excess(replaced, replaced.curve.advantage, leak))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Demanded minus attained security; the adjacency asked for does not matter."""
         del adjacency
         log_gamma, _ = price_exponent(self.nu, self.lam)
-        if parameters.sample_rate == 1.0:
+        if parameters.gaussian:
             return self.security - parameters.curve("replace-one").security(self.nu, self.lam)
         return self.security - 1 + parameters.profile("replace").stick(log_gamma)
 
@@ -244,21 +244,32 @@ def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> floa
 
 
 def calibrated_noise_multiplier(
-    target: Target, sample_rate: float, steps: int, adjacency: Adjacency = "add-remove"
+    target: Target,
+    sample_rate: float,
+    steps: int,
+    adjacency: Adjacency = "add-remove",
+    *,
+    beside: tuple[DpSgd, ...] = (),
 ) -> float:
     """Return a noise multiplier at which DP-SGD meets ``target``, about 1e-4 above the smallest.
+
+    ``beside`` are releases with noise of their own that the target has to hold together with.
 
     Numerics: errs towards more noise; the full curve was evaluated at the returned value.
     Edge cases: where even almost no noise is enough, because so few records are ever sampled, the
     smallest value that was tried is returned.
     """
 
+    def steps_at(sigma: float) -> DpSgd | DpSgdHistory:
+        found = DpSgd(sigma, sample_rate, steps)
+        return DpSgdHistory((*beside, found)) if beside else found
+
     def excess(sigma: float) -> float:
         # A hair of margin for the rounding between one profile and the full curve.
-        return target.excess_of_noise(DpSgd(sigma, sample_rate, steps), adjacency) + 1e-12
+        return target.excess_of_noise(steps_at(sigma), adjacency) + 1e-12
 
     def full(sigma: float) -> float:
-        return target.excess(guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency))
+        return target.excess(guarantee_from_dp_sgd(steps_at(sigma), adjacency))
 
     try:
         sigma = least_scale(

@@ -7,7 +7,7 @@ from memberbound.learners.examples import (
     raw_rows,
     read_examples,
 )
-from memberbound.learners.naming import LEARNERS, learner_from_name
+from memberbound.learners.naming import LEARNERS, learner_from_name, network_factory, takes_sizes
 
 __all__ = [
     "LEARNERS",
@@ -15,6 +15,8 @@ __all__ = [
     "encoded_rows",
     "examples_of",
     "learner_from_name",
+    "network_factory",
     "raw_rows",
     "read_examples",
+    "takes_sizes",
 ]

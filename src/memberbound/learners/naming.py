@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 from memberbound.errors import InputError
 
-__all__ = ["LEARNERS", "Task", "learner_from_name"]
+__all__ = ["LEARNERS", "Task", "learner_from_name", "network_factory", "takes_sizes"]
 
 Task = Literal["classification", "regression"]
 
@@ -160,12 +162,50 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     return makers[name](seed)
 
 
-def _imported(name: str) -> Any:
+def takes_sizes(factory: Callable[..., Any]) -> bool:
+    """Tell whether a factory asks for two numbers: inputs and outputs of a network."""
+    try:
+        asked = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return len(asked) >= 2 and asked[0].default is asked[0].empty
+
+
+def network_factory(learner: Any) -> Callable[..., Any] | None:
+    """Return the factory of PyTorch modules that a learner is, None if it is something else.
+
+    ``learner`` is ``package.module:factory`` or the factory itself: ``factory(inputs, outputs)``,
+    or ``factory()`` if it returns a module.
+
+    Examples:
+        >>> network_factory("logistic") is None
+        True
+    """
+    named = isinstance(learner, str)
+    factory = _attribute(learner) if named and ":" in learner else learner
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(factory, str) or not callable(factory):
+        return None
+    if hasattr(factory, "fit") or isinstance(factory, torch.nn.Module):
+        return None
+    if takes_sizes(factory):
+        return factory  # type: ignore[no-any-return]
+    try:
+        return factory if isinstance(factory(), torch.nn.Module) else None
+    except Exception:
+        return None
+
+
+def _attribute(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
         raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+
+
+def _imported(name: str) -> Any:
+    factory = _attribute(name)
     try:
         learner = factory() if callable(factory) else factory
     except Exception as problem:

@@ -7,7 +7,7 @@ of μ² for preprocessing, then all that is left for gradient descent or boostin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from memberbound.errors import InputError, one_of
-from memberbound.learners import raw_rows
+from memberbound.learners import network_factory, raw_rows
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.boosting import BoostedModel, boost, most_boosting_draws
@@ -56,10 +56,12 @@ from memberbound.release.randomness import InsecureSource, RandomSource, SecureS
 __all__ = [
     "LEARNERS",
     "NAMED_FORMS",
+    "Prepared",
     "PrivateModel",
     "PrivateRows",
     "fit_private",
     "plays_neighbour",
+    "prepare",
     "private_form",
     "replaces_preprocessing",
 ]
@@ -79,7 +81,7 @@ _FORMS = {
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
 #: What there is, for sentences.
-NAMED_FORMS = "logistic, svm, ridge, linear, huber and boosting"
+NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of PyTorch modules"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
@@ -96,7 +98,8 @@ def private_form(learner: Any) -> str | None:
     ('ridge', None)
     """
     inner = learner[-1] if replaces_preprocessing(learner) else learner
-    return _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
+    form = _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
+    return "network" if form is None and network_factory(learner) is not None else form
 
 
 def replaces_preprocessing(learner: Any) -> bool:
@@ -343,6 +346,73 @@ def fit_private(
         True
     """
     one_of("learner", learner, LEARNERS)
+    boosted = learner == "boosting"
+    public = read_bounds(bounds)
+    classifier = learner in _CLASSIFIERS or (boosted and not isinstance(public.get(target), Range))
+    drawn = SecureSource() if source is None else source
+
+    def draws(width: int, columns: int, outputs: int) -> int:
+        most = most_draws(width, outputs)
+        if boosted:
+            most = most_boosting_draws(width, columns, outputs)
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most)
+
+    made = prepare(
+        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+    )
+    encoder, code, budget = made.encoder, made.target, made.budget
+    count = len(code.classes)
+    if learner in ("logistic", "boosting"):
+        name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
+    else:
+        name = {"svm": "hinge"}.get(learner, learner)
+    loss, wanted = gradient_loss(name, made.wanted, count if classifier else None)
+    kind = BoostedModel if boosted else GradientModel
+    work = _Training(
+        encoder,
+        kind.features(encoder, made.read),
+        made.wanted,
+        wanted,
+        made.weights,
+        loss,
+        drawn,
+        boosted,
+    )
+    pace = work.pace(budget) if tune else 1.0
+    model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
+    return PrivateModel(
+        encoder, code, model, budget, made.rows, drawn.secure, checked_eta(eta), learner
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A table's encoder and target, what they cost, and its columns as they were read."""
+
+    encoder: Encoder
+    target: TargetCode
+    read: Mapping[str, Values]
+    wanted: NDArray[Any]
+    weights: FloatArray
+    budget: NeighbourBudget
+    rows: int
+
+
+def prepare(
+    table: Any,
+    target: str,
+    *,
+    eta: float,
+    classifier: bool,
+    bounds: Mapping[str, object] | str | Path | None,
+    source: RandomSource,
+    draws: Callable[[int, int, int], int],
+) -> Prepared:
+    """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
+
+    ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
+    and number of outputs.
+    """
     public = read_bounds(bounds)
     names = [str(name) for name in table.columns]
     if target not in names:
@@ -358,21 +428,10 @@ def fit_private(
         raise InputError("the table must have at least two rows and a column besides the target.")
     private = [name for name in features if name not in public]
     open_target = target not in public
-    boosted, known = learner == "boosting", public.get(target)
-    classifier = learner in _CLASSIFIERS or (boosted and not isinstance(known, Range))
-    budget = _budget(
-        eta,
-        rows,
-        features,
-        public,
-        known,
-        classifier=classifier,
-        boosted=boosted,
-        trials=len(_PACES) if tune else 0,
-    )
+    known = public.get(target)
+    budget = _budget(eta, rows, features, public, known, classifier=classifier, draws=draws)
     _refuse_small(rows, len(private), budget.mu, open_target)
 
-    drawn = SecureSource() if source is None else source
     first_scale, fine_mu = None, None
     histograms = len(private) + int(open_target)
     if histograms:
@@ -390,23 +449,10 @@ def fit_private(
         public,
         kind="classes" if classifier else "numbers",
         scale=1.0 if first_scale is None else first_scale,
-        source=drawn,
+        source=source,
     )
-    encoder = fit_encoder(read, public, budget, drawn, scale=first_scale, fine_mu=fine_mu)
-    read_target, weights = code.read(goal)
-    count = len(code.classes)
-    if learner in ("logistic", "boosting"):
-        name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
-    else:
-        name = {"svm": "hinge"}.get(learner, learner)
-    loss, wanted = gradient_loss(name, read_target, count if classifier else None)
-    kind = BoostedModel if boosted else GradientModel
-    work = _Training(
-        encoder, kind.features(encoder, read), read_target, wanted, weights, loss, drawn, boosted
-    )
-    pace = work.pace(budget) if tune else 1.0
-    model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
-    return PrivateModel(encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner)
+    encoder = fit_encoder(read, public, budget, source, scale=first_scale, fine_mu=fine_mu)
+    return Prepared(encoder, code, read, *code.read(goal), budget, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,23 +512,18 @@ def _budget(
     known: object,
     *,
     classifier: bool,
-    boosted: bool,
-    trials: int = 0,
+    draws: Callable[[int, int, int], int],
 ) -> NeighbourBudget:
     """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
     outputs = 1
     if classifier:
         outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
     private = sum(name not in bounds for name in features)
-    width, outputs = widest(features, bounds), max(1, outputs)
-    trained = most_draws(width, outputs)
-    if boosted:
-        trained = most_boosting_draws(width, len(features), outputs)
     coordinates = (
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + (max(rows, histogram_coordinates(1)) if known is None else 0)
-        + (1 + trials) * (1 + trained)
+        + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     slack = release_slack(coordinates)
     if known is None and classifier:

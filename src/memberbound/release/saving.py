@@ -30,6 +30,7 @@ from memberbound.release.calibration import Calibration
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.methods import Configuration, Scores, Trial
 from memberbound.release.neighbour import PrivateModel
+from memberbound.release.networks import PrivateNetwork
 from memberbound.release.noise import (
     GaussianNoise,
     LaplaceNoise,
@@ -44,6 +45,7 @@ from memberbound.tables.recipe import canonical
 
 __all__ = [
     "LINEAR_ENDINGS",
+    "NETWORK_ENDINGS",
     "SavedRelease",
     "TableModel",
     "certificate_path",
@@ -196,8 +198,12 @@ _MODELS = (TableModel, MembershipPrivate)
 _VECTOR = "values"
 #: Files that a model of all rows can go to.
 LINEAR_ENDINGS = (".skops", ".json")
+#: … and a network: its numbers, never its code.
+NETWORK_ENDINGS = (".safetensors",)
 #: What a certificate calls a model of all rows, and where skops keeps a text.
 _ALL_ROWS, _SCHEMA = ("linear model", "boosted model"), "schema.json"
+#: … and a network of all rows, with the key of its description in the header.
+_NETWORK, _ABOUT = "network of all rows", "memberbound"
 #: Types of ours that a saved estimator holds; skops refuses every other it does not know.
 _TRUSTED = tuple(
     f"{kind.__module__}.{kind.__qualname__}"
@@ -302,6 +308,10 @@ def save(
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
     if isinstance(released, _MODELS):
         about = _saved_estimator(released, target, force)
+    elif isinstance(released, PrivateNetwork):
+        about = _described(_NETWORK, released.calibration_, {"secure_source": released.secure})
+        described = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
+        _saved_tensors(released.tensors(), target, force, {_ABOUT: described})
     elif isinstance(released, PrivateModel):
         kind = _ALL_ROWS[released.learner == "boosting"]
         about = _described(kind, released.calibration_, {"secure_source": released.secure})
@@ -337,7 +347,7 @@ def save(
 def _endings(released: Any) -> tuple[str, ...]:
     """Return the endings of the files that a release can go to."""
     if isinstance(released, PrivateModel):
-        return LINEAR_ENDINGS
+        return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
     return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
 
 
@@ -434,9 +444,27 @@ def _at_home(target: Path) -> bytes:
     return written.getvalue()
 
 
-def _saved_tensors(tensors: dict[str, Any], target: Path, force: bool) -> None:
-    writer = _safetensors()
-    written_whole(target, lambda draft: draft.write_bytes(writer.save(tensors)), force)
+def _saved_tensors(
+    tensors: dict[str, Any], target: Path, force: bool, about: dict[str, str] | None = None
+) -> None:
+    packed = _safetensors().save(tensors, metadata=about)
+    written_whole(target, lambda draft: draft.write_bytes(packed), force)
+
+
+def _loaded_network(target: Path, factory: Callable[..., Any] | None) -> PrivateNetwork:
+    if factory is None:
+        raise InputError(
+            "learner (in Python: factory) must be given to load a network, got none: the file "
+            "holds its numbers, not its code. Give the one it was trained with."
+        )
+    tensors = _safetensors().load(target.read_bytes())
+    opened = _imported("safetensors", "pip install safetensors").safe_open
+    with opened(str(target), framework="numpy") as file:
+        text = (file.metadata() or {}).get(_ABOUT, "null")
+    given = json.loads(text)
+    if not isinstance(given, dict):
+        raise InputError(f"path must hold a released model, got {target.name!r}.")
+    return PrivateNetwork.from_tensors(given, tensors, factory)
 
 
 def verified(path: str | Path) -> dict[str, Any]:
@@ -468,17 +496,23 @@ def verified(path: str | Path) -> dict[str, Any]:
 
 
 def load(
-    path: str | Path, *, trusted: Sequence[str] = ()
+    path: str | Path,
+    *,
+    trusted: Sequence[str] = (),
+    factory: Callable[..., Any] | None = None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector or tensors.
 
     A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
 
     ``trusted`` names further types that a saved estimator may hold (of a third-party base
-    estimator); skops makes no object of any other type.
+    estimator); skops makes no object of any other type.  ``factory`` makes the module of a network,
+    as it did for ``protect``.
     """
     said = verified(path)
     target = Path(path)
+    if said.get("kind") == _NETWORK:
+        return _loaded_network(target, factory)
     if said.get("kind") in _ALL_ROWS:
         return _loaded_numbers(target)
     if said.get("kind") == "estimator":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
+from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, common_fields, significant
 from memberbound.release.estimator import MembershipPrivate
@@ -96,6 +97,7 @@ def predict(
     model: Annotated[Any, Option("file", metavar="MODEL")],
     table: Table,
     *,
+    learner: Annotated[Any, Option("learner", metavar="NAME", web=False)] | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,
@@ -110,6 +112,7 @@ def predict(
 
     Args:
         model: a file that ``protect`` wrote, or the model itself.
+        learner: for a network: the ``package.module:factory`` that it was trained with.
         table: the rows: a file, a pandas, polars or pyarrow table, or an array.
         out: file for the answers (CSV, Parquet or Arrow): ``prediction`` and, for classifiers that
             have them, ``probability_<class>``.
@@ -118,6 +121,7 @@ def predict(
 
     Command line:
         memberbound predict model.skops new.csv --out answers.csv
+        memberbound predict network.safetensors new.csv --learner nets:two_layers
 
     Examples:
         >>> import pandas
@@ -131,7 +135,10 @@ def predict(
     if out is not None:
         own = Path(table) if isinstance(table, (str, os.PathLike)) else None
         check_output(Path(out), source=own, force=force)
-    found = model if path is None else load(path)
+    factory = None if learner is None else network_factory(learner)
+    if learner is not None and factory is None:
+        raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
+    found = model if path is None else load(path, factory=factory)
     if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
         raise InputError(
             "model must be a model that protect released, or its file, got "

@@ -30,7 +30,13 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
-from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners import (
+    Examples,
+    encoded_rows,
+    learner_from_name,
+    network_factory,
+    read_examples,
+)
 from memberbound.numerics.rounding import FloatArray, sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -54,9 +60,10 @@ from memberbound.release.neighbour import (
     private_form,
     replaces_preprocessing,
 )
+from memberbound.release.networks import NetworkModel, fit_network
 from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
 from memberbound.release.releasing import Release, source_from_seed
-from memberbound.release.saving import LINEAR_ENDINGS, TableModel, save
+from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, TableModel, save
 from memberbound.release.statistics import (
     SumStatistic,
     computed,
@@ -188,7 +195,7 @@ class Protection:
     @property
     def mu(self) -> float | None:
         """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None if self._budget is None else self._budget.mu
+        return None if self._budget is None else self._budget.normal_mu
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -437,14 +444,14 @@ def release_all_rows(
     public = {name: bound for name, bound in public.items() if name in table.columns}
     told = progress or (lambda _done, _total: None)
     told(0, 2)
-    released = fit_private(
+    released = _trained(
         table,
         target,
+        form if form != "network" else learner,
         eta=eta,
-        learner=form,
         bounds=public,
         tune=tune,
-        source=source_from_seed(insecure_seed),
+        seed=insecure_seed,
     )
     told(1, 2)
     seed = None if insecure_seed is None else insecure_seed + 1
@@ -452,7 +459,7 @@ def release_all_rows(
     told(2, 2)
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
-    if learner is not None and not isinstance(learner, str):
+    if learner is not None and not isinstance(learner, str) and form != "network":
         notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
         released.calibration_,
@@ -464,22 +471,50 @@ def release_all_rows(
     )
 
 
+def _trained(
+    table: Any,
+    target: str,
+    learner: Any,
+    *,
+    eta: float,
+    bounds: Bounds,
+    tune: bool,
+    seed: int | None,
+) -> PrivateModel:
+    """Train a learner that has a private form."""
+    source = source_from_seed(seed)
+    form = str(private_form(learner))
+    factory = network_factory(learner)
+    if form != "network" or factory is None:
+        return fit_private(
+            table, target, eta=eta, learner=form, bounds=bounds, tune=tune, source=source
+        )
+    if tune:
+        raise InputError("tune must be left out for a network: its settings are not tried out.")
+    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
+    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
+
+
 def _rehearsed(
-    table: Any, target: str, released: PrivateModel, bounds: Bounds, seed: int | None
+    table: Any,
+    target: str,
+    released: PrivateModel,
+    bounds: Bounds,
+    seed: int | None,
 ) -> tuple[tuple[TrialScores, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
     train, test = table.iloc[order[:cut]], table.iloc[order[cut:]]
     try:
-        trial = fit_private(
+        trial = _trained(
             train,
             target,
+            getattr(released.model, "factory", released.learner),
             eta=released.eta,
-            learner=released.learner,
             bounds=bounds,
             tune=released.tuned,
-            source=source_from_seed(seed),
+            seed=seed,
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
@@ -583,6 +618,9 @@ def _clean(trial: PrivateModel, train: Any, seen: NDArray[Any], usable: NDArray[
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
     from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
+
+    if isinstance(trial.model, NetworkModel):
+        return None
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
     strength = 4.0 * trial.encoder.length**2
@@ -890,8 +928,8 @@ def protect(
         record: ``every`` or ``average``.
         game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
             half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber, boosting), and for statistics
-            with ``bounds``, unless given.
+            private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
+            modules), and for statistics with ``bounds``, unless given.
         method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
             (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
@@ -920,6 +958,7 @@ def protect(
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
         memberbound protect patients.csv --target ill --bounds bounds.yaml
+        memberbound protect patients.csv --target ill --learner nets:two_layers
         memberbound protect patients.csv --target ill --record every --game subset --method convex
         memberbound protect patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
 
@@ -958,9 +997,8 @@ def protect(
         game, record, method, learner, statistic, bounds=bounds, only_subset=only_subset, size=size
     )
     if out is not None:
-        ending = LINEAR_ENDINGS if all_rows else (".skops",)
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        formats = (".safetensors",) if statistic is not None else ending
+        formats = _endings(statistic, learner, all_rows)
         check_output(Path(out), formats=formats, source=own, force=force)
     if statistic is not None and (query is not None or learner is not None):
         raise InputError("learner and query belong to a target, not to a statistic.")
@@ -1037,6 +1075,15 @@ def protect(
         return result
     save(result.released, Path(out), force=force)
     return replace(result, out=str(out))
+
+
+def _endings(statistic: Any, learner: Any, all_rows: bool) -> tuple[str, ...]:
+    """Return the endings of the files that the release can go to."""
+    if statistic is not None:
+        return (".safetensors",)
+    if not all_rows:
+        return (".skops",)
+    return NETWORK_ENDINGS if private_form(learner) == "network" else LINEAR_ENDINGS
 
 
 def _plays_all_rows(
