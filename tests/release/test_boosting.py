@@ -12,14 +12,14 @@ from scipy import stats
 
 import memberbound as mb
 from memberbound.errors import InputError
-from memberbound.release import boosting, gradient, preprocessing
+from memberbound.release import boosting, gradient, neighbour, preprocessing
 from memberbound.release.boosting import BoostedModel, Boosting, boost, leaf_sums
 from memberbound.release.gradient import gradient_loss
 from memberbound.release.neighbour import PrivateModel, fit_private, private_form
 from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, Values
 from memberbound.release.randomness import InsecureSource
 
-TRAINERS = (boosting, gradient, preprocessing)
+RELEASERS = (boosting, gradient, neighbour, preprocessing)
 
 
 def hills(rows=3000, seed=0):
@@ -98,7 +98,7 @@ def distances(monkeypatch, first, second, fit):
         return noisy
 
     for release, table in ((told, first), (replayed, second)):
-        for module in TRAINERS:
+        for module in RELEASERS:
             monkeypatch.setattr(module, "noisy_release", release)
         model = fit(table)
     assert len(squares) == len(past)
@@ -115,14 +115,13 @@ def neighbour_of(table):
 
 @pytest.mark.parametrize("learner", ["boosting", "logistic"])
 @pytest.mark.parametrize("public", [("ill",), ("place", "city", "ill")])
-def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, public):
+@pytest.mark.parametrize("tune", [False, True])
+def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, public, tune):
     table = hills(900)
-    bounds = {name: HILLS[name] for name in public}
+    asked = {"learner": learner, "bounds": {name: HILLS[name] for name in public}, "tune": tune}
 
     def fit(frame):
-        return fit_private(
-            frame, "ill", eta=0.3, learner=learner, bounds=bounds, source=InsecureSource(3)
-        )
+        return fit_private(frame, "ill", eta=0.3, source=InsecureSource(3), **asked)
 
     squares, model = distances(monkeypatch, table, neighbour_of(table), fit)
     assert 0 < math.fsum(squares) <= model.budget.mu**2

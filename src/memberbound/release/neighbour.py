@@ -368,16 +368,9 @@ def fit_private(
         name = {"svm": "hinge"}.get(learner, learner)
     loss, wanted = gradient_loss(name, made.wanted, count if classifier else None)
     kind = BoostedModel if boosted else GradientModel
-    work = _Training(
-        encoder,
-        kind.features(encoder, made.read),
-        made.wanted,
-        wanted,
-        made.weights,
-        loss,
-        drawn,
-        boosted,
-    )
+    encoded = kind.features(encoder, made.read)
+    work = _Training(encoded, made.wanted, wanted, made.weights, loss, drawn, classifier)
+    work = replace(work, boosted=encoder) if boosted else work
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
     return PrivateModel(
@@ -459,27 +452,28 @@ def prepare(
 class _Training:
     """Encoded rows and their targets, ready to be trained on."""
 
-    encoder: Encoder
     rows: Any
     read: NDArray[Any]
     wanted: FloatArray
     weights: FloatArray
     loss: Loss
     source: RandomSource
-    boosted: bool
+    classifier: bool
+    #: What the bins of the rows were made with, where they are to be boosted.
+    boosted: Encoder | None = None
 
     def trained(self, mu: float, pace: float = 1.0) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
         asked: dict[str, Any] = {"mu": mu, "source": self.source, "weights": self.weights}
-        if self.boosted:
-            return boost(self.encoder, self.rows, self.wanted, self.loss, pace=pace, **asked)
+        if self.boosted is not None:
+            return boost(self.boosted, self.rows, self.wanted, self.loss, pace=pace, **asked)
         rows, width = self.rows.shape
         how = Descent.default(
             rows=rows,
             width=width,
             outputs=self.loss.outputs,
             mu=mu,
-            regression=self.loss.name in ("ridge", "huber"),
+            regression=not self.classifier,
         )
         how = replace(how, rate=how.rate * pace)
         return descend(self.rows, self.wanted, self.loss, how, **asked)
@@ -496,7 +490,7 @@ class _Training:
     def _mark(self, model: GradientModel | BoostedModel) -> float:
         """Return how well a trial does: one number in [0, 1] per record, added exactly."""
         scores = model.scores(self.rows)
-        if self.loss.name not in ("ridge", "huber"):
+        if self.classifier:
             right = self.loss.predicted(scores) == self.read
             return float(np.count_nonzero(right & (self.weights > 0)))
         missed = np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - self.read), 1.0)
