@@ -230,7 +230,6 @@ _MOVED = {
     "predictions": "parameters",
     "table_model": "saving",
     "tuning": "methods",
-    "tuning": "methods",
 }
 _OLD_HOME = re.compile(r'(?<="__module__": ")memberbound\.protection\.(\w+)(?=")')
 #: … and a type of numpy's that encoders of columns hold.
