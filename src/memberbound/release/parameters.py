@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import Rows
+from memberbound.release.calibration import Rows, Statistic
 from memberbound.release.erm import RegularisedRisk, regularisation_from_c
 from memberbound.release.fitting import with_public_coins
 
@@ -82,8 +82,6 @@ class Adapter(ABC):
 
     def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         """Return the unfitted estimator that is fitted on every subset."""
-        from sklearn.base import clone
-
         del population
         return with_public_coins(clone(estimator))
 
@@ -101,9 +99,9 @@ class Adapter(ABC):
     ) -> None:
         """Write a vector into a shell."""
 
-    @abstractmethod
     def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         """Return an estimator in the fitted state that knows of no subset."""
+        return _made_up_fit(estimator, population)
 
     def of_one_class(self, place: int, rows: int, population: Population) -> FloatArray | None:
         """Return the vector of a subset with one class only, or None if the learner copes."""
@@ -113,8 +111,6 @@ class Adapter(ABC):
 
 def _made_up_fit(estimator: BaseEstimator, population: Population) -> BaseEstimator:
     """Fit on a few rows that are the same for every population of this shape."""
-    from sklearn.base import clone
-
     model = with_public_coins(clone(estimator))
     groups = 2 if population.classes is None else len(population.classes)
     width = population.features.shape[1]
@@ -192,9 +188,6 @@ class _Linear(Adapter):
             table = table[:, :-1]
         model.coef_ = table[0].copy() if flat else table.copy()
 
-    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        return _made_up_fit(estimator, population)
-
 
 class _GaussianBayes(Adapter):
     """Class means, logarithms of variances, and logarithms of smoothed class shares.
@@ -241,9 +234,6 @@ class _GaussianBayes(Adapter):
             model.class_prior_ = weights / weights.sum()
         model.epsilon_ = 0.0
 
-    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        return _made_up_fit(estimator, population)
-
 
 class _Centres(Adapter):
     """Centres of k-means, every fit started from public centres and put into their order.
@@ -257,8 +247,6 @@ class _Centres(Adapter):
 
     def reference(self, estimator: BaseEstimator, population: Population) -> FloatArray:
         """Return the population's centres."""
-        from sklearn.base import clone
-
         if self._reference is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -267,8 +255,6 @@ class _Centres(Adapter):
         return self._reference
 
     def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        from sklearn.base import clone
-
         start = self.reference(estimator, population)
         model = with_public_coins(clone(estimator))
         return model.set_params(init=start, n_init=1)
@@ -292,8 +278,6 @@ class _Centres(Adapter):
         model.inertia_ = float("nan")
 
     def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        from sklearn.base import clone
-
         groups, width = int(estimator.n_clusters), population.features.shape[1]
         rows = np.arange(1.0, groups * width + 1).reshape(groups, width)
         return with_public_coins(clone(estimator)).set_params(init=rows, n_init=1).fit(rows)
@@ -325,10 +309,6 @@ class PairAdapter(Adapter):
         """Call the user's function."""
         del population
         self.write(model, vector)
-
-    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
-        """Fit on made-up rows."""
-        return _made_up_fit(estimator, population)
 
 
 #: What a user may give: an Adapter, or anything with the two functions.
@@ -424,8 +404,6 @@ class FittedParameters:
 
     def fitted(self, rows: Rows) -> BaseEstimator:
         """Return a fresh fit on these records."""
-        from sklearn.base import clone
-
         people = self.population
         model = clone(self.estimator)
         if people.target is None:
@@ -563,8 +541,6 @@ class FittedPredictions:
         asked: FloatArray | None = None,
     ) -> FittedPredictions:
         """Prepare an unfitted estimator."""
-        from sklearn.base import clone
-
         if query.ndim != 2 or len(query) == 0 or query.shape[1] != population.features.shape[1]:
             raise InputError(
                 f"query must be rows of {population.features.shape[1]} features, "
@@ -580,8 +556,6 @@ class FittedPredictions:
 
     def __call__(self, rows: Rows) -> FloatArray:
         """Fit on these records and answer the query."""
-        from sklearn.base import clone
-
         people = self.population
         if people.target is None:
             raise InputError("y must be given for private predictions, got None.")
@@ -617,17 +591,8 @@ class FittedPredictions:
 # ── Which statistic an estimator releases: its parameters, its convex risk's, or its predictions ──
 
 
-class Learnable(Protocol):
+class Learnable(Statistic, Protocol):
     """A Statistic from whose vector a model can be made."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of released coordinates."""
-        ...
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Return the vector of the records with these row numbers."""
-        ...
 
     def model(self, vector: FloatArray) -> BaseEstimator:
         """Return a model with this vector that knows nothing else of any subset."""
