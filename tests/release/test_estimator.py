@@ -173,7 +173,7 @@ def set_spy_parameters(model, vector):
 def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     events = []
     kept = estimator_module.secret_subset
-    calibrate, tune = estimator_module.calibrated, estimator_module.tuned
+    calibrate, tune = estimator_module.calibrate, estimator_module.tuned
 
     def drawn(game, source):
         events.append("secret")
@@ -189,7 +189,7 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
 
     monkeypatch.setattr(estimator_module, "tuned", choose)
     monkeypatch.setattr(estimator_module, "secret_subset", drawn)
-    monkeypatch.setattr(estimator_module, "calibrated", certify)
+    monkeypatch.setattr(estimator_module, "calibrate", certify)
     numbered = np.column_stack([np.arange(160.0), XR])
     Spy.log.clear()
     # Whole row numbers must survive, so rows are not clipped; Spy has no other setting to tune.

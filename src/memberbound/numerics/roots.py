@@ -6,19 +6,22 @@ return the safe end they were given or arguments at which the predicate was seen
 * :func:`last_true`: to the last double, for predicates that cost little;
 * :func:`least_scale`: the least noise that is enough, wherever to look for it;
 * :func:`safe_crossing`: the same inside a known bracket; :func:`confirmed` for a second opinion;
-* :func:`least_whole`: the smallest whole number.
+* :func:`least_whole`: the smallest whole number;
+* :func:`fixed_order`: for tests that may err.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from memberbound.errors import SearchError
 
-__all__ = ["confirmed", "last_true", "least_scale", "least_whole", "safe_crossing"]
+__all__ = ["confirmed", "fixed_order", "last_true", "least_scale", "least_whole", "safe_crossing"]
 
+_Trial = TypeVar("_Trial")
 _SIGN = 1 << 63
 #: A scale that :func:`least_scale` returns is at most this much more than the least one.
 NARROW = 1e-6
@@ -191,3 +194,23 @@ def least_whole(holds: Callable[[int], bool], below: int = 0, most: int = 2**62)
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def fixed_order(holds: Callable[[_Trial], bool], trials: Iterable[_Trial]) -> _Trial | None:
+    """Return the last of the trials before the first failure, or None; nothing after it is asked.
+
+    Guarantee: where ``holds`` errs on each false claim with probability at most β, so does the
+    result, without monotony and without a correction for the number of tests.
+    Theorem: proofs/retraining.md, claim 4: an error implies that the first false claim passed.
+    Assumes: trials and their order do not depend on what the tests look at.
+
+    Examples:
+        >>> fixed_order(lambda n: n > 4, (9, 7, 5, 3, 8))
+        5
+    """
+    passed = None
+    for trial in trials:
+        if not holds(trial):
+            break
+        passed = trial
+    return passed

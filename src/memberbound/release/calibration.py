@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +41,6 @@ __all__ = [
     "checked_eta",
     "distance_target",
     "eta_from_distance",
-    "fixed_order_scale",
     "least_draws",
     "mean_bounds",
 ]
@@ -120,7 +119,7 @@ class Calibration:
     eta: float
     method: str
     fits: int
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
     @property
     def record(self) -> Record:
@@ -133,7 +132,7 @@ class Calibration:
         """Root-mean-square length of the noise vector."""
         return self.noise.rms
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "method": self.method,
@@ -152,7 +151,7 @@ class Calibration:
 # the mean distance E T(s) stays within the target.  Looking at many scales costs nothing
 # (proofs/retraining.md): T falls as s grows, on every sample path, so the bound falls too and an
 # error at any scale is an error at the boundary scale, one fixed event.  Where that monotony is not
-# given, :func:`fixed_order_scale` tests scales fixed in advance and stops at the first failure.
+# given, :func:`~memberbound.numerics.roots.fixed_order` tests what was fixed in advance.
 
 #: A stored factor s·L is off by one rounding per entry; with it goes the length, times a condition.
 _FACTOR_ROOM = 2.0**-18
@@ -348,45 +347,6 @@ def certified_scale(
         raise _too_few(len(at_floor), 2 * len(at_floor), unit) from None
     exact = largest(scale) if confidence is None else target
     return CertifiedScale(scale, exact, _plug_in(values(scale)), tested)
-
-
-def fixed_order_scale(
-    values: Callable[[float], FloatArray],
-    scales: Iterable[float],
-    *,
-    target: float,
-    confidence: float,
-    method: str = "betting",
-    unit: str = "draws",
-) -> CertifiedScale:
-    """Test scales in an order fixed in advance and return the last before the first failure.
-
-    Guarantee: with probability at least ``confidence`` the true means at the returned scale are at
-    most ``target``.  No monotony is needed and no correction for the number of tests.
-    Theorem: proofs/retraining.md, claim 4.
-    Assumes: the scales and their order do not depend on the rows (a pilot may choose them).
-    Edge cases: SearchError when the first scale fails.
-
-    Examples:
-        >>> law = ScaleFamily.gaussian(1)
-        >>> found = fixed_order_scale(
-        ...     lambda s: law.distances(np.ones(500), s), (8, 6, 4, 2), target=0.1, confidence=0.95
-        ... )
-        >>> found.scale
-        6
-    """
-    passed: CertifiedScale | None = None
-    draws = 0
-    for tested, scale in enumerate(scales, start=1):
-        table = values(scale)
-        draws = len(table)
-        bound = float(mean_upper(table, confidence=confidence, method=method).max())
-        if bound > target:
-            break
-        passed = CertifiedScale(scale, target, _plug_in(table), tested)
-    if passed is None:
-        raise _too_few(draws, 2 * draws, unit)
-    return passed
 
 
 def _plug_in(table: FloatArray) -> float:

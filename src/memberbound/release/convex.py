@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from joblib import cpu_count
@@ -425,7 +424,7 @@ def calibrate_convex(
         ),
         confidence=level,
     )
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "scale": chosen,
         "route": route,
         "worst_case_scale": plain,

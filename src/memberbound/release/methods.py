@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError, MemberboundError, SearchError, one_of, positive
 from memberbound.games import SubsetGame
@@ -215,7 +216,7 @@ def calibrate(
     form = FORMS[name]
     if form.takes is not None and not isinstance(statistic, form.takes):
         raise InputError(f"method {name!r} belongs to {form.refusal}.")
-    options: dict[str, Any] = {form.draws: pairs}
+    options: dict[str, object] = {form.draws: pairs}
     if shape is not None:
         options["shape"] = shape
     return form.run(
@@ -397,16 +398,14 @@ class Configuration:
     name: str | None = None
     value: float | None = None
 
-    def applied(self, estimator: Any) -> Any:
+    def applied(self, estimator: BaseEstimator) -> BaseEstimator:
         """Return a clone with this regularisation."""
-        from sklearn.base import clone
-
         model = clone(estimator)
         return model if self.name is None else model.set_params(**{self.name: self.value})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        found: dict[str, Any] = {"clip": self.clip}
+        found: dict[str, object] = {"clip": self.clip}
         return found if self.name is None else found | {self.name: self.value}
 
 
@@ -418,7 +417,7 @@ class Scores:
     released_estimate: float
     subsets: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "score_clean_estimate": self.clean_estimate,
@@ -444,7 +443,7 @@ class Trial:
 
 
 def configurations(
-    estimator: Any, population: Population, *, clip: float | None
+    estimator: BaseEstimator, population: Population, *, clip: float | None
 ) -> list[Configuration]:
     """Return what to try: the user's own settings first.
 
@@ -468,7 +467,7 @@ def configurations(
 
 def noise_shape(
     statistic: Learnable,
-    estimator: Any,
+    estimator: BaseEstimator,
     displacements: FloatArray | None,
 ) -> FloatArray | None:
     """Return the factor of the noise's covariance, or None for round noise.
@@ -601,7 +600,7 @@ def scored(
 
 
 def tuned(
-    estimator: Any,
+    estimator: BaseEstimator,
     population: Population,
     fresh: FreshSubsets,
     *,
@@ -635,7 +634,7 @@ def tuned(
 def _tried(
     form: str,
     option: Configuration,
-    estimator: Any,
+    estimator: BaseEstimator,
     population: Population,
     fresh: FreshSubsets,
     *,

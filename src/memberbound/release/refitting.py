@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -101,7 +100,7 @@ def calibration_from_scale(
     confidence: float | None,
     halved: bool,
     fits: Fits,
-    details: dict[str, Any],
+    details: dict[str, object],
 ) -> Calibration:
     """Turn a certified scale into a calibration.
 
@@ -134,7 +133,7 @@ def calibration_from_scale(
         ),
         1.0 if confidence is None else confidence,
     )
-    known: dict[str, Any] = {
+    known: dict[str, object] = {
         "scale": found.scale,
         "eta_plug_in_estimate": gain(found.plug_in, 0.0),
         "scales_tested": found.tested,
@@ -213,7 +212,7 @@ def calibrate_neighbour(
     target = distance_target(game, goal, family.slack())
     per_draw = _fits_per_draw(game)
     draws = _draws(pairs, game, target, sure)
-    details: dict[str, Any]
+    details: dict[str, object]
     theorems: tuple[str, ...]
     if worth_enumerating(statistic, game, draws * per_draw, exact):
         everything = all_subsets(game)
@@ -281,7 +280,7 @@ def calibrate_neighbour(
 
 def matched_neighbours(
     stream: FreshSubsets, count: int
-) -> tuple[list[list[Rows]], np.ndarray[Any, np.dtype[np.int64]]]:
+) -> tuple[list[list[Rows]], NDArray[np.int64]]:
     """Return groups [D, D'_1, D'_2, …] and, per group, which neighbour speaks for every record.
 
     Insiders and outsiders are matched at random; the swap of a matched pair serves both its records
@@ -431,7 +430,7 @@ def _centred(
     method: str,
     theorems: tuple[str, ...],
     floor: float,
-    details: dict[str, Any],
+    details: dict[str, object],
 ) -> Calibration:
     """Certify E T(q(D) - m) ≤ η at the least scale from ``floor`` on (X19)."""
     # X19 bounds the gain itself; an eta that the prior alone keeps needs no noise.

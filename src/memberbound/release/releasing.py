@@ -7,7 +7,6 @@ import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,12 +47,12 @@ class Release:
     calibration: Calibration
     names: tuple[str, ...] = ()
     secure: bool = True
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
     #: Of all rows, in the neighbour game.
     budget: NeighbourBudget | None = None
     rows: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "values": self.values.tolist(),

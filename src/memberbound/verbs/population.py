@@ -38,7 +38,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
-from memberbound.numerics.roots import confirmed, least_scale, safe_crossing
+from memberbound.numerics.roots import confirmed, fixed_order, least_scale, safe_crossing
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import (
     Certificate,
@@ -760,13 +760,8 @@ class ExponentialSetting:
         if start <= 0:
             return 0.0
         if not self.enumerable:
-            best = start
-            for step in range(1, 25):
-                trial = start * 1.25**step
-                if reached(trial) > target:
-                    break
-                best = trial
-            return best
+            trials = (start * 1.25**step for step in range(1, 25))
+            return fixed_order(lambda e: reached(e) <= target, trials) or start
         # ε falls as its inverse, the noise, grows.
         return 1 / least_scale(
             lambda s: reached(1 / s) - target, 1 / start, floor=_LEAST_EXPONENTIAL / start
