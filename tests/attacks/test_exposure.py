@@ -80,7 +80,7 @@ def null_runs(runs, models=32, rows=80):
         worst = steps._worst(found)
         proved += bool(average.floor.lower > 0.5 or worst.floor.lower > 0.5)
         for side in (average, worst):
-            assert side["estimate"] >= side["lower"] >= side["blind"]
+            assert side.estimate.estimate >= side.floor.lower >= side.blind
     return wrong, alone, proved
 
 
