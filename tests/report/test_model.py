@@ -101,6 +101,8 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("data", "rows", 0), "report.data.rows must be at least 1"),
     (_put("data", "rows", 5.5), "report.data.rows must be a whole number"),
     (_put("data", "sha256", "abc"), "report.data.sha256"),
+    (_put("remedies", 0, "loss_estimate", 10**400), "loss_estimate must be a finite number"),
+    (_put("theorems", ["X1", "X1"]), "report.theorems must be distinct"),
     (_put("data", "task", "ranking"), "report.data.task"),
     # A kind is never mistaken for another.
     (_put("sandwich", 2, "ceiling", "kind", "estimate"), "report.sandwich[2].ceiling.kind"),
@@ -234,7 +236,7 @@ def test_the_schema_accepts_and_refuses_what_the_reader_does() -> None:
     for build in REPORTS:
         assert validator.is_valid(build())
     two_places = ("as long as", "rising order", "distinct", "recommended", "those of", "edges must")
-    two_places += ("must be True", " here, ", "in state", "plain JSON", "surrogate")
+    two_places += ("must be True", " here, ", "in state", "plain JSON", "surrogate", "finite")
     for change, named in BROKEN:
         report = reports.sample()
         change(report)

@@ -740,6 +740,7 @@ _RULES = {
     "bool_type": "true or false",
     "dataclass_type": _OBJECT,
     "dict_type": _OBJECT,
+    "finite_number": "a finite number",
     "float_type": "a number",
     "greater_than": "greater than {gt:g}",
     "greater_than_equal": "at least {ge:g}",

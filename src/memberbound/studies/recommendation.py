@@ -30,32 +30,11 @@ from memberbound.report.model import (
     Translation,
     Verdict,
 )
+from memberbound.studies import steps
 from memberbound.studies.question import StudyQuestion, command_of, names_of
-from memberbound.studies.steps import (
-    Audited,
-    Certified,
-    Coarsened,
-    Explained,
-    Gain,
-    Noised,
-    Planned,
-    Said,
-    Score,
-    TableBound,
-    Translated,
-)
 from memberbound.verbs.certify import accuracy_from_leak
 
-__all__ = [
-    "Findings",
-    "exposure",
-    "protects",
-    "remedies",
-    "roc",
-    "sandwich",
-    "translation",
-    "verdict",
-]
+__all__ = ["Findings", "protects", "remedies", "verdict"]
 
 # ── From the answers of the steps to the report: ceilings, estimates and floors side by side ──────
 #
@@ -67,24 +46,24 @@ __all__ = [
 class Findings:
     """The answers of the steps that have one, by the step's id."""
 
-    certify: Certified | None = None
-    audit: Audited | None = None
-    protect_average: Noised | None = None
-    protect_every: Noised | None = None
-    explain: Explained | None = None
-    population: Translated | None = None
-    rows: Planned | None = None
-    coarser: Coarsened | None = None
+    certify: steps.Certified | None = None
+    audit: steps.Audited | None = None
+    protect_average: steps.Noised | None = None
+    protect_every: steps.Noised | None = None
+    explain: steps.Explained | None = None
+    population: steps.Translated | None = None
+    rows: steps.Planned | None = None
+    coarser: steps.Coarsened | None = None
 
     @classmethod
-    def of(cls, answers: Mapping[StepId, Said]) -> Findings:
+    def of(cls, answers: Mapping[StepId, steps.Said]) -> Findings:
         """Return the answers of steps, each of which has the kind that its field takes."""
         named = {id.replace("-", "_"): answer for id, answer in answers.items()}
         return cls(**named)  # type: ignore[arg-type]
 
-    def audits(self) -> list[tuple[Learned, str, Audited, Noised | None]]:
+    def audits(self) -> list[tuple[Learned, str, steps.Audited, steps.Noised | None]]:
         """Return every attacked model: its id, its name, the audit, and its noise."""
-        found: list[tuple[Learned, str, Audited, Noised | None]] = []
+        found: list[tuple[Learned, str, steps.Audited, steps.Noised | None]] = []
         if self.audit is not None:
             found.append(("model", "The model as it is", self.audit, None))
         if (noised := self.protect_average) is not None:
@@ -95,38 +74,71 @@ class Findings:
             found.append(("noise-every", label, noised.audit, noised))
         return found
 
+    def sandwich(self) -> tuple[SandwichRow, ...]:
+        """Return how often anybody can be right, per subject: the average and the worst record."""
+        rows: list[SandwichRow] = []
+        records: tuple[Literal["average", "worst"], ...] = ("average", "worst")
+        for subject, label, audited, noised in self.audits():
+            for record in records:
+                side = audited.average if record == "average" else audited.worst
+                covers = subject == "noise-every" or record == "average"
+                ceiling = None
+                if noised is not None and covers:
+                    ceiling = _ceiling(sum_up(side.blind, noised.gain.upper), noised.gain)
+                numbers = (side.blind, ceiling, side.estimate, side.floor)
+                rows.append(SandwichRow(subject, label, record, "subset", *numbers))
+        if self.certify is not None:
+            rows += _table_rows(self.certify.bound, "table", "Any model trained on the table")
+        if self.coarser is not None:
+            label = "Any model trained on the coarser table"
+            rows += _table_rows(self.coarser.bound, "coarser-table", label)
+        return tuple(rows)
 
-def _ceiling(value: float, held: TableBound | Gain) -> Ceiling:
+    def roc(self) -> tuple[RocCurve, ...]:
+        """Return measured curves and the lines that no attack on a protected release can cross."""
+        measured, certified = [], []
+        for subject, label, audited, noised in self.audits():
+            curve = audited.roc
+            name = f"{label}: best attack tried ({curve.attack})"
+            measured.append(RocCurve(subject, "estimate", name, curve.fpr, curve.tpr))
+            if noised is not None:
+                whom = "average record" if subject == "noise-average" else "every record"
+                name = f"{label}: no attack can be above ({whom})"
+                wall = _wall(noised.advantage_upper)
+                certified.append(RocCurve(subject, "certificate", name, *wall))
+        return (*measured, *certified)
+
+    def exposure(self) -> tuple[Exposure, ...]:
+        """Return who is exposed, per subject."""
+        return tuple(
+            Exposure(subject, label, audited.histogram, audited.records)
+            for subject, label, audited, _ in self.audits()
+        )
+
+    def translation(self) -> Translation | None:
+        """Return the promise in DP terms, and the user's ε as a promise."""
+        if self.explain is None:
+            return None
+        people = None if self.population is None else self.population.population
+        return replace(self.explain.translation, population=people)
+
+
+def _wall(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return TPR ≤ FPR + gain as points, close together for a logarithmic axis.
+
+    The corner, where the line meets 1, is one of them: a chord across it would lie below.
+    """
+    near = [10 ** (-4 + i / 10) for i in range(40)]
+    grid = sorted({0.0, *near, max(0.0, 1 - gain), 1.0})
+    return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
+
+
+def _ceiling(value: float, held: steps.TableBound | steps.Gain) -> Ceiling:
     return Ceiling("certificate", min(1.0, value), held.confidence, held.theorems)
 
 
-def sandwich(found: Findings) -> list[SandwichRow]:
-    """Return how often anybody can be right, per subject, for the average and the worst record."""
-    rows: list[SandwichRow] = []
-    records: tuple[Literal["average", "worst"], ...] = ("average", "worst")
-    for subject, label, audited, noised in found.audits():
-        for record in records:
-            side = audited.average if record == "average" else audited.worst
-            covers = subject == "noise-every" or record == "average"
-            ceiling = None
-            if noised is not None and covers:
-                ceiling = _ceiling(sum_up(side.blind, noised.gain.upper), noised.gain)
-            rows.append(
-                SandwichRow(
-                    *(subject, label, record, "subset", side.blind),
-                    *(ceiling, side.estimate, side.floor),
-                )
-            )
-    if found.certify is not None:
-        rows += _table_rows(found.certify.bound, "table", "Any model trained on the table")
-    if found.coarser is not None:
-        label = "Any model trained on the coarser table"
-        rows += _table_rows(found.coarser.bound, "coarser-table", label)
-    return rows
-
-
 def _table_rows(
-    bound: TableBound, subject: Literal["table", "coarser-table"], label: str
+    bound: steps.TableBound, subject: Literal["table", "coarser-table"], label: str
 ) -> list[SandwichRow]:
     most = accuracy_from_leak(bound.worst_leak_upper, IidGame())
     average = _ceiling(bound.accuracy_upper, bound)
@@ -134,42 +146,6 @@ def _table_rows(
         SandwichRow(subject, label, "average", "iid", 0.5, average, None, None),
         SandwichRow(subject, label, "worst", "iid", 0.5, _ceiling(most, bound), None, None),
     ]
-
-
-def roc(found: Findings) -> list[RocCurve]:
-    """Return measured curves and the lines that no attack on a protected release can cross."""
-    measured, certified = [], []
-    for subject, label, audited, noised in found.audits():
-        curve = audited.roc
-        name = f"{label}: best attack tried ({curve.attack})"
-        measured.append(RocCurve(subject, "estimate", name, curve.fpr, curve.tpr))
-        if noised is not None:
-            gain = noised.advantage_upper
-            whom = "average record" if subject == "noise-average" else "every record"
-            # TPR - FPR ≤ gain at every threshold; points close together for a logarithmic axis.
-            # The corner, where the line meets 1, is one of them: a chord across it would lie below.
-            steps = [10 ** (-4 + i / 10) for i in range(40)]
-            grid = sorted({0.0, *steps, max(0.0, 1 - gain), 1.0})
-            name = f"{label}: no attack can be above ({whom})"
-            wall = tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
-            certified.append(RocCurve(subject, "certificate", name, tuple(grid), wall))
-    return measured + certified
-
-
-def exposure(found: Findings) -> list[Exposure]:
-    """Return who is exposed, per subject."""
-    return [
-        Exposure(subject, label, audited.histogram, audited.records)
-        for subject, label, audited, _ in found.audits()
-    ]
-
-
-def translation(found: Findings) -> Translation | None:
-    """Return the promise in DP terms, and the user's ε as a promise."""
-    if found.explain is None:
-        return None
-    people = None if found.population is None else found.population.population
-    return replace(found.explain.translation, population=people)
 
 
 # ── Which remedy is the cheapest that is enough, and the verdict in one sentence ──────────────────
@@ -254,7 +230,7 @@ def _cheapest(listed: list[Remedy], asked: StudyQuestion) -> Remedy | None:
     return min(changes, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
 
 
-def _priced(remedy: Remedy, audit: Audited | None, after: Score | None) -> Remedy:
+def _priced(remedy: Remedy, audit: steps.Audited | None, after: steps.Score | None) -> Remedy:
     """Return a remedy with what it costs, beside the score of the model as it is."""
     if after is None:
         return remedy
@@ -270,7 +246,7 @@ def _priced(remedy: Remedy, audit: Audited | None, after: Score | None) -> Remed
     )
 
 
-def _table_promise(bound: TableBound, asked: StudyQuestion) -> tuple[bool, float]:
+def _table_promise(bound: steps.TableBound, asked: StudyQuestion) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
     average = bound.delta_upper <= 2 * asked.eta
     every = bound.worst_leak_upper <= 2 * asked.eta
@@ -282,7 +258,7 @@ def _table_promise(bound: TableBound, asked: StudyQuestion) -> tuple[bool, float
     return enough, most
 
 
-def _nothing(found: Certified, asked: StudyQuestion, audit: Audited | None) -> Remedy:
+def _nothing(found: steps.Certified, asked: StudyQuestion, audit: steps.Audited | None) -> Remedy:
     enough, most = _table_promise(found.bound, asked)
     said = (
         "The table is coarse and large enough: whatever is trained on it keeps the promise."
@@ -301,7 +277,7 @@ def _nothing(found: Certified, asked: StudyQuestion, audit: Audited | None) -> R
     return _priced(remedy, audit, None if audit is None else audit.score)
 
 
-def _rows(found: Planned, asked: StudyQuestion) -> Remedy:
+def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
     blank = replace(_blank("rows"), game="iid")
     if found.needed is None:
         return replace(blank, sentence=str(found.reason))
@@ -319,7 +295,9 @@ def _rows(found: Planned, asked: StudyQuestion) -> Remedy:
     )
 
 
-def _coarser(found: Coarsened, asked: StudyQuestion, source: str, audit: Audited | None) -> Remedy:
+def _coarser(
+    found: steps.Coarsened, asked: StudyQuestion, source: str, audit: steps.Audited | None
+) -> Remedy:
     refusal = found.refusal_for_every_record
     enough, most = _table_promise(found.bound, asked)
     sentence = f"{found.rows_released} of {found.rows_read} rows remain, in "
@@ -358,11 +336,11 @@ def _coarser(found: Coarsened, asked: StudyQuestion, source: str, audit: Audited
 
 
 def _noise(
-    found: Noised,
+    found: steps.Noised,
     asked: StudyQuestion,
     source: str,
     record: Literal["average", "every"],
-    audit: Audited | None,
+    audit: steps.Audited | None,
 ) -> Remedy:
     halves = found.game == "subset"
     options = {
@@ -445,7 +423,7 @@ def _nobody(chosen: Remedy, asked: StudyQuestion) -> str:
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
-def _proved(audit: Audited | None, asked: StudyQuestion) -> str | None:
+def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
     """Return what attacks have proved against the model as it is, if more than is allowed.
 
     Both floors hold together at the confidence of the study, so taking one after looking is paid

@@ -40,16 +40,7 @@ from memberbound.studies.question import (
     StudyQuestion,
     read_configuration,
 )
-from memberbound.studies.recommendation import (
-    Findings,
-    exposure,
-    protects,
-    remedies,
-    roc,
-    sandwich,
-    translation,
-    verdict,
-)
+from memberbound.studies.recommendation import Findings, protects, remedies, verdict
 from memberbound.studies.steps import (
     STEPS,
     Bench,
@@ -396,11 +387,11 @@ class _Run:
             verdict=verdict(found, listed, asked, failed),
             question=asked,
             data=data.described(asked.target),
-            sandwich=tuple(sandwich(found)),
-            roc=tuple(roc(found)),
-            exposure=tuple(exposure(found)),
+            sandwich=found.sandwich(),
+            roc=found.roc(),
+            exposure=found.exposure(),
             remedies=tuple(listed),
-            translation=translation(found),
+            translation=found.translation(),
             steps=tuple(_recorded(step) for step in self.steps),
             ledger=tuple(
                 typed_as(LedgerEntry, entry.to_dict(), "ledger")
