@@ -54,6 +54,7 @@ from memberbound.release.preprocessing import (
 from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
 
 __all__ = [
+    "ALL_ROWS_METHODS",
     "LEARNERS",
     "NAMED_FORMS",
     "Prepared",
@@ -80,6 +81,8 @@ _FORMS = {
     "Ridge": "ridge",
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
+#: How they are trained.
+ALL_ROWS_METHODS = ("gradient", "boosting")
 #: What there is, for sentences.
 NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of PyTorch modules"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
@@ -131,7 +134,7 @@ def plays_neighbour(
     form = "logistic" if learner is None else private_form(learner)
     if game is None:
         free = record == "every" and method == "auto" and only_subset["query"] is None
-        game = "neighbour" if method == "gradient" or (free and form) else "subset"
+        game = "neighbour" if method in ALL_ROWS_METHODS or (free and form) else "subset"
     if game == "neighbour":
         check_neighbour(record, method, only_subset)
         if learner is not None and form is None:
@@ -141,15 +144,18 @@ def plays_neighbour(
                 f"which has no private form.{_instead(shown)} Other learners are released with "
                 "game='subset'."
             )
-        if method == "gradient" and form == "boosting":
-            raise InputError("method 'gradient' trains linear models: leave it out for boosting.")
+        if method != "auto" and (method == "boosting") != (form == "boosting"):
+            raise InputError(
+                "method must be 'boosting' for boosting and 'gradient' for every other learner, "
+                f"got {method!r} for {form or 'a network'}. Leave it out."
+            )
         return True
-    if method == "gradient":
-        raise InputError("method 'gradient' belongs to the neighbour game, got game='subset'.")
+    if method in ALL_ROWS_METHODS:
+        raise InputError(f"method {method!r} belongs to the neighbour game, got game='subset'.")
     if bounds is not None:
         raise InputError(
             "bounds belong to the neighbour game: give record='every', a learner out of "
-            f"{NAMED_FORMS}, and no other method than 'gradient'."
+            f"{NAMED_FORMS}, and no method of the subset game."
         )
     return False
 
@@ -158,9 +164,9 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) ->
     """Refuse what belongs to the subset game."""
     if record != "every":
         raise InputError("the neighbour game protects every record: give record='every'.")
-    if method not in ("auto", "gradient"):
+    if method not in ("auto", *ALL_ROWS_METHODS):
         raise InputError(
-            f"method must be 'gradient' (or 'auto') in the neighbour game, got {method!r}, which "
+            f"method must be 'gradient', 'boosting' or 'auto' here, got {method!r}, which "
             "belongs to game='subset'."
         )
     for name, value in only_subset.items():

@@ -53,6 +53,7 @@ from memberbound.release.calibration import Calibration, Progress, Record, check
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.methods import released_statistic
 from memberbound.release.neighbour import (
+    ALL_ROWS_METHODS,
     PrivateModel,
     check_neighbour,
     fit_private,
@@ -879,7 +880,9 @@ def protect(
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     record: Literal["average", "every"] = "every",
     game: Literal["neighbour", "subset"] | None = None,
-    method: Literal["auto", "gradient", "neighbour", "convex", "moment", "izzo"] = "auto",
+    method: Literal[
+        "auto", "gradient", "boosting", "neighbour", "convex", "moment", "izzo"
+    ] = "auto",
     bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     confidence: float = 0.95,
     tune: bool | None = None,
@@ -930,7 +933,7 @@ def protect(
             half of a public population); the first for every record where the learner has a
             private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
             modules), and for statistics with ``bounds``, unless given.
-        method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
+        method: ``gradient``, ``boosting`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
             (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
@@ -981,7 +984,10 @@ def protect(
     )
     one_of("record", record, ("average", "every"))
     one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
-    one_of("method", method, ("auto", "gradient", "neighbour", "convex", "moment", "izzo"))
+    methods = ("auto", *ALL_ROWS_METHODS, "neighbour", "convex", "moment", "izzo")
+    one_of("method", method, methods)
+    if method == "boosting" and learner is None and statistic is None:
+        learner = "boosting"
     fraction("confidence", confidence, open_left=True, open_right=True)
     if (target is None) == (statistic is None):
         raise InputError("protect needs a target for the learner, or a statistic (one of them).")
@@ -1105,7 +1111,7 @@ def _plays_all_rows(
     if game == "neighbour" or (game is None and bounds is not None):
         check_neighbour(record, method, {**only_subset, "size": size})
         return True
-    if bounds is not None or method == "gradient":
+    if bounds is not None or method in ALL_ROWS_METHODS:
         raise InputError("bounds and method 'gradient' belong to the neighbour game.")
     return False
 
