@@ -933,8 +933,8 @@ def protect(
             half of a public population); the first for every record where the learner has a
             private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
             modules), and for statistics with ``bounds``, unless given.
-        method: ``gradient``, ``boosting`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
-            (subset game) or ``auto``.
+        method: ``gradient``, ``boosting`` (neighbour game), ``neighbour``, ``convex``, ``moment``,
+            ``izzo`` (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
         confidence: of the calibration, in the subset game.
@@ -1112,7 +1112,7 @@ def _plays_all_rows(
         check_neighbour(record, method, {**only_subset, "size": size})
         return True
     if bounds is not None or method in ALL_ROWS_METHODS:
-        raise InputError("bounds and method 'gradient' belong to the neighbour game.")
+        raise InputError("bounds and methods of all rows belong to the neighbour game.")
     return False
 
 
