@@ -38,7 +38,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
-from memberbound.numerics.roots import confirmed, fixed_order, least_scale, safe_crossing
+from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import (
     Certificate,
@@ -792,12 +792,10 @@ def _pure_epsilon_for_success(target: float, prior: float) -> float:
         raise InputError(
             f"target_success must be above the blind guess of {blind!r}, got {target!r}."
         )
-    return safe_crossing(
-        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) - target,
+    return last_true(
+        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) <= target,
         0.0,
         float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
-        relative=1e-9,
-        evaluations=200,
     )
 
 
