@@ -283,7 +283,10 @@ def tuned(
             base = LogisticRegression(max_iter=ITERATIONS)
             asked = {"eta": eta, "record": record, "n_jobs": 1, "insecure_seed": 5}
             model = MembershipPrivate(
-                base, pairs=effort.pairs if record == "average" else effort.convex, **asked
+                base,
+                game="subset",
+                pairs=effort.pairs if record == "average" else effort.convex,
+                **asked,
             )
             began = time.perf_counter()
             model.fit(people.features, people.target)

@@ -81,7 +81,7 @@ def test_k_means():
 )
 def test_every_record(base, method):
     data = (XR[:60], YR[:60]) if isinstance(base, Ridge) else (X[:60], Y[:60])
-    settings = QUICK | {"record": "every", "pairs": 60}
+    settings = QUICK | {"record": "every", "game": "subset", "pairs": 60}
     model = MembershipPrivate(base, **settings).fit(*data)
     assert model.calibration_.method == method
     assert model.certificate_.game.protects == "every record"

@@ -113,7 +113,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
     number of records), on the average record or on every record.
 
-    With ``game="neighbour"`` (and ``record="every"``) nothing is public: the model is trained on
+    With ``record="every"`` (unless ``game="subset"``) nothing is public: the model is trained on
     all rows by noisy gradient descent, and holds for every record against somebody who knows all
     others.  X may then hold texts and missing values; it is encoded inside, from ``bounds`` or from
     noisy histograms, so nothing must be scaled or encoded before.  The base says what is trained,
@@ -136,7 +136,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         query: public rows whose predictions are released.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
         adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
-        game: ``"subset"``, or ``"neighbour"`` to train on all rows.
+        game: ``"neighbour"`` to train on all rows, or ``"subset"``; unless given the first for
+            ``record="every"`` and an estimator that has a private form, else the second.
         bounds: for the neighbour game: what is public about the columns (``x0``, ``x1``, … of an
             array) and the target (``y``): a mapping, or a YAML or JSON file.
         n_jobs: worker processes; None decides by the work.
@@ -165,7 +166,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     """
 
     #: Of models in files from before there was a choice.
-    game: str = "subset"
+    game: str | None = "subset"
     bounds: Any = None
     released_: Any
     scores_: Scores | None
@@ -178,7 +179,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         eta: float = 0.05,
         record: str = "average",
         method: str = "auto",
-        game: str = "subset",
+        game: str | None = None,
         bounds: Any = None,
         tune: bool = True,
         confidence: float = 0.95,
@@ -223,13 +224,26 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     # ---- fitting --------------------------------------------------------------------------
 
+    @property
+    def _all_rows(self) -> bool:
+        """Whether the neighbour game is played, on all rows."""
+        if self.game is not None:
+            return self.game == "neighbour"
+        free = self.record == "every" and self.method == "auto" and self.release == "parameters"
+        return free and private_form(self.estimator) is not None
+
     def _checked(self) -> None:
         checked_eta(self.eta)
         one_of("record", self.record, ("average", "every"))
-        if one_of("game", self.game, ("neighbour", "subset")) == "neighbour":
+        if self.game is not None:
+            one_of("game", self.game, ("neighbour", "subset"))
+        if self._all_rows:
             return
         if self.bounds is not None:
-            raise InputError("bounds belong to game='neighbour', got game='subset'.")
+            raise InputError(
+                "bounds belong to the neighbour game: give record='every' and an estimator with a "
+                "private form."
+            )
         one_of("method", self.method, METHODS)
         one_of("release", self.release, ("parameters", "predictions"))
         fraction("confidence", self.confidence, open_left=True, open_right=True)
@@ -290,7 +304,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             progress: called with (done, total) while the certificate is computed.
         """
         self._checked()
-        if self.game == "neighbour":
+        if self._all_rows:
             return self._fitted_on_all_rows(X, y, train)
         population = self._population(X, y)
         for name in ("classes_", "released_"):
@@ -325,7 +339,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
         only_subset = {name: getattr(self, name) for name in alien} | {"train": train}
         plays_neighbour(
-            self.game,
+            "neighbour",
             self.record,
             self.method,
             self.estimator,
@@ -476,7 +490,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     def _rows(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "released_")
-        if self.game == "neighbour":
+        if self._all_rows:
             return self._table(X, reset=False)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         if self.release == "predictions":
@@ -488,7 +502,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Predict with the released model."""
         rows = self._rows(X)
         found = np.asarray(self.released_.predict(rows))
-        if self.game == "subset" or not hasattr(self, "classes_"):
+        if not self._all_rows or not hasattr(self, "classes_"):
             return found
         places = {name: place for place, name in enumerate(self.released_.class_names)}
         return np.asarray(self.classes_[[places[name] for name in found]])

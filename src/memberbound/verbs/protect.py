@@ -1061,6 +1061,7 @@ def protect(
             estimator,
             eta=eta,
             record=record,
+            game="subset",
             method=method,
             tune=tune is not False and rows is None,
             confidence=confidence,
