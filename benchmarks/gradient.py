@@ -34,7 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.curve.families import GaussianCurve
-from memberbound.dp.calibration import EtaTarget, calibrated_noise_multiplier
+from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.release.neighbour import fit_private
 from memberbound.release.preprocessing import Values

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.curve import TradeoffCurve, polygon_from_lines
-from memberbound.dp.guarantees import DpGuarantee
+from memberbound.dp.conversions import DpGuarantee
 from memberbound.errors import InputError, whole_number
 from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack

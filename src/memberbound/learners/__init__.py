@@ -1,13 +1,14 @@
 """Learners by name, and tables as examples that they can be fitted on."""
 
 from memberbound.learners.examples import (
+    LEARNERS,
     Examples,
     encoded_rows,
     examples_of,
+    learner_from_name,
     raw_rows,
     read_examples,
 )
-from memberbound.learners.naming import LEARNERS, learner_from_name
 
 __all__ = [
     "LEARNERS",

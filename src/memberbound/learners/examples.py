@@ -1,16 +1,16 @@
-"""A table as examples that a learner can be fitted on, and rows that a model has not seen."""
+"""Learners by name, tables as examples to fit them on, and rows that a model has not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.learners.naming import Task
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.population import Population, read_frame, read_population
 from memberbound.tables.recipe import MISSING, labels_of
@@ -18,7 +18,9 @@ from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns
 
 __all__ = [
+    "LEARNERS",
     "Examples",
+    "Task",
     "as_numbers",
     "as_texts",
     "column_encoder",
@@ -26,10 +28,165 @@ __all__ = [
     "examples_of",
     "is_number",
     "known_values",
+    "learner_from_name",
     "parsed_numbers",
     "raw_rows",
     "read_examples",
 ]
+
+# ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
+
+Task = Literal["classification", "regression"]
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=2000, random_state=seed)
+
+
+def _ridge_classifier(seed: int) -> Any:
+    from sklearn.linear_model import RidgeClassifier
+
+    return RidgeClassifier(random_state=seed)
+
+
+def _ridge(seed: int) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(random_state=seed)
+
+
+def _linear(seed: int) -> Any:
+    from sklearn.linear_model import LinearRegression
+
+    del seed
+    return LinearRegression()
+
+
+def _svm(seed: int) -> Any:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC(random_state=seed, max_iter=5000)
+
+
+def _bayes(seed: int) -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    del seed
+    return GaussianNB()
+
+
+def _tree(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=seed)
+
+
+def _tree_regressor(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(random_state=seed)
+
+
+def _forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=100, random_state=seed)
+
+
+def _forest_regressor(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestRegressor
+
+    return RandomForestRegressor(n_estimators=100, random_state=seed)
+
+
+def _mlp(seed: int) -> Any:
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
+
+
+def _mlp_regressor(seed: int) -> Any:
+    from sklearn.neural_network import MLPRegressor
+
+    return MLPRegressor(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
+
+
+def _knn(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    del seed
+    return KNeighborsClassifier()
+
+
+def _knn_regressor(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsRegressor
+
+    del seed
+    return KNeighborsRegressor()
+
+
+_MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
+    "classification": {
+        "knn": _knn,
+        "logistic": _logistic,
+        "mlp": _mlp,
+        "naive-bayes": _bayes,
+        "random-forest": _forest,
+        "ridge": _ridge_classifier,
+        "svm": _svm,
+        "tree": _tree,
+    },
+    "regression": {
+        "knn": _knn_regressor,
+        "linear": _linear,
+        "mlp": _mlp_regressor,
+        "random-forest": _forest_regressor,
+        "ridge": _ridge,
+        "tree": _tree_regressor,
+    },
+}
+#: Every short name.
+LEARNERS = tuple(sorted({name for makers in _MAKERS.values() for name in makers}))
+
+
+def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Any:
+    """Return an unfitted scikit-learn estimator.
+
+    ``name`` is a short name, or ``package.module:factory`` where the factory, called without
+    arguments, returns an object with ``fit`` and ``predict``.
+
+    Examples:
+        >>> type(learner_from_name("ridge", "regression")).__name__
+        'Ridge'
+    """
+    if ":" in name:
+        return _imported(name)
+    makers = _MAKERS[task]
+    if name not in makers:
+        raise InputError(
+            f"learner must be one of {', '.join(makers)} for {task}, or package.module:factory, "
+            f"got {name!r}."
+        )
+    return makers[name](seed)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+    try:
+        learner = factory() if callable(factory) else factory
+    except Exception as problem:
+        raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
+    for method in ("fit", "predict"):
+        if not callable(getattr(learner, method, None)):
+            raise InputError(f"learner {name!r} must have a {method} method.")
+    return learner
+
 
 # ── Columns as features: scaled numbers and dates, indicators for all others ──────────────────────
 

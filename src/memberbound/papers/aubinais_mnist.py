@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError
 from memberbound.games import IidGame
-from memberbound.iid.atoms import leak_from_diversity
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
+from memberbound.iid.worst_case import leak_from_diversity
 from memberbound.papers.experiments import (
     DATA_VARIABLE,
     Average,

@@ -24,7 +24,6 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.errata_izzo import attack_on_norm_noise
-from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.experiments import (
     Average,
     Check,
@@ -38,6 +37,7 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
+from memberbound.papers.printed_examples import ReciprocalSum
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.pictures import BLUE, GREY, ORANGE
 

@@ -44,9 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.tables.delimited import delimiter_of
 from memberbound.tables.engine import identifier, literal
-from memberbound.tables.source import Columns, Table
+from memberbound.tables.source import Columns, Table, delimiter_of
 
 __all__ = [
     "ROLES",

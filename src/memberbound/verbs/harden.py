@@ -24,8 +24,16 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output, write_table, write_text
 from memberbound.games import IidGame
-from memberbound.hardening.evidence import State, cell_profile, evidence
-from memberbound.hardening.search import Choice, FrontierPoint, Wish, choose, frontier
+from memberbound.hardening import (
+    Choice,
+    FrontierPoint,
+    State,
+    Wish,
+    cell_profile,
+    choose,
+    evidence,
+    frontier,
+)
 from memberbound.learners.examples import column_encoder
 from memberbound.quantities import (
     Sides,

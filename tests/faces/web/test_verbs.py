@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.reports import page_of
+from memberbound.faces.web.answering import page_of
 from memberbound.faces.web.verbs import performed as perform
 from memberbound.faces.web.work import Teller, renamed, sentence_of
 

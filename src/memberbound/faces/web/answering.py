@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from memberbound.faces.web.work import limited
 from memberbound.verbs.explain import Explanation, explain
 from memberbound.verbs.plan import plan
 
-__all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
+__all__ = ["ANSWERS", "explained", "main", "page_of", "planned", "roc"]
 
 #: Points of a drawn curve: evenly, and evenly on a logarithmic scale.
 _EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
@@ -67,9 +68,21 @@ def roc(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _report(options: dict[str, Any]) -> dict[str, Any]:
-    from memberbound.faces.web.reports import page_of
+def page_of(report: dict[str, Any]) -> tuple[str, str]:
+    """Return the page of a ``report.json`` from somewhere and the source of its script.
 
+    That script is the only one that runs: the word that marks it is drawn here, so that nothing in
+    the report can know it.
+    """
+    from memberbound.report.page import render
+    from memberbound.report.schema import validate
+
+    validate(report)
+    nonce = secrets.token_urlsafe(16)
+    return render(report, nonce), f"'nonce-{nonce}'"
+
+
+def _report(options: dict[str, Any]) -> dict[str, Any]:
     page, scripts = page_of(options)
     return {"page": page, "scripts": scripts}
 

@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.child import Child, prepared
-from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.gate import Limits, RefusedError
+from memberbound.faces.web.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.uploads import Upload
 from memberbound.faces.web.verbs import outputs_of
 from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH

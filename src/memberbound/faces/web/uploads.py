@@ -15,8 +15,7 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.child import Child, prepared
-from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.gate import Limits, RefusedError, sized
 from memberbound.faces.web.work import INPUTS, OUTPUTS
 
 __all__ = [
@@ -109,7 +108,7 @@ def _check_text(path: Path, rows: int, columns: int, unpacked: int) -> None:
 
 
 def _plain_text(head: bytes, columns: int) -> None:
-    from memberbound.tables.delimited import DELIMITERS
+    from memberbound.tables.source import DELIMITERS
 
     if not head:
         raise InputError("the file must hold a table, got an empty file.")

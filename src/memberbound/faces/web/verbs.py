@@ -125,7 +125,7 @@ def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Ans
 def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
     from memberbound.faces.web.uploads import without_formulas
     from memberbound.files import write_table
-    from memberbound.hardening.evidence import cell_profile
+    from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
     from memberbound.tables import count_profile
     from memberbound.verbs.harden import harden
