@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from memberbound.tables.coarsening import (
 from memberbound.tables.recipe import Drop, labels_of
 from memberbound.tables.roles import Selection
 from memberbound.verbs.certify import certified_fields
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 __all__ = [
     "MIN_COUNT",
@@ -147,7 +150,7 @@ def _counts_at(keys: Codes) -> Codes:
 # ── What is certified about a table of cells, as the dictionary that ``certify`` gives ────────────
 
 
-def row_cells(frame: Any) -> NDArray[np.int64]:
+def row_cells(frame: DataFrame) -> NDArray[np.int64]:
     """Number the cells of a table row by row; a cell is the tuple of all its values."""
     import pandas as pd
 
@@ -158,7 +161,7 @@ def row_cells(frame: Any) -> NDArray[np.int64]:
     return key
 
 
-def _raw_codes(series: Any) -> NDArray[np.int64]:
+def _raw_codes(series: Series) -> NDArray[np.int64]:
     import pandas as pd
 
     if series.dtype.kind == "O":
@@ -173,7 +176,7 @@ def _raw_codes(series: Any) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def cell_profile(frame: Any) -> CountProfile:
+def cell_profile(frame: DataFrame) -> CountProfile:
     """Return the counts of counts of a table in memory.
 
     Examples:
@@ -250,7 +253,7 @@ class Ladder:
 
 
 def column_ladder(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     edges: Sequence[float] | None = None,
     ancestors: Ancestors | None = None,
@@ -286,7 +289,7 @@ def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> 
 
 
 def plan_codes(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     plan: Plan,
     ancestors: Ancestors | None = None,
@@ -306,7 +309,7 @@ def plan_codes(
 
 
 def _distinct(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     plans: Sequence[Plan],
     ancestors: Ancestors | None,
@@ -742,7 +745,7 @@ class Choice:
 
 
 def choose(
-    frame: Any, rows: int, wish: Wish, selection: Selection, *, data_free: bool, width: int
+    frame: DataFrame, rows: int, wish: Wish, selection: Selection, *, data_free: bool, width: int
 ) -> Choice:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
@@ -793,7 +796,7 @@ def _given(wish: Wish, column: str) -> tuple[Sequence[float] | None, Ancestors |
 
 
 def _fixed_plans(
-    frame: Any, wish: Wish, data_free: bool, forms: Mapping[str, str]
+    frame: DataFrame, wish: Wish, data_free: bool, forms: Mapping[str, str]
 ) -> dict[str, Plan]:
     """Plans of the columns that the search leaves alone."""
     plans: dict[str, Plan] = {c: "keep" for c in frame.columns if c in wish.keep}
@@ -815,7 +818,7 @@ def _fixed_plans(
 
 
 def _ladders(
-    frame: Any,
+    frame: DataFrame,
     wish: Wish,
     data_free: bool,
     forms: Mapping[str, str],

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from memberbound.iid import worst_case
 from memberbound.iid.worst_case import diversity, leak_between, leak_from_diversity, leak_of_law
 from memberbound.numerics.binomial import half_deviation_upper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,15 @@ from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+    from sklearn.base import BaseEstimator
+    from sklearn.compose import ColumnTransformer
+
 __all__ = [
     "LEARNERS",
     "Examples",
+    "Learner",
     "Task",
     "as_numbers",
     "as_texts",
@@ -37,97 +43,109 @@ __all__ = [
 # ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
 
 Task = Literal["classification", "regression"]
+#: A target: the codes of classes, or numbers.
+Labels = NDArray[np.generic]
 
 
-def _logistic(seed: int) -> Any:
+class Learner(Protocol):
+    """What is fitted on rows of numbers and then predicts."""
+
+    def fit(self, X: FloatArray, y: Labels) -> object:
+        """Learn from rows and their targets."""
+
+    def predict(self, X: FloatArray) -> Labels:
+        """Return the prediction of each row."""
+
+
+def _logistic(seed: int) -> BaseEstimator:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(max_iter=2000, random_state=seed)
 
 
-def _ridge_classifier(seed: int) -> Any:
+def _ridge_classifier(seed: int) -> BaseEstimator:
     from sklearn.linear_model import RidgeClassifier
 
     return RidgeClassifier(random_state=seed)
 
 
-def _ridge(seed: int) -> Any:
+def _ridge(seed: int) -> BaseEstimator:
     from sklearn.linear_model import Ridge
 
     return Ridge(random_state=seed)
 
 
-def _linear(seed: int) -> Any:
+def _linear(seed: int) -> BaseEstimator:
     from sklearn.linear_model import LinearRegression
 
     del seed
     return LinearRegression()
 
 
-def _svm(seed: int) -> Any:
+def _svm(seed: int) -> BaseEstimator:
     from sklearn.svm import LinearSVC
 
     return LinearSVC(random_state=seed, max_iter=5000)
 
 
-def _bayes(seed: int) -> Any:
+def _bayes(seed: int) -> BaseEstimator:
     from sklearn.naive_bayes import GaussianNB
 
     del seed
     return GaussianNB()
 
 
-def _tree(seed: int) -> Any:
+def _tree(seed: int) -> BaseEstimator:
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier(random_state=seed)
 
 
-def _tree_regressor(seed: int) -> Any:
+def _tree_regressor(seed: int) -> BaseEstimator:
     from sklearn.tree import DecisionTreeRegressor
 
     return DecisionTreeRegressor(random_state=seed)
 
 
-def _forest(seed: int) -> Any:
+def _forest(seed: int) -> BaseEstimator:
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(n_estimators=100, random_state=seed)
 
 
-def _forest_regressor(seed: int) -> Any:
+def _forest_regressor(seed: int) -> BaseEstimator:
     from sklearn.ensemble import RandomForestRegressor
 
     return RandomForestRegressor(n_estimators=100, random_state=seed)
 
 
-def _mlp(seed: int) -> Any:
+def _mlp(seed: int) -> BaseEstimator:
     from sklearn.neural_network import MLPClassifier
 
     return MLPClassifier(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
 
 
-def _mlp_regressor(seed: int) -> Any:
+def _mlp_regressor(seed: int) -> BaseEstimator:
     from sklearn.neural_network import MLPRegressor
 
     return MLPRegressor(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
 
 
-def _knn(seed: int) -> Any:
+def _knn(seed: int) -> BaseEstimator:
     from sklearn.neighbors import KNeighborsClassifier
 
     del seed
     return KNeighborsClassifier()
 
 
-def _knn_regressor(seed: int) -> Any:
+def _knn_regressor(seed: int) -> BaseEstimator:
     from sklearn.neighbors import KNeighborsRegressor
 
     del seed
     return KNeighborsRegressor()
 
 
-_MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
+_MAKERS: dict[str, dict[str, Callable[[int], Learner]]] = {
     "classification": {
         "knn": _knn,
         "logistic": _logistic,
@@ -151,7 +169,7 @@ _MAKERS: dict[str, dict[str, Callable[[int], Any]]] = {
 LEARNERS = tuple(sorted({name for makers in _MAKERS.values() for name in makers}))
 
 
-def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Any:
+def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Learner:
     """Return an unfitted scikit-learn estimator.
 
     ``name`` is a short name, or ``package.module:factory`` where the factory, called without
@@ -172,14 +190,14 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     return makers[name](seed)
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str) -> Learner:
     module, _, attribute = name.partition(":")
     try:
         factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
         raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
     try:
-        learner = factory() if callable(factory) else factory
+        learner: Learner = factory() if callable(factory) else factory
     except Exception as problem:
         raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
     for method in ("fit", "predict"):
@@ -194,14 +212,16 @@ def _imported(name: str) -> Any:
 _CATEGORIES = 50
 
 
-def is_number(series: Any) -> bool:
+def is_number(series: Series) -> bool:
     """Tell whether a column is typed as numbers, truth values excepted."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
 
 
-def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False) -> Any:
+def column_encoder(
+    table: DataFrame, forms: Mapping[str, str], *, dense: bool = False
+) -> ColumnTransformer:
     """Return a transformer for the columns of a pandas table, as they are written.
 
     ``forms`` names the columns that are numbers or dates, and how their values are written (see
@@ -235,7 +255,7 @@ def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False)
     )
 
 
-def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
+def parsed_numbers(encoder: ColumnTransformer, table: DataFrame) -> dict[str, FloatArray]:
     """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
     names = list(encoder.transformers_[0][2])
     if not names:
@@ -244,7 +264,7 @@ def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
     return {name: found[name].to_numpy(dtype=np.float64) for name in names}
 
 
-def known_values(encoder: Any) -> dict[str, frozenset[str]]:
+def known_values(encoder: ColumnTransformer) -> dict[str, frozenset[str]]:
     """Return the values that a fitted encoder saw in every other column, as texts."""
     names = list(encoder.transformers_[1][2])
     if not names:
@@ -253,13 +273,13 @@ def known_values(encoder: Any) -> dict[str, frozenset[str]]:
     return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
 
 
-def as_numbers(table: Any, forms: Mapping[str, str]) -> Any:
+def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
     """Return every value as a number, NaN where it is none."""
     columns = {name: numbers_from(table[name], forms[name]) for name in table.columns}
     return type(table)(columns, index=table.index)
 
 
-def as_texts(table: Any) -> Any:
+def as_texts(table: DataFrame) -> DataFrame:
     """Return every value as text, missing ones included: encoders refuse mixed columns."""
     columns = {}
     for name in table.columns:
@@ -286,14 +306,14 @@ class Examples:
     """
 
     features: FloatArray
-    target: NDArray[Any]
+    target: Labels
     task: Task
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     name: str = "the table"
-    encoder: Any = None
+    encoder: ColumnTransformer | None = None
     population: Population | None = None
-    class_values: NDArray[Any] | None = None
+    class_values: Labels | None = None
 
     @property
     def rows(self) -> int:
@@ -312,7 +332,7 @@ class Examples:
 
 
 def read_examples(
-    source: Any,
+    source: object,
     target: str,
     *,
     columns: Columns = None,
@@ -351,7 +371,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         codes, labels = labels_of(wanted)
         order = np.argsort(labels)
         codes = np.argsort(order)[codes]
-        values: NDArray[Any] = codes.astype(np.int64)
+        values: Labels = codes.astype(np.int64)
         seen = [labels[i] for i in order]
         kept = np.unique(values)
         values, classes = np.searchsorted(kept, values), tuple(seen[i] for i in kept)
@@ -379,7 +399,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
     )
 
 
-def _class_values(population: Population, target: str, codes: NDArray[Any]) -> NDArray[Any]:
+def _class_values(population: Population, target: str, codes: Labels) -> Labels:
     """Return the classes as the target has them: numbers as numbers, else their names."""
     first = np.unique(codes, return_index=True)[1]
     if population.readings[target].numeric:
@@ -403,12 +423,12 @@ _LISTED = 5
 
 
 def raw_rows(
-    source: Any,
+    source: object,
     columns: tuple[str, ...] | int,
     *,
     ignore: str | None = None,
     database_table: str | None = None,
-) -> tuple[Any, tuple[str, ...], str]:
+) -> tuple[DataFrame, tuple[str, ...], str]:
     """Return these columns of a table as they are written, notices, and the table's name.
 
     ``columns`` is their number where they have no names.  ``ignore`` is the target's column, which
@@ -449,9 +469,9 @@ def raw_rows(
 
 
 def encoded_rows(
-    encoder: Any,
+    encoder: ColumnTransformer,
     columns: tuple[str, ...],
-    source: Any,
+    source: object,
     *,
     ignore: str | None = None,
     database_table: str | None = None,
@@ -494,7 +514,7 @@ def encoded_rows(
     return np.ascontiguousarray(rows), tuple(said)
 
 
-def _rows(which: Any) -> str:
+def _rows(which: NDArray[np.bool_]) -> str:
     count = int(which.sum())
     return f"{count} row{'' if count == 1 else 's'}"
 

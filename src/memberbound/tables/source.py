@@ -55,7 +55,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, reading, streamed
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 __all__ = [
     "COMPRESSIONS",
@@ -185,7 +186,7 @@ class Table:
 
 
 def open_table(
-    source: Any,
+    source: object,
     table: str | None = None,
     *,
     delimiter: str | None = None,
@@ -359,7 +360,7 @@ def _npy(engine: Engine, path: Path) -> ir.Table:
     return _array(engine, array, str(path))
 
 
-def _array(engine: Engine, array: np.ndarray[Any, Any], name: str) -> ir.Table:
+def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
     """Copy an array in blocks; DuckDB cannot scan it as it lies on disk."""
     import numpy as np
     import pyarrow as pa
@@ -387,11 +388,12 @@ def _array(engine: Engine, array: np.ndarray[Any, Any], name: str) -> ir.Table:
     return engine.copied(pa.schema([(column, kind) for column in names]), blocks())
 
 
-def _in_memory(engine: Engine, source: Any) -> ir.Table:
+def _in_memory(engine: Engine, source: object) -> ir.Table:
+    import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
 
-    if type(source).__module__.startswith("ibis."):
+    if isinstance(source, ir.Table):
         backend = source.get_backend()
         if backend.name == "sqlite":
             return _from_sqlite(engine, backend.con, backend.compile(source), source.columns)
@@ -479,7 +481,7 @@ def _from_sqlite(
         connection.text_factory = text_factory
 
 
-def _spelled(value: Any) -> str | None:
+def _spelled(value: object) -> str | None:
     """Return a value of SQLite as its literal, which tells 1, 1.0, '1' and x'31' apart."""
     if isinstance(value, str):
         return literal(value)
@@ -578,7 +580,7 @@ def delimiter_of(path: Path) -> str:
         return _header(stream, str(path), None)[0]
 
 
-def _open(path: Path, compression: str) -> Any:
+def _open(path: Path, compression: str) -> io.BufferedIOBase:
     if compression == ".gz":
         return gzip.GzipFile(path, "rb")
     if compression in _UNPACKED:
@@ -586,11 +588,12 @@ def _open(path: Path, compression: str) -> Any:
     if compression == ".zst":
         import pyarrow as pa
 
-        return pa.input_stream(str(path), compression="zstd")
+        unpacked: io.BufferedIOBase = pa.input_stream(str(path), compression="zstd")
+        return unpacked
     return path.open("rb")
 
 
-def _header(stream: Any, name: str, delimiter: str | None) -> tuple[str, list[str]]:
+def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Return the delimiter and the column names from the first line."""
     head = b""
     while block := stream.read(_BLOCK):

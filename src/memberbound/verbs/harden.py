@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -53,6 +53,11 @@ from memberbound.tables.roles import Reading, Selection, numbers_from, selected
 from memberbound.tables.source import Columns
 from memberbound.verbs.certify import CERTIFIED
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+    from sklearn.base import BaseEstimator
+
+
 __all__ = [
     "LEARNERS",
     "LEAST_ROWS",
@@ -84,7 +89,7 @@ def wished(
     target: str | None,
     keep: Sequence[str],
     bins: Mapping[str, Sequence[float]] | None,
-    hierarchies: Mapping[str, str | Path | Mapping[Any, Any]] | None,
+    hierarchies: Mapping[str, str | Path | Mapping[str, object]] | None,
     confidence: float,
     seed: int,
 ) -> Wish:
@@ -110,7 +115,7 @@ def wished(
     )
 
 
-def read(table: Any, columns: Columns = None, target: str | None = None) -> Any:
+def read(table: object, columns: Columns = None, target: str | None = None) -> DataFrame:
     """Return a table in memory, its values as they are written; of named columns only those."""
     import pandas as pd
 
@@ -128,7 +133,7 @@ def read(table: Any, columns: Columns = None, target: str | None = None) -> Any:
     return frame[[c for c in frame.columns if c in names or c == target]]
 
 
-def as_read(frame: Any, readings: Mapping[str, Reading]) -> Any:
+def as_read(frame: DataFrame, readings: Mapping[str, Reading]) -> DataFrame:
     """Return the table with written numbers as numbers; what is no number becomes missing.
 
     Dates stay as they are written: their rule reads them.
@@ -143,14 +148,14 @@ def as_read(frame: Any, readings: Mapping[str, Reading]) -> Any:
     return frame.assign(**{c: numbers_from(frame[c], readings[c].form) for c in written})
 
 
-def is_numeric(series: Any) -> bool:
+def is_numeric(series: Series) -> bool:
     """Tell whether a column is typed as numbers."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series) or types.is_timedelta64_dtype(series))
 
 
-def check_columns(frame: Any, wish: Wish, reference: Any) -> None:
+def check_columns(frame: DataFrame, wish: Wish, reference: DataFrame | None) -> None:
     """Refuse columns that the tables do not have, and tables too short to say anything."""
     for name, columns in (
         ("target", () if wish.target is None else (wish.target,)),
@@ -195,7 +200,7 @@ class Hardening:
         "security": "given",
     }
 
-    table: Any = field(repr=False)
+    table: DataFrame = field(repr=False)
     coarsener: Coarsener = field(repr=False)
     before: Mapping[str, Any]
     after: Mapping[str, Any]
@@ -325,8 +330,8 @@ _FOLDS = 3
 
 
 def accuracy_estimates(
-    features: Any,
-    target: Any,
+    features: DataFrame,
+    target: Series,
     forms: Mapping[str, str],
     seed: int = 0,
     rows: int = _ROWS,
@@ -356,7 +361,7 @@ def accuracy_estimates(
     }
 
 
-def _learner(name: str, seed: int) -> Any:
+def _learner(name: str, seed: int) -> BaseEstimator:
     if name == "logistic":
         from sklearn.linear_model import LogisticRegression
 
@@ -381,8 +386,8 @@ _FIT_ROWS = 50_000
 class Parts:
     """Rows for choosing and rows to be certified and released."""
 
-    fitting: Any
-    released: Any
+    fitting: DataFrame
+    released: DataFrame
     validity: str
 
     def note(self, candidates: int) -> str:
@@ -412,11 +417,13 @@ class Release:
 
     state: State
     coarsener: Coarsener
-    table: Any
+    table: DataFrame
     after: dict[str, Any]
 
 
-def split_rows(frame: Any, reference: Any, validity: str, share: float, seed: int) -> Parts:
+def split_rows(
+    frame: DataFrame, reference: DataFrame | None, validity: str, share: float, seed: int
+) -> Parts:
     """Return the rows to choose on and the rows to release."""
     order = np.random.default_rng(seed)
     if reference is not None:
@@ -665,7 +672,7 @@ _ASSUMPTIONS = (
 
 
 def _accuracy(
-    found: Release, released: Any, wish: Wish, learners: bool | None, selection: Selection
+    found: Release, released: DataFrame, wish: Wish, learners: bool | None, selection: Selection
 ) -> dict[str, Mapping[str, float] | None] | None:
     """Accuracy with the original and with the coarsened features, for the released target."""
     asked = len(released) <= _LEARNER_ROWS if learners is None else learners

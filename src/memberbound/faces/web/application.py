@@ -69,19 +69,21 @@ _REASONS = {
     422: "The input cannot be used; the sentence says what would be right.",
     429: "Too much is waiting already.",
 }
+#: Status → what the OpenAPI document says of it, as FastAPI takes it.
+_Responses = dict[int | str, dict[str, Any]]
 #: Every refusal has the same form.
-REFUSALS: dict[int | str, dict[str, Any]] = {
+REFUSALS: _Responses = {
     status: {"model": Error, "description": reason} for status, reason in _REASONS.items()
 }
 #: The same for answers that are no JSON, where FastAPI would describe the refusals as such too.
-_PLAIN: dict[int | str, dict[str, Any]] = {
+_PLAIN: _Responses = {
     status: {
         "description": reason,
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
     }
     for status, reason in _REASONS.items()
 }
-_CONTRACT: dict[int | str, dict[str, Any]] = {
+_CONTRACT: _Responses = {
     200: {"description": "The dictionary of the contract, exactly as `--json` prints it."}
 }
 
@@ -98,25 +100,25 @@ Id = Annotated[str, Path(min_length=1, max_length=64)]
 
 
 @router.get("/health", response_model=Health)
-async def health(desk: AtDesk) -> dict[str, Any]:
+async def health(desk: AtDesk) -> dict[str, object]:
     """Return the version, the limits and the verbs of this server."""
     return {"version": __version__, "limits": desk.limits.to_dict(), "verbs": list(VERBS)}
 
 
 @router.get("/verbs", response_model=dict[str, list[Argument]])
-async def verbs() -> dict[str, list[dict[str, Any]]]:
+async def verbs() -> dict[str, list[dict[str, object]]]:
     """Return what may be asked of each verb: the arguments' names, kinds, help and limits."""
     return {name: described(verb_named(name)) for name in VERBS}
 
 
 @router.post("/explain", responses=_CONTRACT)
-async def explain(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, Any]:
+async def explain(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, object]:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
     return await desk.calculations.ask("explain", options.given(), request.is_disconnected)
 
 
 @router.post("/explain/roc", response_model=Roc)
-async def explain_roc(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, Any]:
+async def explain_roc(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, object]:
     """Return the certified ceiling of the ROC, from above, for linear and log-log plots."""
     return await desk.calculations.ask("roc", options.given(), request.is_disconnected)
 
@@ -128,7 +130,7 @@ async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
 
 
 @router.post("/plan", responses=_CONTRACT)
-async def plan(desk: AtDesk, request: Request, options: LawOptions) -> dict[str, Any]:
+async def plan(desk: AtDesk, request: Request, options: LawOptions) -> dict[str, object]:
     """Say how many rows are enough, for a known law; for a file, start a job."""
     return await desk.calculations.ask("plan", options.given(), request.is_disconnected)
 
@@ -155,7 +157,7 @@ async def upload(
     desk: AtDesk,
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives."""
     try:
         return (await desk.uploads.add(name, request.stream())).to_dict()
@@ -164,7 +166,7 @@ async def upload(
 
 
 @router.get("/files/{file}", response_model=UploadedFile)
-async def uploaded(desk: AtDesk, file: Id) -> dict[str, Any]:
+async def uploaded(desk: AtDesk, file: Id) -> dict[str, object]:
     """Return what is known about an upload."""
     return desk.uploads[file].to_dict()
 
@@ -183,7 +185,7 @@ async def start(desk: AtDesk, asked: Annotated[JobRequest, Body()]) -> dict[str,
 
 
 @router.get("/jobs", response_model=JobList)
-async def jobs(desk: AtDesk) -> dict[str, Any]:
+async def jobs(desk: AtDesk) -> dict[str, object]:
     """Return all jobs that are kept, without their results."""
     return {"jobs": [job.to_dict(whole=False) for job in desk.jobs]}
 
@@ -214,10 +216,10 @@ async def download(desk: AtDesk, job: Id, name: Annotated[str, Path(max_length=2
 
 
 @router.post("/report", response_model=View)
-async def open_report(desk: AtDesk, report: Annotated[dict[str, Any], Body()]) -> dict[str, str]:
+async def open_report(desk: AtDesk, report: Annotated[dict[str, object], Body()]) -> dict[str, str]:
     """Check a ``report.json`` and keep it as a page."""
     rendered = await desk.calculations.ask("report", report)
-    return {"view": desk.views.add(rendered["page"], rendered["scripts"])}
+    return {"view": desk.views.add(str(rendered["page"]), str(rendered["scripts"]))}
 
 
 @router.get("/views/{view}", response_class=HTMLResponse, responses=_PLAIN)
@@ -361,5 +363,5 @@ def _answer_errors(app: FastAPI) -> None:
     async def other(request: Request, problem: Exception) -> JSONResponse:
         del request
         assert isinstance(problem, HTTPException)
-        sentence: Any = _PHRASES.get(problem.status_code, str(problem.detail))
+        sentence = _PHRASES.get(problem.status_code, str(problem.detail))
         return refused(problem.status_code, str(sentence))

@@ -14,11 +14,11 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
+from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.web.gate import Limits, RefusedError, sized
-from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
 
 __all__ = [
     "Calculations",
@@ -98,10 +98,10 @@ class Child:
 
     async def perform(
         self,
-        request: dict[str, Any],
+        request: Request,
         seconds: float,
-        progress: Callable[[dict[str, Any]], None],
-    ) -> dict[str, Any]:
+        progress: Callable[[dict[str, object]], None],
+    ) -> Answer:
         """Send the request and return the answer.
 
         Raises:
@@ -124,7 +124,7 @@ class Child:
             await self.stop()
         return await asyncio.to_thread(self._answer, Path(request["folder"]))
 
-    async def _followed(self, progress: Callable[[dict[str, Any]], None]) -> None:
+    async def _followed(self, progress: Callable[[dict[str, object]], None]) -> None:
         """Read events until the last one."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
@@ -142,13 +142,13 @@ class Child:
             f"{sized(self._limits.job_memory_bytes)} of memory that a job may use."
         )
 
-    def _answer(self, folder: Path) -> dict[str, Any]:
+    def _answer(self, folder: Path) -> Answer:
         path = folder / ANSWER
         if path.stat().st_size > self._limits.answer_bytes:
             raise StoppedError(
                 f"The job's answer is larger than {sized(self._limits.answer_bytes)}; ask for less."
             )
-        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        answer: Answer = json.loads(path.read_text(encoding="utf-8"))
         return answer
 
     async def stop(self) -> None:
@@ -179,9 +179,9 @@ class Calculations:
     async def ask(
         self,
         verb: str,
-        options: dict[str, Any],
+        options: Keywords,
         gone: Callable[[], Awaitable[bool]] = _staying,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the answer to a question; ``gone`` says whether anybody still wants it."""
         if self._waiting >= self._limits.waiting:
             raise RefusedError(429, "too many questions are waiting here; try again soon.")
@@ -194,7 +194,7 @@ class Calculations:
         finally:
             self._waiting -= 1
 
-    async def _answered(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _answered(self, request: dict[str, object]) -> dict[str, object]:
         process = self._idle.pop() if self._idle else None
         if process is None or process.returncode is not None:
             process = await self._started()
@@ -214,7 +214,7 @@ class Calculations:
         self._idle.append(process)
         if "error" in reply:
             raise InputError(reply["error"])
-        answer: dict[str, Any] = reply["answer"]
+        answer: dict[str, object] = reply["answer"]
         return answer
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -252,9 +252,7 @@ class Calculations:
             await killed(self._idle.pop())
 
 
-async def _exchanged(
-    process: asyncio.subprocess.Process, request: dict[str, Any]
-) -> dict[str, Any]:
+async def _exchanged(process: asyncio.subprocess.Process, request: dict[str, object]) -> Keywords:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -265,5 +263,5 @@ async def _exchanged(
         line = b""
     if not line:
         raise InputError("the question must need less memory; choose less extreme values.")
-    reply: dict[str, Any] = json.loads(line)
+    reply: Keywords = json.loads(line)
     return reply

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -101,7 +101,7 @@ class RefusedError(MemberboundError):
         self.status = status
 
 
-def first_sentence(problems: list[Any]) -> str:
+def first_sentence(problems: Sequence[Mapping[str, Iterable[object]]]) -> str:
     """Return the first of pydantic's complaints as a sentence, without quoting the input."""
     first = problems[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
@@ -116,7 +116,7 @@ def first_sentence(problems: list[Any]) -> str:
 # nothing is ever shared across origins.  With a token, every request must carry it.
 
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
+Message = Scope
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from memberbound.declarations import Kind, Parameter, Verb
+from memberbound.declarations import Keywords, Kind, Parameter, Verb
 from memberbound.faces.command_line import joined, verb_named
 from memberbound.learners import LEARNERS
 
@@ -68,7 +68,7 @@ Learner = Annotated[
 ]
 
 #: Kind of an argument → what a request may hold for it.
-_TYPES: dict[Kind, Any] = {
+_TYPES: dict[Kind, object] = {
     "column": Name,
     "file": FileId,
     "law": Numbers,
@@ -95,7 +95,7 @@ class Options(BaseModel):
     #: Arguments whose value is the id of an upload.
     files: ClassVar[tuple[str, ...]] = ()
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Keywords:
         """Return the arguments that were given, ``None`` left out."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
@@ -134,7 +134,7 @@ def _type(parameter: Parameter) -> Any:
     return _TYPES[parameter.kind]
 
 
-def described(verb: Verb) -> list[dict[str, Any]]:
+def described(verb: Verb) -> list[dict[str, object]]:
     """Return the arguments that a request may set, for a form: name, kind, help, limits."""
     return [
         {
@@ -169,7 +169,7 @@ _INLINE: dict[Kind, str] = {
 
 
 def equivalent(
-    verb: Verb, table: str | None, options: dict[str, Any], outputs: dict[str, str] | None = None
+    verb: Verb, table: str | None, options: Keywords, outputs: dict[str, str] | None = None
 ) -> Equivalent:
     """Return how to ask the same without the web page.
 
@@ -192,14 +192,14 @@ def equivalent(
     return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
 
 
-def _typed(parameter: Parameter, value: Any) -> list[str]:
+def _typed(parameter: Parameter, value: object) -> list[str]:
     """Return an argument as it is typed: the way back of what the command line reads."""
     flag = parameter.flag
     if parameter.kind == "switch":
         return [flag if value else flag.replace("--", "--no-", 1)]
-    if parameter.kind == "roles":
-        return [flag, joined(f"{column}={role}" for column, role in value.items())]
     if isinstance(value, dict):
+        if parameter.kind == "roles":
+            return [flag, joined(f"{column}={role}" for column, role in value.items())]
         pairs = ((c, v if isinstance(v, str) else joined(v)) for c, v in value.items())
         return [word for column, text in pairs for word in (flag, f"{column}={text}")]
     if parameter.kind == "rates":
@@ -366,8 +366,8 @@ class JobSummary(BaseModel):
 class JobStatus(JobSummary):
     """A job: ``result`` is exactly the dictionary of the contract, ``plots`` data for charts."""
 
-    result: dict[str, Any] | None
-    plots: dict[str, Any]
+    result: dict[str, object] | None
+    plots: dict[str, object]
 
 
 class JobList(BaseModel):
