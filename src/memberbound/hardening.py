@@ -27,7 +27,7 @@ from memberbound.tables.coarsening import (
 )
 from memberbound.tables.recipe import Drop, labels_of
 from memberbound.tables.roles import Selection
-from memberbound.verbs.certify import certified_fields
+from memberbound.verbs.certify import Certified, certified_fields
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -201,7 +201,7 @@ def paid_confidence(confidence: float, shared_by: int) -> float:
     return level
 
 
-def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> dict[str, object]:
+def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> Certified:
     """Return the certificate of a table, with the estimates labelled as such.
 
     Guarantee: ``delta_upper`` and ``record_leak`` each hold with probability ≥ ``confidence``, even
@@ -211,7 +211,7 @@ def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> di
     level = paid_confidence(confidence, shared_by)
     certificate = certify_counts(profile, confidence=level)
     leaks = record_leaks(profile, confidence=level)
-    return certified_fields(certificate, leaks, IidGame()) | {"confidence": confidence}
+    return {**certified_fields(certificate, leaks, IidGame()), "confidence": confidence}
 
 
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:

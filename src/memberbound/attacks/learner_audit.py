@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -722,7 +722,7 @@ class Sandwich:
         }
 
 
-def read_ceiling(given: Certificate | str | os.PathLike[str] | dict[str, Any]) -> Ceiling:
+def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, object]) -> Ceiling:
     """Return the ceiling that a certificate of η in the subset game puts on the advantage.
 
     Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.

@@ -161,7 +161,7 @@ class PolygonCurve(TradeoffCurve):
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
-        # Any support line bounds the TPR; the corners only say which lines come closest.
+        # Every support line bounds the TPR; the corners only say which lines come closest.
         alpha = np.asarray(fpr, dtype=np.float64)
         finite = self.loss[np.isfinite(self.loss)]
         best = np.ones_like(alpha)

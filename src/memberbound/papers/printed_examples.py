@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy import special
@@ -54,8 +54,9 @@ __all__ = [
 # ---- functions of the histogram ----------------------------------------------------------------
 
 Histogram = tuple[int, ...]
-Learner = Callable[[Sequence[Any]], object]
-Equal = Callable[[Any, Any], bool]
+R = TypeVar("R")
+Learner = Callable[[Sequence[R]], object]
+Equal = Callable[[object, object], bool]
 
 #: Histograms enumerated at most: about a minute.
 MAX_HISTOGRAMS = 2_000_000
@@ -181,8 +182,8 @@ class LearnerCheck:
     holds: bool
     cases: int
     exhaustive: bool
-    first: tuple[Any, ...] | None = None
-    second: tuple[Any, ...] | None = None
+    first: tuple[object, ...] | None = None
+    second: tuple[object, ...] | None = None
 
     def __bool__(self) -> bool:
         return self.holds
@@ -193,8 +194,8 @@ def _same(a: object, b: object) -> bool:
 
 
 def is_symmetric(
-    learner: Learner,
-    samples: Iterable[Sequence[Any]],
+    learner: Learner[R],
+    samples: Iterable[Sequence[R]],
     *,
     orders: int = 50,
     seed: int = 0,
@@ -215,7 +216,7 @@ def is_symmetric(
     for sample in samples:
         data = tuple(sample)
         value = learner(data)
-        others: Iterable[tuple[Any, ...]]
+        others: Iterable[tuple[R, ...]]
         if len(data) <= _ALL_ORDERS:
             others = permutations(data)
         else:
@@ -229,8 +230,8 @@ def is_symmetric(
 
 
 def is_redundancy_invariant(
-    learner: Learner,
-    samples: Iterable[Sequence[Any]],
+    learner: Learner[R],
+    samples: Iterable[Sequence[R]],
     *,
     repeats: Sequence[int] = (2, 3, 5),
     equal: Equal = _same,
@@ -252,12 +253,12 @@ def is_redundancy_invariant(
             cases += 1
             if not equal(learner(data * r), value):
                 return LearnerCheck(False, cases, False, data, data * r)
-    # Any number of repetitions is in scope, so a finite check is never exhaustive.
+    # Every number of repetitions is in scope, so a finite check is never exhaustive.
     return LearnerCheck(True, cases, False)
 
 
 def is_function_of_frequencies(
-    learner: Learner, alphabet: Sequence[Hashable], max_size: int, *, equal: Equal = _same
+    learner: Learner[Hashable], alphabet: Sequence[Hashable], max_size: int, *, equal: Equal = _same
 ) -> LearnerCheck:
     """Check that only the empirical distribution matters.
 
@@ -276,7 +277,7 @@ def is_function_of_frequencies(
         raise InputError(
             f"max_size must leave at most {MAX_HISTOGRAMS} data sets, got {max_size!r}."
         )
-    seen: dict[tuple[Fraction, ...], tuple[tuple[Any, ...], object]] = {}
+    seen: dict[tuple[Fraction, ...], tuple[tuple[object, ...], object]] = {}
     cases = 0
     for k in range(1, size + 1):
         for data in product(alphabet, repeat=k):
@@ -495,7 +496,7 @@ class Parity:
 class EvenParityBits:
     """Data sets of ``length`` uniform bits with an even sum, on which distributional DP is vacuous.
 
-    Any ``length`` - 1 of the bits give the last one (L24-App2), so a simulator that does not see
+    Every ``length`` - 1 of the bits give the last one (L24-App2), so a simulator that does not see
     record i still knows it, and releasing everything counts as perfectly private.
     """
 

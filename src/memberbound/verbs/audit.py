@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -46,6 +46,7 @@ from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
+    Certificate,
     Sides,
     common_fields,
     confident,
@@ -236,7 +237,11 @@ def audit(
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     database_table: DatabaseTable | None = None,
-    certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
+    certificate: Annotated[
+        Certificate | str | os.PathLike[str] | Mapping[str, object],
+        Option("file", metavar="FILE", web=False),
+    ]
+    | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
     cache: Annotated[
@@ -400,7 +405,7 @@ def audit_run(
 
 
 def _of_scores(
-    source: Any,
+    source: object,
     database_table: str | None,
     confidence: float,
     fpr: tuple[float, ...],

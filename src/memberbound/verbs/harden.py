@@ -51,7 +51,7 @@ from memberbound.tables.population import check_target_role, read_frame, reading
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, numbers_from, selected
 from memberbound.tables.source import Columns
-from memberbound.verbs.certify import CERTIFIED
+from memberbound.verbs.certify import CERTIFIED, Certified
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -202,8 +202,8 @@ class Hardening:
 
     table: DataFrame = field(repr=False)
     coarsener: Coarsener = field(repr=False)
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
+    before: Certified
+    after: Certified
     steps: tuple[str, ...]
     information_estimate: float
     information_kept_estimate: float | None
@@ -305,7 +305,7 @@ class Hardening:
             lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)
 
-    def _row(self, name: str, pick: Callable[[Mapping[str, Any]], object]) -> str:
+    def _row(self, name: str, pick: Callable[[Certified], object]) -> str:
         return _line(name, pick(self.before), pick(self.after))
 
 
@@ -418,7 +418,7 @@ class Release:
     state: State
     coarsener: Coarsener
     table: DataFrame
-    after: dict[str, Any]
+    after: Certified
 
 
 def split_rows(
@@ -455,14 +455,14 @@ def released(choice: Choice, parts: Parts, wish: Wish) -> Release:
         if table.shape[1] == 0:
             continue
         shared = choice.candidates if union else 1
-        after: dict[str, Any] = evidence(cell_profile(table), wish.confidence, shared)
+        after = evidence(cell_profile(table), wish.confidence, shared)
         reached.append(Release(state, coarsener, table, after))
         if _meets(after, wish):
             return reached[-1]
     raise InputError(_refusal(choice, parts, wish, reached))
 
 
-def _meets(after: Mapping[str, Any], wish: Wish) -> bool:
+def _meets(after: Certified, wish: Wish) -> bool:
     return float(after["delta_upper"]) <= wish.leak and (
         wish.record_leak is None or float(after["record_leak"]["max"]) <= wish.record_leak
     )
