@@ -18,13 +18,12 @@ all (:func:`from_pandas`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     import ibis.expr.types as ir
     import pyarrow as pa
     from duckdb.sqltypes import DuckDBPyType
@@ -394,7 +393,6 @@ def _label(value: object) -> str:
     """Return what a learner could tell from a value's type: zone, unit and keys included."""
     import datetime
     import uuid
-    from decimal import Decimal
 
     import numpy as np
     import pandas as pd
