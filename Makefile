@@ -1,6 +1,7 @@
 # Everything runs inside .venv, which the first target that needs it creates.
 # PYTHON=… chooses the interpreter, WORKERS=… the number of test processes, TORCH=… a requirement
-# for PyTorch (such as torch==2.13.0) that is installed first; without it its tests are skipped.
+# for PyTorch (such as torch==2.13.0) that is installed first, and Opacus with it, held to the same
+# torch; without it their tests are skipped.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -12,6 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	&& echo $$p && break; done)
 WORKERS ?= auto
 TORCH ?=
+OPACUS := opacus>=1.5
 BIN := .venv/bin
 STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -79,7 +81,8 @@ $(STAMP): pyproject.toml
 		exit 1; }
 	@echo "── installing memberbound and its tools into .venv (once, about a minute)"
 	@$(BIN)/python -m pip install -qq 'pip>=25.1'
-	@if [ -n "$(TORCH)" ]; then $(BIN)/python -m pip install -qq "$(TORCH)" || \
-		echo "$(TORCH) cannot be installed here: tests that need it are skipped." >&2; fi
+	@if [ -n "$(TORCH)" ]; then $(BIN)/python -m pip install -qq "$(TORCH)" && \
+		$(BIN)/python -m pip install -qq "$(TORCH)" '$(OPACUS)' || \
+		echo "$(TORCH) with Opacus cannot be installed here: tests that need them are skipped." >&2; fi
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@

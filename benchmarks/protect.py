@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,11 @@ from memberbound.errors import MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.learning import calibrated, chosen_method, learnable
+from memberbound.release.methods import calibrate, noise_shape
 from memberbound.release.noise import NoiseLaw
-from memberbound.release.parameters import Population, clipped_rows
+from memberbound.release.parameters import Population, clipped_rows, learnable
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo
-from memberbound.release.tuning import noise_shape
 
 #: ``auto`` takes the neighbour form for the average record; the convex form is tried for it too.
 #: Method, record, and whether the noise is shaped; round noise suits the convex form's worst case.
@@ -157,11 +156,10 @@ class Contest:
         # Two subsets: the sampled part then never beats the worst case.
         convex = self.effort.convex if self.people.records < MANY else 2
         kept = self.kept("convex" if method == "convex" else "refitted", statistic)
-        found = calibrated(
+        found = calibrate(
             kept if method != "convex" else statistic,
-            self.fresh.spawned(CALIBRATE),
+            replace(self.fresh.spawned(CALIBRATE), game=replace(self.game, record=record)),
             eta=eta,
-            record=record,
             method=method,
             confidence=0.95,
             pairs=convex if method == "convex" else self.effort.pairs,
@@ -292,7 +290,7 @@ def tuned(
             seconds = time.perf_counter() - began
             option = model.configuration_
             contest = Contest(people, option.value or 1.0, option.clip, effort, 5)
-            method = chosen_method("auto", record, base, people, parameters=True)
+            method = model.calibration_.method
             statistic = contest.statistic(method)
             law = model.calibration_.noise
             yield {

@@ -56,7 +56,7 @@ from memberbound.verbs.audit import Audit
 from memberbound.verbs.certify import Certification
 from memberbound.verbs.plan import Plan
 from memberbound.verbs.population import Comparison
-from report.sample import sample
+from report.sample import sample, typed
 
 SOURCE = Path(memberbound.__file__).parent
 STATIC = SOURCE / "faces/web/static"
@@ -422,11 +422,12 @@ def test_study_report_and_card(v: list[float]) -> None:
     report["verdict"] |= {"sentence": "", "advice": ""}
     report["translation"]["sentence"] = report["translation"]["population"]["sentence"] = ""
     report["translation"]["population"]["sweep"] = []
-    table = "\n".join(line for line in Study(report).summary().splitlines() if "note" not in line)
+    shown = typed(report)
+    table = "\n".join(line for line in Study(shown).summary().splitlines() if "note" not in line)
     assert wrong(table, numbers) == []
     assert len(printed(table)) > 20
-    marks = [mark for _, mark, _ in _headline(report) if mark is not None]
-    drawings = [sandwich_drawing(report, record) for record in ("average", "worst")]
+    marks = [mark for _, mark, _ in _headline(shown) if mark is not None]
+    drawings = [sandwich_drawing(shown, record) for record in ("average", "worst")]
     for drawing in drawings:
         assert drawing is not None
         marks += [cell for row in drawing.rows for cell in row if isinstance(cell, Mark)]
@@ -437,13 +438,13 @@ def test_study_report_and_card(v: list[float]) -> None:
     allowance = {"55.09 %", "50.09 %"}
     said = [str(mark) for mark in marks if str(mark) not in allowance]
     assert wrong("\n".join(said), numbers) == []
-    body = model_card(report).split("---\n", 2)[2]
+    body = model_card(shown).split("---\n", 2)[2]
     rows = [line for line in body.splitlines() if line.startswith("|") and "enough" not in line]
     assert wrong("\n".join(rows), numbers) == []
     # Machines get all digits.
-    logged = metrics_of(report)
+    logged = metrics_of(shown)
     assert {value for _, value, side in numbers if side == "lower"} <= set(logged.values())
-    assert parameters_of(report)["memberbound.eta"] == "0.05"
+    assert parameters_of(shown)["memberbound.eta"] == "0.05"
 
 
 @QUICK
@@ -493,7 +494,7 @@ def test_curves_of_the_report(epsilon: float, delta: float) -> None:
          "practical_upper": 0.7 + delta}
         for e in grid
     ]  # fmt: skip
-    drawing = sweep_drawing(report)
+    drawing = sweep_drawing(typed(report))
     assert drawing is not None
     for at, row in zip(grid, drawing.rows, strict=True):
         assert read(str(row[0])) <= exact(at)
@@ -503,7 +504,7 @@ def test_curves_of_the_report(epsilon: float, delta: float) -> None:
             else:
                 assert read(str(cell).removeprefix("≤ ")) >= exact(x + delta)
     assert f"ε = {significant(epsilon, 'given')}:" in drawing.alt
-    for other in (roc_drawing(report), exposure_drawing(report)):
+    for other in (roc_drawing(typed(report)), exposure_drawing(typed(report))):
         assert other is not None
 
 
@@ -630,7 +631,7 @@ ELSEWHERE = {
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
-    "report/plots/exposure.py": "heights of a curve by chance, not printed",
+    "report/plots.py": "heights of a curve by chance, not printed",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/fourier_sums.py": "an integer weight",
 }

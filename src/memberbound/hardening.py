@@ -17,6 +17,7 @@ from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.records import cell_probability_lower, record_leak_upper, record_leaks
 from memberbound.learners.examples import is_number
+from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import shared_confidence
 from memberbound.tables.coarsening import (
     Ancestors,
@@ -221,13 +222,7 @@ def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None
         lower = cell_probability_lower(rows, count, confidence)
         return float(record_leak_upper(rows * lower * (1 - 1e-12))) <= leak
 
-    if rows < 2 or not safe(rows):
-        return None
-    low, high = 1, rows
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if safe(middle) else (middle, high)
-    return high
+    return least_whole(safe, below=1, most=rows) if rows > 1 else None
 
 
 # ── The ladder of a column: from dropped, over ever finer plans, to the column as it is ───────────

@@ -77,9 +77,9 @@ def null_runs(runs, models=32, rows=80):
         # The verdict takes the first of these two floors that is above what is allowed.
         average = steps._average(audit, audit.best_advantage.lower)
         worst = steps._worst(found)
-        proved += bool(average["lower"] > 0.5 or worst["lower"] > 0.5)
+        proved += bool(average.floor.lower > 0.5 or worst.floor.lower > 0.5)
         for side in (average, worst):
-            assert side["estimate"] >= side["lower"] >= side["blind"]
+            assert side.estimate.estimate >= side.floor.lower >= side.blind
     return wrong, alone, proved
 
 

@@ -5,10 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 from scipy.special import ndtr
 
 from memberbound.curve import GaussianCurve
-from memberbound.dp import DpSgd, guarantee_from_dp_sgd
+from memberbound.dp import DpSgd, DpSgdHistory, guarantee_from_dp_sgd
 from memberbound.dp.dpsgd import _profile
 from oracle.sampled_gaussian import hockey_stick
 
@@ -287,7 +288,22 @@ def test_small_rates_keep_relative_precision():
 
 def test_profiles_are_lines_in_ascending_order():
     for direction in DIRECTIONS:
-        profile = _profile(1.0, 0.1, 10, direction)
+        profile = _profile(((1.0, 0.1, 10),), direction)
         assert profile.epsilon[0] == 0.0
         assert np.all(np.diff(profile.epsilon) >= 0)
         assert np.all(np.diff(profile.delta) <= 0)
+
+
+@pytest.mark.parametrize(("direction", "shift"), [("remove", 1.0), ("add", 1.0), ("replace", 2.0)])
+def test_steps_that_take_every_record_are_gaussian_on_the_lattice_too(direction, shift):
+    """Noise 8 once and 10 three times: above the closed form in 40 digits, and close to it."""
+    lines = DpSgdHistory((DpSgd(8.0, 1.0, 1), DpSgd(10.0, 1.0, 3))).profile(direction)
+    with mp.workdps(40):
+        mu = shift * mp.sqrt(mpf(1) / 64 + mpf(3) / 100)
+        for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+            place = mu / 2, mpf(epsilon) / mu
+            truth = mp.ncdf(place[0] - place[1])
+            truth -= mp.exp(epsilon) * mp.ncdf(-place[0] - place[1])
+            found = lines.stick(epsilon)
+            assert truth <= found
+            assert truth < 1e-12 or found <= truth * mpf("1.05")

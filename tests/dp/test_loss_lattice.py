@@ -15,7 +15,7 @@ import pytest
 from mpmath import mp, mpf
 
 from memberbound.dp import loss_lattice as module
-from memberbound.dp.loss_lattice import ForwardProfile, LossLattice
+from memberbound.dp.loss_lattice import Composition, ForwardProfile, LossLattice
 from memberbound.numerics.rounding import UNIT
 
 #: Relative excess over the exact hockey-stick, at half of the lines down to FLOOR.
@@ -118,8 +118,72 @@ def test_tails_of_1e_12_and_1e_25_are_sharp(times):
     assert any(mpf("1e-14") < t < mpf("1e-10") for t in reached)
 
 
+def exact_sticks_of(parts, indices):
+    """The same for several lattices of one step: powers, then a plain product of polynomials."""
+    with mp.workdps(80):
+        total, unit, first, kept = [1], 1, 0, mpf(1)
+        for lattice, times in parts:
+            masses, denominator = composed(tuple(lattice.mass.tolist()), times)
+            longer = [0] * (len(total) + len(masses) - 1)
+            for i, a in enumerate(total):
+                for j, b in enumerate(masses):
+                    longer[i + j] += a * b
+            total, unit = longer, unit * denominator
+            first += times * lattice.start
+            kept *= (1 - mpf(lattice.infinite)) ** times
+        step = mpf(parts[0][0].step)
+        losses = [(first + k, mpf(m) / unit) for k, m in enumerate(total)]
+        return [
+            min(1, 1 - kept + sum(m * -mp.expm1(-(k - i) * step) for k, m in losses if k > i))
+            for i in map(int, indices)
+        ]
+
+
+def different_kinds():
+    rng = Random(15)
+    for kinds in ((1, 1), (3, 1), (7, 20), (1, 5, 9)):
+        step = rng.choice([1e-3, 0.05, 0.7])
+        parts = []
+        for times in kinds:
+            mass = np.array([rng.random() ** rng.choice([1, 4, 12]) for _ in range(6)])
+            infinite = rng.choice([0.0, 1e-20, 0.02])
+            mass *= (1 - infinite) / mass.sum()
+            parts.append((LossLattice(rng.randint(-4, 0), step, mass, infinite, 0.0), times))
+        yield tuple(parts)
+
+
+def lines_below(parts, profile, indices):
+    truths = exact_sticks_of(parts, indices)
+    pairs = list(zip(profile.delta.tolist(), truths, strict=True))
+    return sum(mpf(d) < t for d, t in pairs), [float(mpf(d) / t) for d, t in pairs if t > FLOOR]
+
+
+def test_no_line_of_different_releases_is_below_their_exact_convolution():
+    for parts in different_kinds():
+        top = sum(times * (each.start + 5) for each, times in parts)
+        indices = np.unique(np.linspace(0, max(top, 1), 30).astype(int))
+        found = Composition(parts).profile(indices.astype(float))
+        below, ratios = lines_below(parts, found, indices)
+        assert below == 0
+        assert max(ratios) <= 1 + TIGHT_TAIL
+
+
+def test_the_check_of_different_releases_sees_a_forgotten_one():
+    parts = ((RARE, 7), (RARE, 20), (LossLattice(-1, 0.05, np.array([0.5, 0.2, 0.3]), 0.0, 0.0), 1))
+    indices = np.arange(0, 60, 4)
+    fewer = Composition(parts[:2]).profile(indices.astype(float))
+    assert lines_below(parts, fewer, indices)[0]
+
+
+def test_equal_releases_may_be_named_together_or_apart():
+    grid = np.arange(0.0, 80.0, 2.0)
+    whole = RARE.composed_profile(27, grid).delta
+    split = Composition(((RARE, 7), (RARE, 20))).profile(grid).delta
+    assert split == pytest.approx(whole, rel=1e-8)
+
+
 def untilted(monkeypatch):
-    monkeypatch.setattr(LossLattice, "_tilts", lambda self, times: [])
+    monkeypatch.setattr(Composition, "_tilts", lambda self: [])
 
 
 def test_one_transform_without_tilt_is_sound_but_loose(monkeypatch):
@@ -139,13 +203,13 @@ def test_the_check_sees_a_dropped_fourier_error(monkeypatch):
 
 def test_the_check_sees_a_dropped_tail(monkeypatch):
     """A window that is too short, with nothing added for what lies above it."""
-    window = LossLattice._window
+    window = Composition._window
 
-    def short(self, times, tilt):
-        low, high = window(self, times, tilt)
+    def short(self, tilt):
+        low, high = window(self, tilt)
         return low, (2 * low + high) // 3
 
-    monkeypatch.setattr(LossLattice, "_window", short)
+    monkeypatch.setattr(Composition, "_window", short)
     untilted(monkeypatch)
     bad, _ = shortfalls(RARE, 120)
     assert bad
@@ -215,7 +279,7 @@ def test_convolution_error_stays_within_its_bounds(size):
     mass = rng.random(size) ** 6
     mass /= mass.sum()
     for times in (2, 3, 5):
-        found, sup_error, norm_error = module._convolved(mass, times, length)
+        found, sup_error, norm_error = module._convolved([mass], [times], length)
         exact = circular_power(mass, times, length)
         error = np.abs(found - exact)
         assert error.max() <= sup_error

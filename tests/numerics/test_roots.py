@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.errors import SearchError
-from memberbound.numerics.roots import last_true, safe_crossing
+from memberbound.numerics.roots import (
+    confirmed,
+    last_true,
+    least_scale,
+    least_whole,
+    safe_crossing,
+)
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -88,3 +94,45 @@ def test_rounding_to_nearest_would_be_caught():
         return math.nextafter(found, outside)
 
     assert not midpoint(lambda x: x <= 0.1, 0.0, 1.0) <= 0.1
+
+
+@given(st.floats(1e-200, 1e200), st.floats(1e-200, 1e200), st.sampled_from([0.5, 1, 3]))
+def test_the_least_scale_is_seen_to_pass_and_is_close_wherever_the_search_starts(
+    root, start, power
+):
+    calls = []
+
+    def excess(x):
+        calls.append(x)
+        return math.log(root / x) * power if abs(math.log(root / x)) < 30 else math.inf * (root - x)
+
+    found = least_scale(excess, start)
+    assert root * (1 - 1e-12) <= found <= root * (1 + 2e-6)
+    assert excess(found) <= 0
+    assert len(calls) == len(set(calls)) + 1  # none is asked twice, but for the line above
+    assert len(calls) <= 130
+
+
+def test_the_least_scale_keeps_within_its_ends():
+    assert least_scale(lambda x: -1.0, 5.0, floor=0.25) == 0.25
+    assert 2.0 <= least_scale(lambda x: 2.0 - x, 1e-9, floor=1.0) <= 2.0 * (1 + 1e-6)
+    with pytest.raises(SearchError, match="nothing up to 4"):
+        least_scale(lambda x: 5.0 - x, 1.0, ceiling=4.0)
+    with pytest.raises(SearchError, match="nothing up to"):
+        least_scale(lambda x: math.nan, 1.0)
+
+
+def test_what_was_found_cheaply_is_confirmed_by_the_dear_function():
+    assert confirmed(lambda x: 1 / x, 0.5, 2.0) == 2.0
+    assert 2.0 <= confirmed(lambda x: 1 / x, 0.5, 1.99) <= 2.01
+    with pytest.raises(SearchError, match="did not meet"):
+        confirmed(lambda x: 1.0, 0.0, 1.0)
+
+
+@given(st.integers(-5, 10**6), st.integers(1, 10**6))
+def test_the_least_whole_number_is_the_first_that_holds(below, step):
+    first = below + step
+    assert least_whole(lambda n: n >= first, below=below) == first
+    assert least_whole(lambda n: n >= first, below=below, most=first) == first
+    if step > 1:
+        assert least_whole(lambda n: n >= first, below=below, most=first - 1) is None

@@ -36,7 +36,7 @@ from memberbound.release.fitting import (
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import released_vector
+from memberbound.release.releasing import released
 from memberbound.release.statistics import computed
 from memberbound.verbs.protect import protect
 
@@ -124,13 +124,9 @@ def test_the_release_tosses_the_public_coins_too():
     with public_coins():
         flipped = from_numpy()
     for seed in range(4):
-        drawn = released_vector(statistic, found, np.arange(20), InsecureSource(seed))
-        still = released_vector(
-            computed(np.zeros(40), lambda rows: float(not flipped)),
-            found,
-            np.arange(20),
-            InsecureSource(seed),
-        )
+        drawn = released(statistic, found, np.arange(20), InsecureSource(seed)).values
+        plain = computed(np.zeros(40), lambda rows: float(not flipped))
+        still = released(plain, found, np.arange(20), InsecureSource(seed)).values
         assert drawn == still
 
 

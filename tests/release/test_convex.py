@@ -17,7 +17,7 @@ from memberbound.release import convex
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.convex import calibrate_convex
 from memberbound.release.erm import RegularisedRisk
-from memberbound.release.tuning import risk_shape
+from memberbound.release.methods import risk_shape
 
 
 def tiny(seed=0, records=6, lam=0.5):

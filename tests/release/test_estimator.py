@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import memberbound.release.estimator as estimator_module
 from memberbound.errors import InputError
-from memberbound.release import tuning
+from memberbound.release import methods
 from memberbound.release.estimator import MembershipPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
@@ -173,7 +173,7 @@ def set_spy_parameters(model, vector):
 def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     events = []
     kept = estimator_module.secret_subset
-    calibrate, tune = estimator_module.calibrated, estimator_module.tuned
+    calibrate, tune = estimator_module.calibrate, estimator_module.tuned
 
     def drawn(game, source):
         events.append("secret")
@@ -189,7 +189,7 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
 
     monkeypatch.setattr(estimator_module, "tuned", choose)
     monkeypatch.setattr(estimator_module, "secret_subset", drawn)
-    monkeypatch.setattr(estimator_module, "calibrated", certify)
+    monkeypatch.setattr(estimator_module, "calibrate", certify)
     numbered = np.column_stack([np.arange(160.0), XR])
     Spy.log.clear()
     # Whole row numbers must survive, so rows are not clipped; Spy has no other setting to tune.
@@ -297,16 +297,17 @@ def test_tuning_picks_the_configuration_with_the_best_released_score():
 
 
 def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
-    tried = tuning._tried
+    noise = methods._pilot_noise
 
-    def fragile(option, *args, **kwargs):
-        if option.value == 1.0:
+    def fragile(statistic, *args, **kwargs):
+        if statistic.estimator.alpha == 1.0:
             raise InputError("fails on some subset.")
-        return tried(option, *args, **kwargs)
+        return noise(statistic, *args, **kwargs)
 
-    monkeypatch.setattr(tuning, "_tried", fragile)
+    monkeypatch.setattr(methods, "_pilot_noise", fragile)
     model = MembershipPrivate(Ridge(), **QUICK | {"tune": True}).fit(XR, YR)
     assert model.configuration_.value != 1.0
+    assert [t.scores for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
 
 
 def test_same_seed_same_release_and_no_seed_another():

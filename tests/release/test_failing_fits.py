@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.release import learning
+from memberbound.release import erm
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.erm import RegularisedRisk
 from memberbound.release.estimator import MembershipPrivate
@@ -18,7 +18,7 @@ from memberbound.release.fitting import evaluated
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import released_vector
+from memberbound.release.releasing import released
 
 GAME = SubsetGame(12, 6)
 FORMS = [calibrate_neighbour, calibrate_moment, calibrate_izzo]
@@ -97,7 +97,7 @@ def test_the_release_of_a_failed_fit_is_noise_around_zeros(how):
 
     found = calibrate_neighbour(Moves(how), FreshSubsets(GAME), eta=0.05, workers=1)
     assert found.noise_scale > 0
-    values = released_vector(Moves(how), found, np.arange(6), InsecureSource(2))
+    values = released(Moves(how), found, np.arange(6), InsecureSource(2)).values
     assert values == release(np.zeros(1), found.noise, InsecureSource(2))
 
 
@@ -162,7 +162,7 @@ def test_a_minimiser_that_gives_up_on_the_secret_is_not_seen_and_is_an_assumptio
             raise SearchError("the minimiser stopped")
         return usual(self, rows, *args, **more)
 
-    monkeypatch.setattr(learning.RegularisedRisk, "fit", fit)
+    monkeypatch.setattr(erm.RegularisedRisk, "fit", fit)
     model.fit(X, y, train=np.arange(20))
     assert "on every subset that may be drawn" in " ".join(model.certificate_.assumptions)
     assert np.isfinite(model.released_.coef_).all()

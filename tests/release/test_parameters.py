@@ -10,8 +10,14 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
-from memberbound.release.learning import ConvexParameters, convex_loss
-from memberbound.release.parameters import FittedParameters, Population, adapter_for, clipped_rows
+from memberbound.release.parameters import (
+    ConvexParameters,
+    FittedParameters,
+    Population,
+    adapter_for,
+    clipped_rows,
+    convex_loss,
+)
 
 TWO = make_classification(60, n_features=4, random_state=0)
 THREE = make_blobs(90, n_features=3, centers=3, cluster_std=2.0, random_state=1)

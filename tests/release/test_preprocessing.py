@@ -14,8 +14,8 @@ from scipy import stats
 from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
+from memberbound.release import boosting, gradient, preprocessing
 from memberbound.release import budget as budgets
-from memberbound.release import gradient, preprocessing
 from memberbound.release.budget import NeighbourBudget
 from memberbound.release.neighbour import fit_private
 from memberbound.release.preprocessing import (
@@ -88,6 +88,14 @@ def test_a_columns_type_does_not_change_how_a_value_is_read():
     assert Values.of(pd.Series([True, False])).positions(["True", "False"]).tolist() == [0, 1]
     mixed = Values.of(column([True, 1, 1.0, "1"]))
     assert mixed.positions(["True", "1"]).tolist() == [0, 1, 1, 1]
+    texts = ["1970-01-03", "1970-01-01 12:00", "1970-01-01T01:00+01:00", "2024-02-31", "soon"]
+    days = Values.of(pd.Series(texts)).numbers
+    assert days[:3].tolist() == [2.0, 0.5, 0.0]
+    assert np.isnan(days[3:]).all()
+    assert read_bounds({"born": ["1970-01-01", "1970-02-01"]})["born"] == Range(0, 31)
+    assert read_bounds({"day": {"categories": ["1970-01-01", "1970-02-01"]}})["day"] == Categories(
+        ("1970-01-01", "1970-02-01")
+    )
     days = Values.of(pd.Series(pd.to_datetime(["1970-01-03", None])))
     assert days.numbers[0] == 2.0
     assert days.cells[1] == MISSING
@@ -262,22 +270,21 @@ def fields_that_differ(first, second, path=""):
     return [] if first == second else [path]
 
 
-def states(monkeypatch, bounds):
+def states(monkeypatch, bounds, learner="logistic"):
     """Stored state of two different tables when every noisy number is the same."""
-    for module in (budgets, gradient, preprocessing):
+    for module in (boosting, budgets, gradient, preprocessing):
         monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
     tables = raw_table(3000, 1), raw_table(3000, 2)
-    return [
-        fit_private(table, "ill", eta=0.4, bounds=bounds, source=InsecureSource(1)).to_dict()
-        for table in tables
-    ]
+    asked = {"eta": 0.4, "bounds": bounds, "learner": learner}
+    return [fit_private(t, "ill", source=InsecureSource(1), **asked).to_dict() for t in tables]
 
 
+@pytest.mark.parametrize("learner", ["logistic", "boosting"])
 @pytest.mark.parametrize("public", [(), ("age", "city")])
-def test_all_that_is_stored_is_public_or_noisy(monkeypatch, public):
+def test_all_that_is_stored_is_public_or_noisy(monkeypatch, public, learner):
     every = {"age": [0, 120], "city": ["Rome", "Oslo"]}
     bounds = {name: every[name] for name in public} | {"ill": ["no", "yes"]}
-    first, second = states(monkeypatch, bounds)
+    first, second = states(monkeypatch, bounds, learner)
     assert fields_that_differ(first, second) == []
 
 
@@ -299,7 +306,8 @@ def test_state_that_holds_an_exact_mean_is_caught(monkeypatch):
     assert any("encoder" in path for path in fields_that_differ(first, second))
 
 
-def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only():
+@pytest.mark.parametrize("learner", ["logistic", "boosting"])
+def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only(learner):
     table = raw_table(3000, 1)
     other = table.copy()
     for name, value in {
@@ -310,11 +318,11 @@ def test_neighbours_with_the_same_noise_differ_in_noisy_numbers_only():
     }.items():
         other.loc[5, name] = value
     found = [
-        fit_private(frame, "ill", eta=0.4, source=InsecureSource(1)).to_dict()
+        fit_private(frame, "ill", eta=0.4, learner=learner, source=InsecureSource(1)).to_dict()
         for frame in (table, other)
     ]
     # The noise's length is a function of the encoder's width.
-    noisy = {".coefficients", ".intercepts", ".encoder.columns", ".noise_scale"}
+    noisy = {".coefficients", ".intercepts", ".encoder.columns", ".noise_scale", ".tables"}
     assert set(fields_that_differ(*found)) <= noisy
 
 

@@ -13,8 +13,9 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
 from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.methods import released_statistic
 from memberbound.release.saving import certificate_path, load, save, verified
-from memberbound.release.statistics import mean, release_sum
+from memberbound.release.statistics import mean
 
 X, Y = make_classification(80, n_features=3, n_redundant=0, random_state=0)
 QUICK = {"eta": 0.2, "pairs": 30, "tune": False, "insecure_seed": 3, "n_jobs": 1}
@@ -28,7 +29,7 @@ def model():
 @pytest.fixture(scope="module")
 def vector():
     pytest.importorskip("safetensors")
-    return release_sum(mean(X), SubsetGame(80, 40), eta=0.1, insecure_seed=1)
+    return released_statistic(mean(X), SubsetGame(80, 40), eta=0.1, insecure_seed=1)
 
 
 def test_estimators_come_back(model, tmp_path):
@@ -57,6 +58,7 @@ def test_files_of_the_first_version_are_read(model, tmp_path):
         parts = {item: archive.read(item) for item in archive.namelist()}
     text = parts["schema.json"].decode()
     text = text.replace('"memberbound.release.noise"', '"memberbound.protection.gaussian_noise"')
+    text = text.replace('"memberbound.release.methods"', '"memberbound.protection.tuning"')
     parts["schema.json"] = text.replace("memberbound.release.", "memberbound.protection.").encode()
     assert b"protection.gaussian_noise" in parts["schema.json"]
     with zipfile.ZipFile(path, "w") as archive:

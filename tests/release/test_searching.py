@@ -8,12 +8,12 @@ from scipy.stats import binom
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
+from memberbound.numerics.roots import fixed_order
 from memberbound.release.calibration import (
     ScaleFamily,
     certified_scale,
     distance_target,
     eta_from_distance,
-    fixed_order_scale,
     least_draws,
     mean_bounds,
 )
@@ -204,37 +204,23 @@ def test_fixed_order_errs_no_more_than_allowed_and_trying_all_scales_does():
             if table.mean() + math.sqrt(math.log(1 / 0.3) / (2 * DRAWS)) <= TARGET
         ]
         broken += bool(passing) and TRUE_MEANS[max(passing)] > TARGET
-        try:
-            found = fixed_order_scale(
-                lambda s, tables=tables: tables[s],
-                range(len(TRUE_MEANS)),
-                target=TARGET,
-                confidence=0.7,
-                method="hoeffding",
-            )
-        except SearchError:
-            continue
-        wrong += TRUE_MEANS[found.scale] > TARGET
+        found = fixed_order(lambda place: place in passing, range(len(TRUE_MEANS)))  # noqa: B023
+        wrong += found is not None and TRUE_MEANS[found] > TARGET
     limit = binom.isf(1e-6, RUNS, 0.3)
     assert wrong <= limit
     assert broken > limit
 
 
 def test_fixed_order_stops_at_the_first_failure():
-    family = ScaleFamily.gaussian(1)
-    lengths = np.ones(500)
     asked = []
 
-    def values(scale):
-        asked.append(scale)
-        return family.distances(lengths, scale)
+    def holds(trial):
+        asked.append(trial)
+        return trial > 4
 
-    found = fixed_order_scale(values, (9, 7, 5, 3, 1, 100), target=0.1, confidence=0.95)
-    assert found.scale == 5
-    assert found.bound == 0.1
+    assert fixed_order(holds, (9, 7, 5, 3, 1, 100)) == 5
     assert asked == [9, 7, 5, 3]
-    with pytest.raises(SearchError, match="pairs are too few"):
-        fixed_order_scale(values, (1.0,), target=0.1, confidence=0.95, unit="pairs")
+    assert fixed_order(holds, (1.0,)) is None
 
 
 def test_monotone_search_agrees_with_fixed_order():
@@ -245,8 +231,8 @@ def test_monotone_search_agrees_with_fixed_order():
         return family.distances(lengths, scale)
 
     grid = 20 * 0.98 ** np.arange(200)
-    ordered = fixed_order_scale(values, grid, target=0.1, confidence=0.95)
+    ordered = fixed_order(lambda scale: mean_bounds(values(scale), 0.95).max() <= 0.1, grid)
     searched = certified_scale(values, start=1.0, target=0.1, confidence=0.95)
     # TOLERANCE: one step of the grid.
-    assert searched.scale * (1 - 2e-4) <= ordered.scale <= searched.scale / 0.98
+    assert searched.scale * (1 - 2e-4) <= ordered <= searched.scale / 0.98
     assert isinstance(family.law(searched.scale), GaussianNoise)

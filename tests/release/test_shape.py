@@ -5,8 +5,8 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.release.erm import RegularisedRisk
+from memberbound.release.methods import risk_shape, utility_shape
 from memberbound.release.noise import ShapedGaussianNoise
-from memberbound.release.tuning import risk_shape, utility_shape
 
 
 def price(covariance, spread, hessian):

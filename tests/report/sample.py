@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["EVIL", "extreme", "hostile", "partial", "regression", "sample", "stopped"]
+from memberbound.report.model import Report
+
+__all__ = ["EVIL", "extreme", "hostile", "partial", "regression", "sample", "stopped", "typed"]
 
 #: Closes a script, opens a tag, leaves an attribute, ends a comment, names Plotly's placeholders.
 EVIL = (
@@ -25,6 +29,25 @@ def _text() -> str:
 def sample() -> dict[str, Any]:
     """Return a complete report of a classification."""
     found: dict[str, Any] = json.loads(_text())
+    return found
+
+
+def typed(report: dict[str, Any]) -> Report:
+    """Return a report as objects, with texts and numbers that no file may hold."""
+
+    def made(hint: Any, value: Any) -> Any:
+        if get_origin(hint) is Annotated:
+            return made(get_args(hint)[0], value)
+        if get_origin(hint) in (Union, UnionType):
+            return None if value is None else made(get_args(hint)[0], value)
+        if get_origin(hint) is tuple:
+            return tuple(made(get_args(hint)[0], item) for item in value)
+        if not is_dataclass(hint):
+            return value
+        hints = get_type_hints(hint, include_extras=True)
+        return hint(**{name: made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+
+    found: Report = made(Report, report)
     return found
 
 

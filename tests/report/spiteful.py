@@ -50,7 +50,8 @@ def spiteful_report(name: str, names: tuple[str, ...] = SPITEFUL) -> dict[str, A
     report["question"] |= {"target": name, "learner": name}
     report["verdict"] |= {"sentence": name, "advice": name}
     report["assumptions"] = list(names)
-    report["steps"][2] |= {"state": "impossible", "error": name}
+    missing = {"sentence": None, "result": None, "audit": None}
+    report["steps"][2] |= {"state": "impossible", "error": name} | missing
     report["translation"]["sentence"] = name
     report["translation"]["population"]["sentence"] = name
     for row in report["sandwich"]:

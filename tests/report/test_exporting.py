@@ -25,7 +25,7 @@ from memberbound.report import pdf
 from memberbound.report.exporting import FORMATS, Export, export
 from memberbound.report.mlflow_log import metrics_of, parameters_of, tags_of
 from memberbound.report.model_card import clean, escaped, model_card, table
-from report.sample import hostile, partial, regression, sample, stopped
+from report.sample import hostile, partial, regression, sample, stopped, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
@@ -78,7 +78,7 @@ def numbers(report):
 
 def test_card_has_every_number_of_the_report_exactly_once_with_its_kind():
     report = sample()
-    head, _ = parts(model_card(report))
+    head, _ = parts(model_card(typed(report)))
     found = [m for task, m in evaluations(head) if task == "membership-inference"]
     expected = [
         (f"membership_inference_accuracy_{SIDES[part]}", value, KINDS[part], row)
@@ -102,7 +102,7 @@ def test_card_has_every_number_of_the_report_exactly_once_with_its_kind():
 
 
 def test_accuracy_in_the_card_is_the_score_and_no_attack():
-    head, _ = parts(model_card(sample()))
+    head, _ = parts(model_card(typed(sample())))
     scores = [m for task, m in evaluations(head) if task == "tabular-classification"]
     remedies = {remedy["id"]: remedy for remedy in sample()["remedies"]}
     expected = [remedies["nothing"]["score_before_estimate"]]
@@ -115,7 +115,7 @@ def test_accuracy_in_the_card_is_the_score_and_no_attack():
 
 
 def test_regression_has_the_hubs_name_of_its_score():
-    head, body = parts(model_card(regression()))
+    head, body = parts(model_card(typed(regression())))
     scores = [m for task, m in evaluations(head) if task == "tabular-regression"]
     assert [(m["type"], m["value"]) for m in scores] == [
         ("r_squared", value) for value in (0.41, 0.2, -0.3, -1234.5)
@@ -127,7 +127,7 @@ def test_card_without_aliases_and_without_what_would_tell_who_was_drawn():
     report = sample()
     report["question"]["seed"] = 753124
     report["exposure"][0]["records"]["most_exposed"][0]["record"] = 864213
-    card = model_card(report)
+    card = model_card(typed(report))
     assert "&id" not in card
     assert "*id" not in card
     for secret in (report["data"]["sha256"], "753124", "864213"):
@@ -136,7 +136,7 @@ def test_card_without_aliases_and_without_what_would_tell_who_was_drawn():
 
 
 def test_card_says_vacuous_ceilings_and_idle_floors_in_words():
-    _, body = parts(model_card(sample()))
+    _, body = parts(model_card(typed(sample())))
     rows = [line for line in body.splitlines() if line.startswith("| Any model trained on the ta")]
     assert len(rows) == 2
     assert all("| nothing is proved |" in row for row in rows)
@@ -156,7 +156,7 @@ def test_printed_bounds_are_bounds(upper, lower):
     report["sandwich"] = report["sandwich"][5:6]
     report["sandwich"][0]["ceiling"]["upper"] = upper
     report["sandwich"][0]["floor"]["lower"] = lower
-    head, body = parts(model_card(report))
+    head, body = parts(model_card(typed(report)))
     (row,) = (line for line in body.splitlines() if line.startswith("| With noise"))
     most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
     assert Fraction(repr(upper)) <= most < Fraction(upper) + Fraction(1, 9_999)
@@ -205,13 +205,13 @@ PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
 @cache
 def usual_card():
     """The parts of a card, and the structure and the words of its text, with harmless names."""
-    head, body = parts(model_card(spiteful_report("zqNAMEzq", PLAIN)))
+    head, body = parts(model_card(typed(spiteful_report("zqNAMEzq", PLAIN))))
     return head, structure(body), words(body)
 
 
 @pytest.mark.parametrize("name", SPITEFUL, ids=ascii)
 def test_no_name_breaks_markdown_or_yaml(name):
-    card = model_card(spiteful_report(name))
+    card = model_card(typed(spiteful_report(name)))
     card.encode("utf-8")
     head, body = parts(card)
     usual_head, usual_structure, usual_words = usual_card()
@@ -251,7 +251,7 @@ def test_any_text_is_shown_as_it_is(text):
 
 
 def test_partial_card_says_so_first():
-    head, body = parts(model_card(partial()))
+    head, body = parts(model_card(typed(partial())))
     assert body.split("\n\n")[1].startswith("**This study is partial.**")
     assert "- Attack the model as it is: RuntimeError: the learner did not converge" in body
     assert "- Not possible here: Protect every record. learner must have" in body
@@ -259,7 +259,7 @@ def test_partial_card_says_so_first():
 
 
 def test_card_of_a_study_that_reached_nothing():
-    head, body = parts(model_card(stopped()))
+    head, body = parts(model_card(typed(stopped())))
     assert evaluations(head) == []
     assert "Nothing was certified, measured or estimated" in body
     assert body.count("stopped by the user") == len(stopped()["steps"])
@@ -279,7 +279,7 @@ def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, re
         assert isinstance(done, Export)
         assert done.out == str(out)
         texts.append(out.read_text(encoding="utf-8"))
-    assert set(texts) == {model_card(sample())}
+    assert set(texts) == {model_card(typed(sample()))}
 
 
 def test_result_carries_the_common_fields_of_the_report(tmp_path):
@@ -418,7 +418,7 @@ def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     run = client(store).get_run(said["run_id"])
     assert run.info.status == "FINISHED"
     assert client(store).get_experiment(run.info.experiment_id).name == "releases"
-    assert run.data.metrics == metrics_of(report)
+    assert run.data.metrics == metrics_of(typed(report))
     group = {"ceiling": "certified", "estimate": "estimated", "floor": "measured"}
     for row, part, value in numbers(report):
         name = f"memberbound/{group[part]}/{row['subject']}/{row['record']}-record/"
@@ -448,7 +448,7 @@ def test_report_goes_to_the_active_run_and_leaves_it_open(store):
         with pytest.raises(InputError, match="experiment must be left out while a run is active"):
             export(sample(), format="mlflow", experiment="other")
     run = client(store).get_run(active.info.run_id)
-    assert run.data.metrics == metrics_of(sample()) | {"mine": 1.0}
+    assert run.data.metrics == metrics_of(typed(sample())) | {"mine": 1.0}
     assert "mlflow.note.content" not in run.data.tags
 
 
@@ -526,13 +526,13 @@ def test_only_finite_numbers_within_mlflows_limits():
     report["sandwich"][0]["floor"] = None
     report["question"]["learner"] = "x" * 9000
     report["assumptions"] = ["A sentence without an end"] * 900
-    logged = metrics_of(report)
-    assert len(logged) == len(metrics_of(sample())) - 1
+    logged = metrics_of(typed(report))
+    assert len(logged) == len(metrics_of(typed(sample()))) - 1
     assert all(isinstance(value, float) for value in logged.values())
-    assert not any(value is None for value in parameters_of(report).values())
-    assert max(map(len, parameters_of(report).values())) == 500
-    assert max(map(len, tags_of(report).values())) == 5000
-    for name in (*logged, *parameters_of(report), *tags_of(report)):
+    assert not any(value is None for value in parameters_of(typed(report)).values())
+    assert max(map(len, parameters_of(typed(report)).values())) == 500
+    assert max(map(len, tags_of(typed(report)).values())) == 5000
+    for name in (*logged, *parameters_of(typed(report)), *tags_of(typed(report))):
         assert re.fullmatch(r"[\w.\- :/]{1,250}", name), name
 
 
@@ -625,7 +625,7 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file, 
     monkeypatch.setattr(
         page, "render", lambda report: re.sub(r"(?s)<script.*?</script>", "", whole(report))
     )
-    assert drawn(printed) > drawn(pdf.print_pdf(sample(), browser=browser)) + 100
+    assert drawn(printed) > drawn(pdf.print_pdf(typed(sample()), browser=browser)) + 100
 
 
 @pytest.mark.browser
@@ -693,7 +693,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "wait", hung)
     with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
-        pdf.print_pdf(sample(), browser=fake_browser(tmp_path, body), seconds=33)
+        pdf.print_pdf(typed(sample()), browser=fake_browser(tmp_path, body), seconds=33)
     numbers_of_both = pids.read_text(encoding="utf-8").split()
     assert len(numbers_of_both) == 2
     deadline = time.monotonic() + 60  # a killed process needs a moment to go

@@ -20,9 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.quantities import Kind, marked, numbers_in
-from memberbound.report import marks, plots, prose
-from memberbound.report.page import _headline, block_of, render, sides_of, text_of
+from memberbound.report import plots, prose
+from memberbound.report.page import _headline, block_of, sides_of, text_of
+from memberbound.report.page import render as render_typed
 from report import sample as reports
+from report.sample import typed
 
 REPORTS = (
     reports.sample,
@@ -35,6 +37,10 @@ REPORTS = (
 SECTIONS = ("verdict", "roc", "exposed", "remedies", "dp", "assumptions", "glossary", "appendix")
 FIGURES = ("sandwich-average", "sandwich-worst", "roc", "exposure", "remedies", "sweep")
 VOID = {"meta", "link", "br", "img", "input", "hr", "path", "rect", "circle"}
+
+
+def render(report: dict[str, Any], nonce: str | None = None) -> str:
+    return render_typed(typed(report), nonce)
 
 
 class Reader(HTMLParser):
@@ -186,10 +192,10 @@ def test_partial_reports_say_what_failed() -> None:
 def test_a_floor_at_blind_guessing_is_not_called_an_attack() -> None:
     report = reports.sample()
     said = "no more than blind guessing is shown"
-    idle = [row for row in report["sandwich"] if row["floor"] and marks.floor_of(row).text == said]
-    assert idle == [
-        row for row in report["sandwich"] if row["floor"] and row["floor"]["lower"] <= row["blind"]
-    ]
+    rows = typed(report).sandwich
+    idle = [row for row in rows if row.least is not None and row.least.text == said]
+    assert idle == [row for row in rows if row.floor and row.floor.lower <= row.blind]
+    assert not any(row.beaten for row in idle)
     text = Reader(render(report)).text
     assert text.count(said) > len(idle) > 1  # in words and numbers, and among the records
     assert "≥ 50.08" not in text.replace("\u00a0", " ")
@@ -239,7 +245,7 @@ def test_the_appendix_holds_every_number() -> None:
     assert not missing
     for entry in report["ledger"]:
         assert " ".join(entry["statement"].split()) in text
-    for sentence in (*report["assumptions"], *prose.assumed(report)):
+    for sentence in (*report["assumptions"], *prose.assumed(typed(report))):
         assert " ".join(sentence.split()) in text
 
 
@@ -278,7 +284,7 @@ def test_kinds_never_look_alike() -> None:
 def test_sandwich_draws_the_numbers_of_the_report() -> None:
     report = reports.sample()
     for record in ("average", "worst"):
-        drawing = plots.sandwich_drawing(report, record)
+        drawing = plots.sandwich_drawing(typed(report), record)
         assert drawing is not None
         rows = [row for row in report["sandwich"] if row["record"] == record]
         by_symbol: dict[str, list[float]] = {}
@@ -299,7 +305,7 @@ def test_sandwich_draws_the_numbers_of_the_report() -> None:
 
 def test_a_certified_curve_is_never_read_below_itself() -> None:
     report = reports.sample()
-    drawing = plots.roc_drawing(report)
+    drawing = plots.roc_drawing(typed(report))
     assert drawing is not None
     for curve, row in zip(report["roc"], drawing.rows, strict=True):
         if curve["kind"] == "certificate":
@@ -315,14 +321,14 @@ def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
     report = reports.sample()
     ends = [c for c in report["roc"] if c["kind"] == "certificate"][:1]
     ends[0] |= {"fpr": [0.0, 0.3125, 1.0], "tpr": [0.5625, 0.875, 1.0]}
-    drawing = plots.roc_drawing(report | {"roc": ends})
+    drawing = plots.roc_drawing(typed(report | {"roc": ends}))
     assert drawing is not None
     assert [str(cell) for cell in drawing.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
 
 
 def test_chance_is_the_binomial_law() -> None:
     report = reports.sample()
-    drawing = plots.exposure_drawing(report)
+    drawing = plots.exposure_drawing(typed(report))
     assert drawing is not None
     item = report["exposure"][0]
     tries, blind = item["records"]["targets"], item["records"]["blind_accuracy"]
@@ -525,15 +531,15 @@ def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
     report = reports.sample()
     best = next(r for r in report["remedies"] if r["recommended"])
     assert best["game"] == "subset"
-    shown = {name: (str(value), words) for name, value, words in _headline(report)}
+    shown = {name: (str(value), words) for name, value, words in _headline(typed(report))}
     assert shown["With the remedy"][0] == "≤ 55.09 %"
     allowed, words = shown["Allowed in this study"]
     assert allowed == "55.09 %"
     assert words.endswith("blind guessing 50.09 % + 5 points")
     for drawing in (
-        plots.sandwich_drawing(report, "worst"),
-        plots.exposure_drawing(report),
-        plots.sweep_drawing(report),
+        plots.sandwich_drawing(typed(report), "worst"),
+        plots.exposure_drawing(typed(report)),
+        plots.sweep_drawing(typed(report)),
     ):
         assert drawing is not None
         texts = [note["text"] for note in drawing.layout["annotations"]]

@@ -15,9 +15,10 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import Certificate
+from memberbound.report.model import Floor, Histogram, Records, Seen, Spread
 from memberbound.studies import steps, studying
 from memberbound.studies.question import StudyData, StudyQuestion
-from memberbound.studies.recommendation import remedies, verdict
+from memberbound.studies.recommendation import Findings, remedies, verdict
 from memberbound.studies.studying import study
 
 
@@ -37,6 +38,36 @@ def noisy(rows: int = 60) -> pd.DataFrame:
     )
 
 
+def audited(estimate: float, *, chance: float = 0.5, blind: float = 0.5, worst: float = 0.5):
+    """An audit that proves nothing about the average record, and ``worst`` about another."""
+
+    def side(lower: float) -> steps.Side:
+        floor = Floor("audit", lower, 0.95, "lira")
+        return steps.Side(blind, floor, Seen("estimate", lower, "seen"))
+
+    records = Records(
+        targets=8,
+        attacks=("lira",),
+        blind_accuracy=blind,
+        accuracy_estimate=Spread(0.5, 0.5, 0.5, 0.5),
+        exposed_records=0,
+        exposed_share=0.0,
+        exposed_above=blind,
+        confidence=0.95,
+        most_exposed=(),
+    )
+    return steps.Audited(
+        result={},
+        sentence="attacked",
+        score=steps.Score("accuracy", estimate, 8, chance),
+        roc=steps.MeanRoc("lira", (0.0, 1.0), (0.0, 1.0)),
+        average=side(blind),
+        worst=side(worst),
+        histogram=Histogram((0.0, 1.0), (60,)),
+        records=records,
+    )
+
+
 @pytest.fixture(scope="module")
 def run():
     """Trees on random labels: nearly every record is given away."""
@@ -48,18 +79,18 @@ def test_halves_on_which_the_learner_succeeds_prove_no_floor(run, monkeypatch) -
     bench = bench_of(noisy(), learner="tree")
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: run)
     whole = steps.audit_model(bench, silent)
-    assert whole["worst"]["lower"] > 0.6
-    assert whole["average"]["lower"] > 0.6
-    assert whole["result"]["records"]["exposed_records"] > 0
+    assert whole.worst.floor.lower > 0.6
+    assert whole.average.floor.lower > 0.6
+    assert whole.records.exposed_records > 0
     said = "1 of 65 fits failed and were left out."
     some = replace(run, failures=(FailedFit(64, 0, "one class"),), warnings=(said,))
     monkeypatch.setattr(steps, "train_shadows", lambda *_, **__: some)
     partly = steps.audit_model(bench, silent)
-    assert partly["worst"]["lower"] == partly["worst"]["blind"]
-    assert partly["average"]["lower"] == partly["average"]["blind"]
-    assert partly["result"]["records"]["exposed_records"] == 0
-    assert not any(r["proved"] for r in partly["result"]["records"]["most_exposed"])
-    assert said in partly["sentence"]
+    assert partly.worst.floor.lower == partly.worst.blind
+    assert partly.average.floor.lower == partly.average.blind
+    assert partly.records.exposed_records == 0
+    assert not any(r.proved for r in partly.records.most_exposed)
+    assert said in partly.sentence
 
 
 @pytest.mark.parametrize(("record", "eta"), [("every", 0.05), ("every", 0.49), ("average", 0.05)])
@@ -84,16 +115,14 @@ def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:
         frame = pd.DataFrame({"a": a, "b": rng.normal(size=1500), "y": target})
         bench = bench_of(frame, eta=0.2, record="average", learner=learner)
         found = steps.coarsen_columns(bench, silent)
-        assert any(" of y " in s or " y into " in s for s in found["result"]["steps"])
-        assert found["score"] is None
-        before = {"name": "accuracy", "estimate": 0.25, "chance": 0.2}
-        sides = {"average": {"blind": 0.5, "lower": 0.5}, "worst": {"blind": 0.5, "lower": 0.5}}
-        answers = {"audit": {"score": before} | sides, "coarser": found}
+        assert any(" of y " in s or " y into " in s for s in found.steps)
+        assert found.score is None
+        answers = Findings(audit=audited(estimate=0.25, chance=0.2), coarser=found)
         (remedy,) = remedies(answers, bench.question, "t.csv", {})
-        assert remedy["enough"]
-        assert remedy["loss_estimate"] is None
-        assert "y itself is coarser" in remedy["sentence"]
-        assert "accuracy" not in verdict(answers, [remedy], bench.question, [])["advice"]
+        assert remedy.enough
+        assert remedy.loss_estimate is None
+        assert "y itself is coarser" in remedy.sentence
+        assert "accuracy" not in verdict(answers, [remedy], bench.question, []).advice
 
 
 def coarse() -> pd.DataFrame:
@@ -105,32 +134,24 @@ def coarse() -> pd.DataFrame:
 def test_a_safe_table_stays_safe_under_a_useless_model(record) -> None:
     asked = StudyQuestion("y", record=record)
     found = memberbound.certify(coarse())
-    half = {"blind": 0.5, "lower": 0.5}
-    score = {"name": "accuracy", "estimate": 0.5, "chance": 0.51}
-    answers = {
-        "certify": {"result": found.to_dict(), "sentence": found.sentence},
-        "audit": {"score": score, "average": half, "worst": half},
-    }
+    bound = steps.TableBound.of(found.fields, found.theorems)
+    certified = steps.Certified(found.to_dict(), found.sentence, bound)
+    answers = Findings(certify=certified, audit=audited(estimate=0.5, chance=0.51))
     listed = remedies(answers, asked, "t.csv", {})
-    assert [r["id"] for r in listed if r["recommended"]] == ["nothing"]
+    assert [r.id for r in listed if r.recommended] == ["nothing"]
     said = verdict(answers, listed, asked, [])
-    assert said["level"] == "safe"
+    assert said.level == "safe"
     # The bound is one of the i.i.d. game, at a confidence, and about rows of the table.
-    assert "who knows the source of the records but not the table" in said["sentence"]
-    assert "(confidence 95 %)" in said["sentence"]
+    assert "who knows the source of the records but not the table" in said.sentence
+    assert "(confidence 95 %)" in said.sentence
     whom = "any of its records'" if record == "every" else "the average record's"
-    assert whom in said["sentence"]
+    assert whom in said.sentence
 
 
-def noise_answers(upper: float, blind: float, lower: float) -> dict:
-    certificate = {"upper": upper, "confidence": 0.99, "theorems": []}
-    side = {"blind": blind, "lower": lower}
-    score = {"name": "accuracy", "estimate": 0.9, "chance": 0.5}
-    audit = {"score": score, "average": {"blind": blind, "lower": blind}, "worst": side}
-    return {
-        "audit": audit,
-        "protect-every": {"result": {"certificate": certificate}, "audit": audit, "sentence": "."},
-    }
+def noise_answers(upper: float, blind: float, lower: float, estimate: float = 0.9) -> Findings:
+    audit = audited(estimate=estimate, blind=blind, worst=lower)
+    noised = steps.Noised({}, ".", steps.Gain(upper, 0.99, ()), 2 * upper, audit)
+    return Findings(audit=audit, protect_every=noised)
 
 
 def test_the_command_makes_what_was_studied() -> None:
@@ -138,7 +159,7 @@ def test_the_command_makes_what_was_studied() -> None:
         "y", confidence=0.99, columns=("age", "height, cm"), database_table="people"
     )
     (remedy,) = remedies(noise_answers(0.05, 0.5, 0.5), asked, "my table.db", {})
-    words = shlex.split(remedy["command"])
+    words = shlex.split(remedy.command)
     options = dict(zip(words[3::2], words[4::2], strict=True))
     assert words[:3] == ["memberbound", "protect", "my table.db"]
     assert options["--confidence"] == "0.99"
@@ -149,30 +170,28 @@ def test_the_command_makes_what_was_studied() -> None:
 
 def test_a_useless_model_is_not_recommended_although_the_first_audit_failed() -> None:
     asked = StudyQuestion("y", eta=0.05)
-    answers = noise_answers(0.05, 0.5, 0.5)
-    del answers["audit"]
-    assert [r["recommended"] for r in remedies(answers, asked, "t.csv", {})] == [True]
-    answers["protect-every"]["audit"]["score"]["estimate"] = 0.5
-    (remedy,) = remedies(answers, asked, "t.csv", {})
-    assert remedy["enough"]
-    assert not remedy["recommended"]
+    for estimate, recommended in ((0.9, True), (0.5, False)):
+        answers = replace(noise_answers(0.05, 0.5, 0.5, estimate), audit=None)
+        (remedy,) = remedies(answers, asked, "t.csv", {})
+        assert remedy.enough
+        assert remedy.recommended is recommended
 
 
 def test_the_promise_counts_from_blind_guessing_on_both_sides() -> None:
     asked = StudyQuestion("y", eta=0.05)
     blind = 13 / 25
     listed = remedies(noise_answers(0.05, blind, blind), asked, "t.csv", {})
-    assert listed[0]["enough"]
-    assert listed[0]["accuracy_upper"] >= 0.57
+    assert listed[0].enough
+    assert listed[0].accuracy_upper >= 0.57
     for lower, level in ((0.56, "unproved"), (0.58, "exposed")):
         said = verdict(noise_answers(0.05, blind, lower), listed, asked, [])
-        assert said["level"] == level
-        assert "who knows all records but not which half was drawn" in said["advice"]
+        assert said.level == level
+        assert "who knows all records but not which half was drawn" in said.advice
         if level == "unproved":
-            assert "more than 57 % of the time" in said["sentence"]
+            assert "more than 57 % of the time" in said.sentence
     said = verdict(noise_answers(0.05, 285 / 569, 0.5), listed, asked, [])
-    assert "not proved that nobody gains more than 5 points" in said["sentence"]
-    assert "more than 55.09 % of the time" in said["sentence"]
+    assert "not proved that nobody gains more than 5 points" in said.sentence
+    assert "more than 55.09 % of the time" in said.sentence
 
 
 def test_another_table_with_the_same_encoding_is_another_table() -> None:
@@ -196,24 +215,25 @@ def test_r_squared_is_not_taken_of_equal_values(run) -> None:
         examples=replace(run.examples, target=target, task="regression"),
     )
     found = steps.score_of(two)
-    assert found["models"] == 1
+    assert found.models == 1
     out = target[~run.membership[1]]
-    assert found["estimate"] == pytest.approx(1 - 30 / np.square(out - out.mean()).sum())
+    assert found.estimate == pytest.approx(1 - 30 / np.square(out - out.mean()).sum())
 
 
 def test_a_number_that_no_report_can_hold_is_a_failed_step(tmp_path, monkeypatch) -> None:
-    odd = steps.Step("certify", "Certify", False, lambda *_: {"result": {"delta": math.nan}})
+    said = steps.Said({"delta": math.nan}, "nothing")
+    odd = steps.Step("certify", "Certify", False, lambda *_: said)
     monkeypatch.setattr(studying, "STEPS", (odd,))
     found = study(noisy(), target="y", out=tmp_path / "out")
-    assert found.report["steps"][0]["state"] == "failed"
+    assert found.report.steps[0].state == "failed"
     assert (tmp_path / "out" / "report.html").is_file()
 
 
 def test_a_number_as_target_gets_a_learner_for_numbers(monkeypatch) -> None:
     monkeypatch.setattr(studying, "STEPS", ())
     frame = noisy().assign(y=np.arange(60.0))
-    assert study(frame, target="y").report["question"]["learner"] == "ridge"
-    assert study(noisy(), target="y").report["question"]["learner"] == "logistic"
+    assert study(frame, target="y").report.question.learner == "ridge"
+    assert study(noisy(), target="y").report.question.learner == "logistic"
     with pytest.raises(InputError, match="learner"):
         study(frame, target="y", learner="logistic")
 
@@ -236,8 +256,8 @@ def test_a_configuration_may_write_numbers_as_people_do(tmp_path, monkeypatch) -
     monkeypatch.setattr(studying, "STEPS", ())
     config = tmp_path / "study.yaml"
     config.write_text("delta: 1e-6\neta: 4e-2\n", encoding="utf-8")
-    asked = study(config=config).report["question"]
-    assert (asked["delta"], asked["eta"]) == (1e-6, 0.04)
+    asked = study(config=config).report.question
+    assert (asked.delta, asked.eta) == (1e-6, 0.04)
     config.write_text("columns: 5\n", encoding="utf-8")
     with pytest.raises(InputError, match="columns must be names, got 5"):
         study(config=config)

@@ -15,6 +15,7 @@ from memberbound.release.erm import RegularisedRisk
 from memberbound.release.estimator import MembershipPrivate, released_learner
 from memberbound.studies.question import StudyQuestion
 from memberbound.studies.recommendation import _table_promise
+from memberbound.studies.steps import TableBound
 
 unit = st.floats(0, 1)
 
@@ -67,7 +68,7 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
 
 
 def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
-    fields = {"delta_upper": 0.04, "accuracy_upper": 0.52, "record_leak": {"max": 0.09}}
+    fields = TableBound(0.52, 0.04, 0.09, 0.95, ("X1",))
     every = StudyQuestion("y", eta=0.05, record="every")
     enough, most = _table_promise(fields, every)
     assert enough

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from markupsafe import escape
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.report.schema import validate
+from memberbound.report.model import checked
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
 from memberbound.studies.question import StudyData, StudyQuestion, read_configuration
@@ -49,17 +50,17 @@ def done(tmp_path_factory) -> memberbound.Study:
 
 def test_every_step_is_done_and_both_files_are_there(done) -> None:
     assert done.complete
-    states = {s["id"]: s["state"] for s in done.report["steps"]}
+    states = {s.id: s.state for s in done.report.steps}
     assert list(states) == [s.id for s in steps_module.STEPS]
     # So few rows cannot be made coarse enough, which is a finding.
     assert states.pop("coarser") in ("done", "impossible")
     assert set(states.values()) == {"done"}
     html, plain = map(Path, done.files)
-    assert json.loads(plain.read_text(encoding="utf-8")) == done.report
+    assert json.loads(plain.read_text(encoding="utf-8")) == done.report.to_dict()
     # The page keeps a number and its percent sign on one line.
     page = html.read_text(encoding="utf-8").replace("\u00a0", " ")
-    assert str(escape(done.report["verdict"]["sentence"])) in page
-    validate(done.report)
+    assert str(escape(done.report.verdict.sentence)) in page
+    checked(done.report.to_dict())
 
 
 def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp_path) -> None:
@@ -71,13 +72,13 @@ def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp
     )
     odd.to_csv(tmp_path / "odd.csv", index=False)
     found = study(tmp_path / "odd.csv", **FEW, out=tmp_path / "out")
-    validate(found.report)
-    assert found.report["sandwich"] == done.report["sandwich"]
-    data = found.report["data"]
-    assert data["left_out"] == ["who", "note"]
-    assert (data["roles"]["who"], data["roles"]["note"]) == ("identifier", "text")
+    checked(found.report.to_dict())
+    assert found.report.sandwich == done.report.sandwich
+    data = found.report.data
+    assert data.left_out == ("who", "note")
+    assert (data.roles["who"], data.roles["note"]) == ("identifier", "text")
     assert "'who' (identifier), 'note' (text)" in found.summary()
-    assert any("'who', 'note'" in said for said in found.report["assumptions"])
+    assert any("'who', 'note'" in said for said in found.report.assumptions)
     page = Path(found.files[0]).read_text(encoding="utf-8")
     assert "left out as identifiers or free text: <bdi>who</bdi>, <bdi>note</bdi>" in page
 
@@ -88,14 +89,14 @@ def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
     question = StudyQuestion("y").with_options(said)
     data = StudyData.read(people(), question)
     assert data.examples.columns == ("a",)
-    assert data.to_dict("y")["roles"] == {"a": "category", "b": "identifier", "y": "category"}
+    assert data.described("y").roles == {"a": "category", "b": "identifier", "y": "category"}
     with pytest.raises(InputError, match="roles must map"):
         StudyQuestion("y").with_options({"roles": "a=category"})
 
 
 def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:
-    answers = {s["id"]: s["result"] for s in done.report["steps"]}
-    rows = {(r["subject"], r["record"]): r for r in done.report["sandwich"]}
+    answers = {s["id"]: s["result"] for s in done.report.to_dict()["steps"]}
+    rows = {(r["subject"], r["record"]): r for r in done.report.to_dict()["sandwich"]}
     for record in ("average", "every"):
         row = rows[f"noise-{record}", "average"]
         eta = answers[f"protect-{record}"]["certificate"]["upper"]
@@ -112,29 +113,27 @@ def test_ceilings_are_the_certificates_and_no_floor_is_above_one(done) -> None:
 
 
 def test_only_enough_remedies_are_recommended(done) -> None:
-    chosen = [r for r in done.report["remedies"] if r["recommended"]]
-    assert len(chosen) == 1
-    assert chosen[0]["enough"]
-    assert chosen[0]["protects"] == "every record"
-    priced = [
-        r["loss_estimate"] for r in done.report["remedies"] if r["enough"] and r["above_chance"]
-    ]
-    assert chosen[0]["loss_estimate"] == min(priced)
+    chosen = [r for r in done.report.remedies if r.recommended]
+    assert chosen == [done.report.recommended]
+    assert chosen[0].enough
+    assert chosen[0].protects == "every record"
+    priced = [r.loss_estimate for r in done.report.remedies if r.enough and r.above_chance]
+    assert chosen[0].loss_estimate == min(priced)
 
 
 def test_certified_roc_is_above_the_line_that_the_advantage_allows(done) -> None:
-    eta = next(s for s in done.report["steps"] if s["id"] == "protect-every")["result"]["eta"]
-    lines = [c for c in done.report["roc"] if c["kind"] == "certificate"]
+    eta = next(s for s in done.report.steps if s.id == "protect-every").result["eta"]
+    lines = [c for c in done.report.roc if c.kind == "certificate"]
     assert len(lines) == 2
     for curve in lines:
-        for fpr, tpr in zip(curve["fpr"], curve["tpr"], strict=True):
+        for fpr, tpr in zip(curve.fpr, curve.tpr, strict=True):
             assert tpr >= min(1.0, fpr + 2 * eta * 0.999)
             assert tpr <= min(1.0, fpr + 2 * eta * (1 + 1e-9))
 
 
 def test_summary_ends_with_the_report_and_the_verdict(done) -> None:
     lines = done.summary().splitlines()
-    assert lines[-2:] == [done.report["verdict"]["sentence"], done.report["verdict"]["advice"]]
+    assert lines[-2:] == [done.report.verdict.sentence, done.report.verdict.advice]
     assert f"wrote {done.files[0]}" in lines
 
 
@@ -149,14 +148,14 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, done, monkey
                 raise KeyboardInterrupt
             return step.run(bench, progress)
 
-        return steps_module.Step(step.id, step.title, step.optional, run)
+        return replace(step, run=run)
 
     plain = steps_module.STEPS
     monkeypatch.setattr(studying, "STEPS", tuple(counted(s, True) for s in plain))
     with pytest.raises(KeyboardInterrupt):
         study(people(), **FEW, out=out)
     partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    validate(partial)
+    checked(partial)
     assert partial["status"] == "partial"
     assert [s["state"] for s in partial["steps"]].count("stopped") == 4
     assert "incomplete" in partial["verdict"]["sentence"]
@@ -167,7 +166,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, done, monkey
     whole = study(people(), **FEW, out=out, resume=True)
     assert ran == ["explain", "population", "rows", "coarser"]
     # The same seed gives the same numbers, in one go or in two.
-    assert without_times(whole.report) == without_times(done.report)
+    assert without_times(whole.report.to_dict()) == without_times(done.report.to_dict())
 
 
 def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monkeypatch) -> None:
@@ -178,7 +177,7 @@ def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monk
             ran.append(step.id)
             raise InputError("left out")
 
-        return steps_module.Step(step.id, step.title, True, run)
+        return replace(step, optional=True, run=run)
 
     monkeypatch.setattr(studying, "STEPS", tuple(quick(s) for s in steps_module.STEPS))
     many = len(steps_module.STEPS)
@@ -208,7 +207,7 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path) -> None:
     )  # fmt: skip
     assert ran.returncode == 1, ran.stderr
     report = json.loads((tmp_path / "study" / "report.json").read_text(encoding="utf-8"))
-    validate(report)
+    checked(report)
     states = {s["id"]: s for s in report["steps"]}
     assert states["audit"]["state"] == "failed"
     assert "I will not learn this" in states["audit"]["error"]
@@ -222,7 +221,7 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path) -> None:
 def test_a_learner_without_a_noise_form_is_a_finding_not_a_failure() -> None:
     found = study(people(), **FEW | {"learner": "tree"})
     assert found.complete
-    remedy = {r["id"]: r for r in found.report["remedies"]}
+    remedy = {r["id"]: r for r in found.report.to_dict()["remedies"]}
     assert not remedy["noise-every"]["enough"]
     assert "Not possible here" in remedy["noise-every"]["sentence"]
     assert not any(r["recommended"] and r["above_chance"] is False for r in remedy.values())
@@ -234,13 +233,10 @@ def test_a_coarse_large_table_needs_nothing(monkeypatch) -> None:
     kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
     monkeypatch.setattr(studying, "STEPS", tuple(kept))
     found = study(table, target="y", shadows=8, eta=0.05)
-    assert found.report["verdict"]["level"] == "safe"
-    (chosen,) = [r for r in found.report["remedies"] if r["recommended"]]
-    assert chosen["id"] == "nothing"
-    (row,) = [
-        r for r in found.report["sandwich"] if (r["subject"], r["record"]) == ("table", "average")
-    ]
-    assert row["ceiling"]["upper"] <= 0.55
+    assert found.report.verdict.level == "safe"
+    assert found.report.recommended.id == "nothing"
+    (row,) = [r for r in found.report.sandwich if (r.subject, r.record) == ("table", "average")]
+    assert row.ceiling.upper <= 0.55
 
 
 def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
@@ -249,12 +245,12 @@ def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
     kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
     monkeypatch.setattr(studying, "STEPS", tuple(kept))
     asked = {"target": "y", "shadows": 8, "eta": 0.04, "record": "average"}
-    without = study(table, **asked).report
+    without = study(table, **asked).report.to_dict()
     rows = next(r for r in without["remedies"] if r["id"] == "rows")
     assert rows["enough"]
     assert rows["extra_rows"] > 0
     assert not any(r["recommended"] for r in without["remedies"])
-    enough = study(table, **asked, extra_rows=rows["extra_rows"]).report
+    enough = study(table, **asked, extra_rows=rows["extra_rows"]).report.to_dict()
     assert next(r for r in enough["remedies"] if r["recommended"])["id"] == "rows"
 
 
@@ -327,9 +323,9 @@ def test_a_configuration_is_read_and_keywords_go_before_it(tmp_path, monkeypatch
         encoding="utf-8",
     )
     found = study(config=config, eta=0.1)
-    asked = found.report["question"]
-    assert (asked["eta"], asked["seed"], asked["columns"]) == (0.1, 3, ["b"])
-    assert found.report["data"]["name"] == "people.csv"
+    asked = found.report.question
+    assert (asked.eta, asked.seed, asked.columns) == (0.1, 3, ("b",))
+    assert found.report.data.name == "people.csv"
     assert Path(found.out) == tmp_path / "result"
     assert (tmp_path / "result" / "report.json").is_file()
 
@@ -338,4 +334,4 @@ def test_the_report_does_not_name_the_folder_of_the_table(tmp_path, monkeypatch)
     monkeypatch.setattr(studying, "STEPS", steps_module.STEPS[:1])
     people().to_csv(tmp_path / "people.csv", index=False)
     found = study(tmp_path / "people.csv", **FEW)
-    assert str(tmp_path) not in json.dumps(found.report)
+    assert str(tmp_path) not in found.report.to_json()

@@ -193,7 +193,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> No
     assert any("'note' is free text" in w for w in answers["certify"].warnings)
     assert answers["harden"].steps[0].startswith("drop patient, row")
     study = StudyData.read(table, StudyQuestion("ill"))
-    assert study.to_dict("ill")["left_out"] == ["patient", "row", "note"]
+    assert study.described("ill").left_out == ("patient", "row", "note")
     assert "patient" not in study.frame.columns
 
 

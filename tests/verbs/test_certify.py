@@ -11,9 +11,10 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
-from memberbound.iid.planning import smallest_n, smallest_n_for_table
+from memberbound.iid.planning import smallest_n_for_table
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_of_law
+from memberbound.numerics.roots import least_whole
 from memberbound.verbs.certify import certify, certify_profile
 from memberbound.verbs.plan import plan
 
@@ -201,13 +202,6 @@ def test_bad_confidence(confidence, tmp_path):
 # ---- plan --------------------------------------------------------------------------------------
 
 
-def test_smallest_n_is_the_first_that_holds():
-    for first in (1, 2, 3, 17, 1024, 1025):
-        assert smallest_n(lambda n, first=first: n >= first) == first
-    assert smallest_n(lambda n: False) is None
-    assert smallest_n(lambda n: n >= 90, largest=100) == 90
-
-
 def test_plan_for_a_law_is_exact():
     law = [0.5, 0.3, 0.2]
     n = plan(security=0.9, probabilities=law).n_required
@@ -224,7 +218,7 @@ def test_plan_for_records():
 def test_plan_for_a_table_is_certified_and_valid():
     rng = np.random.default_rng(11)
     law = np.full(30, 1 / 30)
-    enough = smallest_n(lambda m: leak_of_law(law, m) <= 0.1)
+    enough = least_whole(lambda m: leak_of_law(law, m) <= 0.1)
     profiles = [CountProfile.from_counts(c) for c in rng.multinomial(2000, law, size=12)]
     found = [smallest_n_for_table(profile, security=0.9) for profile in profiles]
     # At β = 0.05 more than 5 of 12 has probability below 1e-4.

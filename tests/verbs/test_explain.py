@@ -264,3 +264,88 @@ def test_so_many_steps_that_nothing_is_left_is_an_answer():
     """All mass is at +∞ then; this once asked for a terabyte."""
     found = memberbound.explain(noise_multiplier=0.1358, sample_rate=3.19e-8, steps=91349085925)
     assert found.accuracy_upper == 1.0
+
+
+# ── Histories of DP-SGD ───────────────────────────────────────────────────────────────────────────
+
+MIXED = [(1.1, 0.02, 200), (0.9, 0.05, 40), (20.0, 1.0, 2)]
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_a_history_of_one_kind_is_its_parameters(adjacency):
+    listed = explain(history=[(1.3, 0.02, 60), (1.3, 0.02, 40)], adjacency=adjacency).to_dict()
+    plain = explain(
+        noise_multiplier=1.3, sample_rate=0.02, steps=100, adjacency=adjacency
+    ).to_dict()
+    assert any("make_private" in said for said in listed.pop("assumptions"))
+    plain.pop("assumptions")
+    assert listed == plain
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "relation"),
+    [("add-remove", "ADD_OR_REMOVE_ONE"), ("replace-one", "REPLACE_ONE")],
+)
+def test_a_mixed_history_against_dp_accounting(adjacency, relation):
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    total = None
+    for sigma, rate, steps in MIXED:
+        law = pld.from_gaussian_mechanism(
+            sigma,
+            sampling_prob=rate,
+            value_discretization_interval=1e-3,
+            neighboring_relation=getattr(pld.NeighborRel, relation),
+        ).self_compose(steps)
+        total = law if total is None else total.compose(law)
+    found = explain(history=MIXED, adjacency=adjacency, delta=1e-6)
+    # Both are above the truth, by less than these.
+    assert found.advantage_upper == pytest.approx(total.get_delta_for_epsilon(0.0), rel=2e-3)
+    assert found.epsilon == pytest.approx(total.get_epsilon_for_delta(1e-6), rel=2e-3)
+    fewer = explain(history=MIXED[:2], adjacency=adjacency, delta=1e-6)
+    assert fewer.epsilon < total.get_epsilon_for_delta(1e-6) * (1 - 2e-3)
+    assert "242 steps" in found.sentence
+    assert found.to_dict()["history"] == [list(kind) for kind in MIXED]
+
+
+def test_a_history_may_be_a_file_an_accountant_or_an_engine(tmp_path):
+    class Accountant:
+        history = MIXED
+
+        def get_epsilon(self, delta):
+            raise AssertionError("nobody's ε is read")
+
+    class Engine:
+        accountant = Accountant()
+
+    file = tmp_path / "history.json"
+    for text in (json.dumps(MIXED), json.dumps({"history": MIXED, "mechanism": "gdp"})):
+        file.write_text(text)
+        found = explain(history=file)
+        for each in (MIXED, Accountant(), Engine()):
+            assert explain(history=each).to_dict() == found.to_dict()
+
+
+def test_an_engine_of_opacus_is_read_by_its_steps():
+    opacus = pytest.importorskip("opacus")
+    engine = opacus.PrivacyEngine(accountant="gdp")
+    for _ in range(30):
+        engine.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    ours = explain(history=engine, delta=1e-5)
+    assert ours.parameters == {"noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 30}
+    # The Gaussian accountant is below the truth; this is why nobody reads its ε.
+    assert engine.accountant.get_epsilon(1e-5) < ours.epsilon
+
+
+@pytest.mark.parametrize(
+    "history", [[], 7, [(1.0, 0.1)], [(0.0, 0.1, 3)], [(1.0, 2.0, 3)], "no-such-file.json"]
+)
+def test_bad_histories_are_refused(history):
+    with pytest.raises(InputError, match=r"history|noise_multiplier|sample_rate"):
+        explain(history=history)
+
+
+def test_a_history_goes_with_nothing_else():
+    with pytest.raises(InputError, match="one way"):
+        explain(history=MIXED, epsilon=1.0)
+    with pytest.raises(InputError, match="left out"):
+        explain(history=MIXED, target_eta=0.1)

@@ -15,6 +15,7 @@ from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson
 from memberbound.attacks.scores import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
+from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import AuditBound, Estimate, significant
 
@@ -39,6 +40,8 @@ __all__ = [
 _CANDIDATES = 1024
 #: Points of the posterior at which the false-positive rate is held while the other is integrated.
 _POINTS = 1024
+#: Where the search for a quantile of the posterior ends.
+_LARGEST_CREDIBLE = 1024.0
 
 
 def epsilon_lower(
@@ -178,15 +181,11 @@ def bayesian_epsilon(
         return float(tail.mean())
 
     def quantile(share: float) -> float:
-        low, high = 0.0, 1.0
-        if below(low) >= share:
+        if below(0.0) >= share:
             return 0.0
-        while below(high) < share and high < 700:
-            high *= 2
-        while high - low > 1e-9 * max(1.0, high):
-            middle = (low + high) / 2
-            low, high = (middle, high) if below(middle) < share else (low, middle)
-        return high
+        if below(_LARGEST_CREDIBLE) < share:
+            return _LARGEST_CREDIBLE
+        return last_true(lambda e: below(e) >= share, _LARGEST_CREDIBLE, 0.0)
 
     method = f"Jeffreys posterior, {significant(mass, 'given')} credible, no frequentist guarantee"
     ends = {"lower": (1 - mass) / 2, "median": 0.5, "upper": (1 + mass) / 2}

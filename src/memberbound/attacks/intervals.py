@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.numerics.roots import last_true
+from memberbound.numerics.roots import last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
 __all__ = [
@@ -206,15 +206,9 @@ def rank_within(non_members: int, fpr: float, error: float) -> int:
         (78, 0)
     """
     n, alpha, level = _rank_inputs(non_members, fpr, error)
-    # P(Bin(n, α) ≤ k-1) ≤ error; bisect on whole numbers, the condition switches once.
-    low, high = 0, n + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if special.bdtr(middle - 1, n, alpha) * (1 + _SLACK) <= level:
-            low = middle
-        else:
-            high = middle
-    return low
+    # The last k with P(Bin(n, α) ≤ k-1) ≤ error, which switches once: at n + 1 at the latest.
+    first = least_whole(lambda k: special.bdtr(k - 1, n, alpha) * (1 + _SLACK) > level, most=n + 1)
+    return n if first is None else first - 1
 
 
 def rank_beyond(non_members: int, fpr: float, error: float) -> int:
@@ -229,14 +223,10 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
         (124, 6)
     """
     n, alpha, level = _rank_inputs(non_members, fpr, error)
-    low, high = 0, n + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if special.bdtrc(middle - 1, n, alpha) * (1 + _SLACK) <= level:
-            high = middle
-        else:
-            low = middle
-    return high
+    return (
+        least_whole(lambda k: special.bdtrc(k - 1, n, alpha) * (1 + _SLACK) <= level, most=n)
+        or n + 1
+    )
 
 
 def non_members_needed(fpr: float, error: float) -> int:

@@ -29,7 +29,7 @@ from memberbound.dp.conversions import (
     tpr_from_dp,
     tpr_from_eta,
 )
-from memberbound.dp.dpsgd import DpSgd
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.dp.loss_lattice import guarantee_from_pld
 from memberbound.dp.targets import (
     AdvantageTarget,
@@ -46,6 +46,7 @@ __all__ = [
     "AdvantageTarget",
     "DpGuarantee",
     "DpSgd",
+    "DpSgdHistory",
     "EtaTarget",
     "SecurityTarget",
     "Target",

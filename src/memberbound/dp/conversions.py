@@ -24,7 +24,7 @@ from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, half_up, scaled_exp, up
 
 if TYPE_CHECKING:
-    from memberbound.dp.dpsgd import DpSgd
+    from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 
 __all__ = [
     "DpGuarantee",
@@ -150,7 +150,9 @@ def _ratio_up(shift: float, scale: float) -> float:
     return up(max(shift / scale, SMALLEST), 4) if shift > 0 else 0.0
 
 
-def guarantee_from_dp_sgd(parameters: DpSgd, adjacency: Adjacency = "add-remove") -> DpGuarantee:
+def guarantee_from_dp_sgd(
+    parameters: DpSgd | DpSgdHistory, adjacency: Adjacency = "add-remove"
+) -> DpGuarantee:
     """Return the curve of T steps of DP-SGD; see :class:`memberbound.dp.dpsgd.DpSgd`."""
     one_of("adjacency", adjacency, ADJACENCIES)
     replaced = parameters.curve("replace-one")

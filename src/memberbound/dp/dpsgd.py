@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -10,14 +11,15 @@ from typing import Literal
 import numpy as np
 
 from memberbound.curve import GaussianCurve, TradeoffCurve, polygon_from_lines
-from memberbound.dp.loss_lattice import ForwardProfile, LossLattice
-from memberbound.errors import fraction, positive, whole_number
+from memberbound.dp.loss_lattice import Composition, ForwardProfile, LossLattice
+from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
 __all__ = [
     "Direction",
     "DpSgd",
+    "DpSgdHistory",
     "loss_spread",
     "one_step",
 ]
@@ -64,6 +66,8 @@ _LARGE = 600.0
 
 def _log_mixture(shift: FloatArray, q: float) -> FloatArray:
     """ln(1 - q + q·e^s), without overflow, and without cancellation for small or large q."""
+    if q == 1.0:
+        return shift
     with np.errstate(under="ignore"):
         small = np.minimum(shift, _LARGE)
         # For q > ½ the difference 1 - q is exact, and log1p would lose its digits.
@@ -97,7 +101,7 @@ def _blur(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatA
         with np.errstate(under="ignore"):
             slope = np.exp(np.minimum(math.log(q) + shift - value, 0.0))
         units += np.abs(value) + slope * (np.abs(x) + 1) / (sigma * sigma)
-        if q > 0.5:
+        if 0.5 < q < 1.0:
             units += 1 - math.log1p(-q)
     return 16 * UNIT * units
 
@@ -240,8 +244,56 @@ _NO_NOISE = 2e-3
 _WATCHED_FPR = (0.1, 1e-2, 1e-3)
 
 
+class _Steps:
+    """Steps of one kind or of several, in any order."""
+
+    parts: tuple[DpSgd, ...]
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether every step takes all records, so that the curve has a closed form."""
+        return all(part.sample_rate == 1.0 for part in self.parts)
+
+    def curve(self, adjacency: Adjacency = "add-remove") -> TradeoffCurve:
+        """Return the curve of "record in" against "record out" (add/remove) or replaced.
+
+        Guarantee: at or above the exact curve, rounding and Fourier error included.
+        Theorem: dominating pairs compose (Zhu, Dong and Wang 2022); for replace-one the pair is
+        proved in ``proofs/replace-one-sampled-gaussian.md``.
+        Numerics: within about 0.1 % of the truth for usual parameters.
+        Edge cases: q = 1 is exactly Gaussian DP with μ = √T/σ (2√T/σ for replace-one).
+        """
+        if self.gaussian:
+            each = (math.sqrt(part.steps) / part.noise_multiplier for part in self.parts)
+            mu = math.hypot(*each) * (1 + (4 + len(self.parts)) * UNIT)
+            return GaussianCurve(mu if adjacency == "add-remove" else 2 * mu)
+        if adjacency == "add-remove":
+            ahead = self.profile("remove")
+            behind = self.profile("add")
+        else:
+            ahead = behind = self.profile("replace")
+        return polygon_from_lines(ahead.epsilon, ahead.delta, behind.epsilon, behind.delta)
+
+    def symmetric_curve(self) -> TradeoffCurve:
+        """Return a curve at or above "in against out" and "out against in" under add/remove.
+
+        DP speaks of both orders at once; see :meth:`TradeoffCurve.symmetrised`.
+        """
+        if self.gaussian:
+            return self.curve("add-remove")
+        lines = self.profile("remove").worse(self.profile("add"))
+        return polygon_from_lines(lines.epsilon, lines.delta, lines.epsilon, lines.delta)
+
+    def profile(self, direction: Direction) -> ForwardProfile:
+        """Return support lines for one ordered pair of worlds."""
+        kinds: Counter[tuple[float, float]] = Counter()
+        for part in self.parts:
+            kinds[part.noise_multiplier, part.sample_rate] += part.steps
+        return _profile(tuple(sorted((*kind, steps) for kind, steps in kinds.items())), direction)
+
+
 @dataclass(frozen=True)
-class DpSgd:
+class DpSgd(_Steps):
     """Parameters of DP-SGD: noise multiplier σ, Poisson sampling rate q, number of steps T.
 
     The sum of clipped gradients over a Poisson sample gets Gaussian noise of standard deviation
@@ -262,74 +314,77 @@ class DpSgd:
         object.__setattr__(self, "steps", whole_number("steps", self.steps))
 
     @property
+    def parts(self) -> tuple[DpSgd, ...]:  # type: ignore[override]
+        """Itself, the only kind."""
+        return (self,)
+
+    @property
     def sampled_probability(self) -> float:
         """Probability 1 - (1-q)^T that a record is used at all, from above."""
-        if self.sample_rate == 1.0:
-            return 1.0
-        return min(1.0, -math.expm1(self.steps * math.log1p(-self.sample_rate)) * (1 + 8 * UNIT))
-
-    def curve(self, adjacency: Adjacency = "add-remove") -> TradeoffCurve:
-        """Return the curve of "record in" against "record out" (add/remove) or replaced.
-
-        Guarantee: at or above the exact curve, rounding and Fourier error included.
-        Theorem: dominating pairs compose (Zhu, Dong and Wang 2022); for replace-one the pair is
-        proved in ``proofs/replace-one-sampled-gaussian.md``.
-        Numerics: within about 0.1 % of the truth for usual parameters.
-        Edge cases: q = 1 is exactly Gaussian DP with μ = √T/σ (2√T/σ for replace-one).
-        """
-        if self.sample_rate == 1.0:
-            mu = math.sqrt(self.steps) / self.noise_multiplier * (1 + 4 * UNIT)
-            return GaussianCurve(mu if adjacency == "add-remove" else 2 * mu)
-        if adjacency == "add-remove":
-            ahead = self.profile("remove")
-            behind = self.profile("add")
-        else:
-            ahead = behind = self.profile("replace")
-        return polygon_from_lines(ahead.epsilon, ahead.delta, behind.epsilon, behind.delta)
-
-    def symmetric_curve(self) -> TradeoffCurve:
-        """Return a curve at or above "in against out" and "out against in" under add/remove.
-
-        DP speaks of both orders at once; see :meth:`TradeoffCurve.symmetrised`.
-        """
-        if self.sample_rate == 1.0:
-            return self.curve("add-remove")
-        lines = self.profile("remove").worse(self.profile("add"))
-        return polygon_from_lines(lines.epsilon, lines.delta, lines.epsilon, lines.delta)
-
-    def profile(self, direction: Direction) -> ForwardProfile:
-        """Return support lines for one ordered pair of worlds."""
-        return _profile(self.noise_multiplier, self.sample_rate, self.steps, direction)
+        return _sampled(((self.noise_multiplier, self.sample_rate, self.steps),))
 
 
-def _certain_lines(sigma_free: DpSgd, direction: Direction) -> ForwardProfile:
+@dataclass(frozen=True)
+class DpSgdHistory(_Steps):
+    """Steps of different noise or sampling rate, as an accountant's history lists them.
+
+    Guarantee: the curve holds for the steps in any order, each chosen in view of the earlier
+    releases (``proofs/replace-one-sampled-gaussian.md``, §4).
+
+    Examples:
+        >>> long = DpSgdHistory((DpSgd(1.0, 0.01, 60), DpSgd(1.0, 0.01, 40)))
+        >>> long.curve().advantage == DpSgd(1.0, 0.01, 100).curve().advantage
+        True
+    """
+
+    parts: tuple[DpSgd, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise InputError("history must have at least one step, got none.")
+
+
+#: Kinds of steps: (σ, q, T) each.
+_Kinds = tuple[tuple[float, float, int], ...]
+
+
+def _sampled(kinds: _Kinds) -> float:
+    if any(q == 1.0 for _, q, _ in kinds):
+        return 1.0
+    never = math.fsum(steps * math.log1p(-q) for _, q, steps in kinds)
+    return min(1.0, -math.expm1(never) * (1 + 8 * UNIT))
+
+
+def _certain_lines(kinds: _Kinds, direction: Direction) -> ForwardProfile:
     """Lines that hold whatever the noise.
 
-    With probability (1-q)^T the record is never sampled and the two worlds agree, so hockey-sticks
-    never exceed s = 1 - (1-q)^T; and N(0) is at most (1-q)^{-T} times the mixture.
+    With probability Π(1-q)^T the record is never sampled and the two worlds agree, so hockey-sticks
+    never exceed one minus it; and N(0) is at most Π(1-q)^{-T} times the mixture.
     """
-    sampled = sigma_free.sampled_probability
+    sampled = _sampled(kinds)
     lines = ForwardProfile(np.array([0.0]), np.array([sampled]))
-    if direction == "add":
-        reach = -sigma_free.steps * math.log1p(-sigma_free.sample_rate) * (1 + 8 * UNIT)
+    if direction == "add" and all(q < 1.0 for _, q, _ in kinds):
+        reach = -math.fsum(steps * math.log1p(-q) for _, q, steps in kinds) * (1 + 8 * UNIT)
         return lines.meet(ForwardProfile(np.array([reach]), np.array([0.0])))
     return lines
 
 
 @lru_cache(maxsize=64)
-def _profile(sigma: float, q: float, steps: int, direction: Direction) -> ForwardProfile:
-    lines = _certain_lines(DpSgd(sigma, q, steps), direction)
-    if sigma < _NO_NOISE:
+def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
+    lines = _certain_lines(kinds, direction)
+    if any(sigma < _NO_NOISE for sigma, _, _ in kinds):
         return lines
-    spread = max(loss_spread(sigma, q, direction), _LEAST_SPREAD)
+    squares = (steps * loss_spread(sigma, q, direction) ** 2 for sigma, q, steps in kinds)
+    count = sum(steps for _, _, steps in kinds)
+    spread = max(math.sqrt(math.fsum(squares) / count), _LEAST_SPREAD)
     # With many sampled steps the total is nearly normal, and a spacing of f times one step's spread
     # adds at most f²/4 of its variance: no second lattice is needed to know that it is fine enough.
-    known = q * steps >= _MANY_HITS
+    known = all(q == 1.0 or q * steps >= _MANY_HITS for _, q, steps in kinds)
     spacing = spread * (_KNOWN_STEP if known else _FIRST_STEP)
     before: np.ndarray | None = None
     for _ in range(1 if known else _ROUNDS):
-        lattice = one_step(sigma, q, direction, spacing)
-        found = lattice.composed_profile(steps)
+        lattices = ((one_step(sigma, q, direction, spacing), steps) for sigma, q, steps in kinds)
+        found = Composition(tuple(lattices)).profile()
         if found.advantage >= 1.0 and before is not None:
             break  # the window would not fit in memory; coarser lattices have said what they can
         lines = lines.meet(found)

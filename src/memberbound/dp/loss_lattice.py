@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
+    "Composition",
     "ForwardProfile",
     "LossLattice",
     "guarantee_from_pld",
@@ -27,9 +29,9 @@ __all__ = [
 # ── Privacy losses on a lattice, composed many times, never below the truth ───────────────────────
 #
 # One release has an in-law P and an out-law Q; its privacy loss ln(P/Q) under P is stored on the
-# points (start + i)·step, plus a mass at +∞.  T independent releases add their losses, so the
-# masses are convolved T times by one fast Fourier transform.  Three errors are accounted for
-# (theory §6.8, ``proofs/loss-lattice.md``):
+# points (start + i)·step, plus a mass at +∞.  T independent releases, of one kind or several, add
+# their losses, so the masses are convolved T times by one fast Fourier transform of each kind.
+# Three errors are accounted for (theory §6.8, ``proofs/loss-lattice.md``):
 #
 # * *wrap-around*: mass above the window is bounded by Chernoff's inequality and added; mass that
 #   wraps into the window only adds, except that a tilt would scale mass from below too far down, so
@@ -123,16 +125,6 @@ class ForwardProfile:
 
 
 @dataclass(frozen=True)
-class _Tilted:
-    """Masses times e^{θℓ}, normalised: mass_i ≤ tilted_i·e^{log_scale/T - θℓ_i}·e^{error}."""
-
-    theta: float
-    mass: FloatArray
-    log_scale: float
-    error: float
-
-
-@dataclass(frozen=True)
 class LossLattice:
     """Masses of the privacy loss at (start + i)·step, and ``infinite`` at +∞.
 
@@ -152,38 +144,14 @@ class LossLattice:
         return np.asarray(index * self.step, dtype=np.float64)
 
     def composed_profile(self, times: int, grid: FloatArray | None = None) -> ForwardProfile:
-        """Return support lines of ``times`` independent releases, on lattice points ε ≥ 0.
+        """Return support lines of ``times`` independent releases; see :class:`Composition`."""
+        return Composition(((self, times),)).profile(grid)
 
-        Guarantee: every line lies on or above the true hockey-stick, provided ``mass`` dominates
-        one release (see :mod:`memberbound.dp.dpsgd`).
-        ``grid`` are ascending lattice indices; by default some thousand over the window.
+    def tilted(self, theta: float) -> tuple[FloatArray, float, float] | None:
+        """Return mass·e^{θℓ}/Z, ln Z and the rounding of the exponentials.
+
+        None where underflow would no longer be small against the rest.
         """
-        if not self.mass.any() or times * self.relative_error > 1:
-            return ForwardProfile(np.zeros(1), np.ones(1))
-        plain = _Tilted(0.0, self.mass, 0.0, 0.0)
-        low, high = self._window(times, plain)
-        runs = [(plain, low, high)]
-        if times > 1:
-            longest = _TILT_STRETCH * max(high - low, 1 << 14)
-            for theta in self._tilts(times):
-                tilt = self._tilted(times, theta)
-                if tilt is not None:
-                    low, high = self._window(times, tilt)
-                    if high - low < longest:
-                        runs.append((tilt, low, high))
-        if grid is None:
-            grid = _line_indices(self.step, max(1, *(high for _, _, high in runs)))
-        best = np.ones(grid.size)
-        for run, low, high in runs:
-            best = np.minimum(best, self._sticks(times, run, (low, high), grid))
-        # All mass at +∞ after T releases, and the shortfall of each mass, both from above.
-        lost = 1.0 if self.infinite >= 1 else -math.expm1(times * math.log1p(-self.infinite))
-        best = best * _growth(times * self.relative_error) + lost * (1 + 8 * UNIT) + _TINY
-        # A line may be moved to a larger ε, so ε is rounded up.
-        return ForwardProfile(grid * self.step * (1 + 2 * UNIT), np.minimum(best, 1.0))
-
-    def _tilted(self, times: int, theta: float) -> _Tilted | None:
-        """Return the masses under the tilt θ, with the rounding of the exponentials."""
         exponent = theta * self.losses
         shift = float(exponent[self.mass > 0].max())
         with np.errstate(under="ignore"):  # the noise term covers masses that vanish
@@ -191,12 +159,11 @@ class LossLattice:
         # A number near the sum will do: what is divided out is multiplied back in.
         total = float(weighted.sum())
         if total < _TINY / UNIT:
-            return None  # underflow would no longer be small against the rest
+            return None
         exponents = float(np.abs(exponent).max()) + abs(math.log(total))
-        log_scale = times * (shift + math.log(total))
-        return _Tilted(theta, weighted / total, log_scale, 32 * UNIT * (1 + exponents))
+        return weighted / total, shift + math.log(total), 32 * UNIT * (1 + exponents)
 
-    def _log_moments(self, mass: FloatArray, orders: FloatArray) -> FloatArray:
+    def log_moments(self, mass: FloatArray, orders: FloatArray) -> FloatArray:
         """Logarithms of Σ mass·e^{hℓ} from above, without overflow."""
         positive = mass > 0
         losses, log_mass = self.losses[positive], np.log(mass[positive])
@@ -208,37 +175,136 @@ class LossLattice:
                 result[i] = top + math.log(float(np.exp(exponent - top).sum()))
         return result + sum_slack(losses.size) + 8 * UNIT * (1024 + np.abs(result))
 
-    def _orders(self, times: int, mass: FloatArray, log_tail: float) -> FloatArray:
-        """Orders around the one that is best for a normal law of the same variance."""
-        points = np.arange(mass.size, dtype=np.float64)
-        total = float(mass.sum())
-        mean = float((mass * points).sum()) / total
-        variance = max(1e-6, float((mass * np.square(points - mean)).sum()) / total)
-        return _ORDERS * (math.sqrt(-2 * log_tail / (times * variance)) / self.step)
 
-    def _tilts(self, times: int) -> list[float]:
+@dataclass(frozen=True)
+class _Tilted:
+    """Masses of each part times e^{θℓ}, normalised.
+
+    A composed mass at loss ℓ is at most the tilted one times e^{log_scale - θℓ}·e^{error}.
+    """
+
+    theta: float
+    masses: tuple[FloatArray, ...]
+    log_scale: float = 0.0
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Independent releases: lattices of one spacing, each so many times.
+
+    Guarantee: every line of :meth:`profile` lies on or above the true hockey-stick, provided each
+    lattice dominates its release (see :mod:`memberbound.dp.dpsgd`).
+    """
+
+    parts: tuple[tuple[LossLattice, int], ...]
+
+    @property
+    def step(self) -> float:
+        """The spacing, of all lattices."""
+        return self.parts[0][0].step
+
+    @property
+    def times(self) -> int:
+        """Number of releases."""
+        return sum(times for _, times in self.parts)
+
+    def _total(self, values: Iterable[float]) -> float:
+        """Return Σ times·value over the parts."""
+        return math.fsum(
+            times * value for (_, times), value in zip(self.parts, values, strict=True)
+        )
+
+    @property
+    def _lowest(self) -> int:
+        return sum(times * lattice.start for lattice, times in self.parts)
+
+    @property
+    def _highest(self) -> int:
+        return sum(times * (part.start + part.mass.size - 1) for part, times in self.parts)
+
+    def profile(self, grid: FloatArray | None = None) -> ForwardProfile:
+        """Return support lines of all releases, on lattice points ε ≥ 0.
+
+        ``grid`` are ascending lattice indices; by default some thousand over the window.
+        """
+        lattices = [lattice for lattice, _ in self.parts]
+        relative = self._total(lattice.relative_error for lattice in lattices)
+        if not all(lattice.mass.any() for lattice in lattices) or relative > 1:
+            return ForwardProfile(np.zeros(1), np.ones(1))
+        plain = _Tilted(0.0, tuple(lattice.mass for lattice in lattices))
+        low, high = self._window(plain)
+        runs = [(plain, low, high)]
+        if self.times > 1:
+            longest = _TILT_STRETCH * max(high - low, 1 << 14)
+            for theta in self._tilts():
+                tilt = self._tilted(theta)
+                if tilt is not None:
+                    low, high = self._window(tilt)
+                    if high - low < longest:
+                        runs.append((tilt, low, high))
+        if grid is None:
+            grid = _line_indices(self.step, max(1, *(high for _, _, high in runs)))
+        best = np.ones(grid.size)
+        for run, low, high in runs:
+            best = np.minimum(best, self._sticks(run, (low, high), grid))
+        # All mass at +∞ after T releases, and the shortfall of each mass, both from above.
+        lost = 1.0
+        if max(lattice.infinite for lattice in lattices) < 1:
+            lost = -math.expm1(self._total(math.log1p(-each.infinite) for each in lattices))
+        best = best * _growth(relative) + lost * (1 + 8 * UNIT) + _TINY
+        # A line may be moved to a larger ε, so ε is rounded up.
+        return ForwardProfile(grid * self.step * (1 + 2 * UNIT), np.minimum(best, 1.0))
+
+    def _tilted(self, theta: float) -> _Tilted | None:
+        """Return the masses under the tilt θ, with the rounding of the exponentials."""
+        found = [lattice.tilted(theta) for lattice, _ in self.parts]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        masses, logs, errors = zip(*known, strict=True)
+        return _Tilted(theta, masses, self._total(logs), self._total(errors))
+
+    def _log_moments(self, masses: Sequence[FloatArray], orders: FloatArray) -> FloatArray:
+        """Logarithms of the moments of the sum, from above."""
+        found = [
+            times * lattice.log_moments(mass, orders)
+            for (lattice, times), mass in zip(self.parts, masses, strict=True)
+        ]
+        total = np.sum(found, axis=0)
+        return np.asarray(total + len(found) * UNIT * np.sum(np.abs(found), axis=0))
+
+    def _orders(self, masses: Sequence[FloatArray], log_tail: float) -> FloatArray:
+        """Orders around the one that is best for a normal law of the same variance."""
+        variances = []
+        for mass in masses:
+            points = np.arange(mass.size, dtype=np.float64)
+            total = float(mass.sum())
+            mean = float((mass * points).sum()) / total
+            variances.append(max(1e-6, float((mass * np.square(points - mean)).sum()) / total))
+        return _ORDERS * (math.sqrt(-2 * log_tail / self._total(variances)) / self.step)
+
+    def _tilts(self) -> list[float]:
         """Tilts under which the tails of size ``_TILT_LEVELS`` are in the middle."""
-        orders = self._orders(times, self.mass, math.log(_TILT_LEVELS[0]))
-        moments = times * self._log_moments(self.mass, orders)
+        masses = [lattice.mass for lattice, _ in self.parts]
+        orders = self._orders(masses, math.log(_TILT_LEVELS[0]))
+        moments = self._log_moments(masses, orders)
         best = {float(orders[np.argmin((moments - math.log(v)) / orders)]) for v in _TILT_LEVELS}
         return sorted(best)
 
-    def _window(self, times: int, tilt: _Tilted) -> tuple[int, int]:
+    def _window(self, tilt: _Tilted) -> tuple[int, int]:
         """Lattice range: above it, and below it, lies at most e^{_LOG_TAIL} of the tilted mass."""
-        orders = self._orders(times, tilt.mass, _LOG_TAIL)
-        upper = float(times * (self.start + self.mass.size - 1))
-        lower = float(times * self.start)
-        if times > 1:
-            ahead = times * self._log_moments(tilt.mass, orders) - _LOG_TAIL
-            behind = times * self._log_moments(tilt.mass, -orders) - _LOG_TAIL
+        orders = self._orders(tilt.masses, _LOG_TAIL)
+        upper, lower = float(self._highest), float(self._lowest)
+        if self.times > 1:
+            ahead = self._log_moments(tilt.masses, orders) - _LOG_TAIL
+            behind = self._log_moments(tilt.masses, -orders) - _LOG_TAIL
             upper = min(upper, float(np.min(ahead / orders)) / self.step)
             lower = max(lower, float(np.max(-behind / orders)) / self.step)
         slack = 8 * UNIT * (abs(lower) + abs(upper))
         return math.floor(lower - slack) - 1, math.ceil(upper + slack) + 1
 
-    def _sticks(
-        self, times: int, tilt: _Tilted, window: tuple[int, int], grid: FloatArray
-    ) -> FloatArray:
+    def _sticks(self, tilt: _Tilted, window: tuple[int, int], grid: FloatArray) -> FloatArray:
         """Hockey-sticks at the lattice indices ``grid``, from one tilted convolution."""
         (low, high), first = window, int(grid[0])
         # A window that ends before it begins: nearly all mass is at +∞ after so many releases.
@@ -250,20 +316,21 @@ class LossLattice:
         rate = tilt.theta * self.step
         # Rounding of the tilt, of the scale that undoes it, and of the sums.
         exponents = abs(tilt.log_scale) + rate * max(abs(first), abs(end))
-        relative = tilt.error * times + 8 * UNIT * (8 + exponents)
+        relative = tilt.error + 8 * UNIT * (8 + exponents)
         relative += sum_slack(end - first + 8 * index.size)
         if relative > 1:
             return np.ones(grid.size)
         above = math.exp(min(0.0, tilt.log_scale - rate * end + _LOG_TAIL)) * _growth(relative)
-        if end > times * (self.start + self.mass.size - 1):
+        if end > self._highest:
             above = 0.0  # the window reaches the largest loss there is
         sticks = np.full(grid.size, above)
         if index.size == 0:  # beyond the window only the Chernoff tail is left
             return sticks
-        composed, sup_error, norm_error = _convolved(tilt.mass, times, length)
-        # Index k of the circular result stands for lattice point times·start + k (mod length).
+        counts = [times for _, times in self.parts]
+        composed, sup_error, norm_error = _convolved(tilt.masses, counts, length)
+        # Index k of the circular result stands for lattice point Σ times·start + k (mod length).
         points = np.arange(first + 1, end)
-        mass = np.where(points >= low, composed[(points - times * self.start) % length], 0.0)
+        mass = np.where(points >= low, composed[(points - self._lowest) % length], 0.0)
         if tilt.theta > 0:
             with np.errstate(under="ignore"):
                 mass *= np.exp(np.minimum(tilt.log_scale - rate * points, _CUT))
@@ -344,28 +411,42 @@ def _power(base: ComplexArray, exponent: int) -> ComplexArray:
         base = base * base
 
 
-def _convolved(mass: FloatArray, times: int, length: int) -> tuple[FloatArray, float, float]:
-    """Return the T-fold circular convolution, and its error in the sup- and Euclidean norm."""
-    rows = -(-mass.size // length)
-    padded = np.zeros(rows * length)
-    padded[: mass.size] = mass
-    folded = padded.reshape(rows, length).sum(axis=0)
-    if times == 1:
-        return folded, 0.0, 0.0
-    coefficient = np.fft.rfft(folded)
-    total = float(folded.sum()) * (1 + sum_slack(length))
-    stages = _STAGE * UNIT * math.log2(length)
-    forward = (stages + rows * UNIT) * total
+def _convolved(
+    masses: Sequence[FloatArray], counts: Sequence[int], length: int
+) -> tuple[FloatArray, float, float]:
+    """Return the circular convolution of all powers, and its error in the sup- and Euclidean norm.
+
+    ``proofs/loss-lattice.md``, §4: with coefficients F_k off by e_k and W_k = |F_k| + e_k, the
+    product of the powers T_k is off by Π W_k^{T_k} times Σ T_k·e_k/W_k, the products' own
+    roundings and those of the inverse transform.
+    """
+    times, product, bound = sum(counts), None, np.ones(1)
+    ratio = np.zeros(1)
     with np.errstate(under="ignore"):
-        composed = np.fft.irfft(_power(coefficient, times), length)
-        # |F|^{T-1} for both the true and the computed coefficient, from above.
-        weight = (np.abs(coefficient) * (1 + 4 * UNIT) + forward) ** (times - 1)
-        squares = float(np.square(weight).sum())
-    # Forward transform, powers, inverse transform; each relative to |F|^{T-1}.
-    each = times * (forward + _PRODUCT * UNIT * total) * 1.01 + 2 * stages * total
+        for mass, count in zip(masses, counts, strict=True):
+            rows = -(-mass.size // length)
+            padded = np.zeros(rows * length)
+            padded[: mass.size] = mass
+            folded = padded.reshape(rows, length).sum(axis=0)
+            if times == 1:
+                return folded, 0.0, 0.0
+            coefficient = np.fft.rfft(folded)
+            total = float(folded.sum()) * (1 + sum_slack(length))
+            stages = _STAGE * UNIT * math.log2(length)
+            off = (stages + rows * UNIT) * total
+            # |F| of both the true and the computed coefficient, from above.
+            size = np.abs(coefficient) * (1 + 4 * UNIT) + off
+            bound = bound * size**count
+            ratio = ratio + count * off / size
+            power = _power(coefficient, count)
+            product = power if product is None else product * power
+        assert product is not None
+        composed = np.fft.irfft(product, length)
+        each = bound * (ratio * 1.01 + times * _PRODUCT * UNIT * 1.01 + 2 * stages)
+        squares = float(np.square(each).sum())
     # The half spectrum stands for both halves.
-    mean, norm = 2 * float(weight.sum()) / length, math.sqrt(2 * squares / length)
-    return np.maximum(composed, 0.0), each * mean * 1.01, each * norm * 1.01
+    mean, norm = 2 * float(each.sum()) / length, math.sqrt(2 * squares / length)
+    return np.maximum(composed, 0.0), mean * 1.01, norm * 1.01
 
 
 # ── Curves from a privacy-loss distribution that dp-accounting has composed ───────────────────────

@@ -19,10 +19,10 @@ from memberbound.dp.conversions import (
     guarantee_from_epsilon_delta,
     guarantee_from_gdp,
 )
-from memberbound.dp.dpsgd import DpSgd
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import Adjacency, gamma_from_priors
-from memberbound.numerics.roots import last_true, safe_crossing
+from memberbound.numerics.roots import confirmed, last_true, least_scale
 
 __all__ = [
     "AdvantageTarget",
@@ -38,6 +38,10 @@ __all__ = [
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0
 _LARGEST_NOISE = 1e9
+#: Below this so few records are ever sampled that the promise holds almost without noise.
+_LEAST_NOISE = 1e-3
+#: A profile costs seconds: the noise multiplier is found to this much.
+_RELATIVE = 1e-4
 #: Up to this FPR the forward lines alone decide the TPR.
 _SMALL_FPR = 0.05
 
@@ -49,7 +53,7 @@ class Target(Protocol):
         """Return attained minus allowed: at most 0 when the target is met."""
         ...
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Return the same for DP-SGD, from the one direction that decides it (faster)."""
         ...
 
@@ -58,9 +62,9 @@ class Target(Protocol):
         ...
 
 
-def _attacker(parameters: DpSgd, adjacency: Adjacency) -> float:
+def _attacker(parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
     """Advantage of DP-SGD's attacker; both directions agree at slope one."""
-    if parameters.sample_rate == 1.0:
+    if parameters.gaussian:
         return parameters.curve(adjacency).advantage
     return parameters.profile("remove" if adjacency == "add-remove" else "replace").advantage
 
@@ -102,7 +106,7 @@ class AdvantageTarget:
         """Attained minus allowed advantage."""
         return _excess(guarantee, guarantee.curve.advantage, _written(self.advantage))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed advantage."""
         return _attacker(parameters, adjacency) - self.advantage
 
@@ -131,9 +135,9 @@ class TprTarget:
         """Attained minus allowed TPR."""
         return guarantee.curve.tpr(self.fpr) - _at_most(_written(self.tpr))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed TPR, the worse of both orders for add-remove."""
-        if parameters.sample_rate == 1.0:
+        if parameters.gaussian:
             return parameters.curve(adjacency).tpr(self.fpr) - self.tpr
         if self.fpr > _SMALL_FPR:
             # Past the centre of the ROC the lines of the other direction are the ones that bind.
@@ -163,7 +167,7 @@ class EtaTarget:
         replaced = guarantee.replaced()
         return _excess(replaced, replaced.curve.eta, 2 * _written(self.eta), 2)
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Attained minus allowed η; the adjacency asked for does not matter."""
         del adjacency
         return _attacker(parameters, "replace-one") / 2 - self.eta
@@ -193,11 +197,11 @@ class SecurityTarget:
             return short
         return max(short, _excess(replaced, replaced.curve.advantage, leak))
 
-    def excess_of_noise(self, parameters: DpSgd, adjacency: Adjacency) -> float:
+    def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
         """Demanded minus attained security; the adjacency asked for does not matter."""
         del adjacency
         log_gamma, _ = price_exponent(self.nu, self.lam)
-        if parameters.sample_rate == 1.0:
+        if parameters.gaussian:
             return self.security - parameters.curve("replace-one").security(self.nu, self.lam)
         return self.security - 1 + parameters.profile("replace").stick(log_gamma)
 
@@ -240,34 +244,37 @@ def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> floa
 
 
 def calibrated_noise_multiplier(
-    target: Target, sample_rate: float, steps: int, adjacency: Adjacency = "add-remove"
+    target: Target,
+    sample_rate: float,
+    steps: int,
+    adjacency: Adjacency = "add-remove",
+    *,
+    beside: tuple[DpSgd, ...] = (),
 ) -> float:
     """Return a noise multiplier at which DP-SGD meets ``target``, about 1e-4 above the smallest.
+
+    ``beside`` are releases with noise of their own that the target has to hold together with.
 
     Numerics: errs towards more noise; the full curve was evaluated at the returned value.
     Edge cases: where even almost no noise is enough, because so few records are ever sampled, the
     smallest value that was tried is returned.
     """
 
+    def steps_at(sigma: float) -> DpSgd | DpSgdHistory:
+        found = DpSgd(sigma, sample_rate, steps)
+        return DpSgdHistory((*beside, found)) if beside else found
+
     def excess(sigma: float) -> float:
         # A hair of margin for the rounding between one profile and the full curve.
-        return target.excess_of_noise(DpSgd(sigma, sample_rate, steps), adjacency) + 1e-12
+        return target.excess_of_noise(steps_at(sigma), adjacency) + 1e-12
 
-    safe = 1.0
-    while excess(safe) > 0:
-        safe *= 2
-        if safe > _LARGEST_NOISE:
-            raise SearchError(f"no noise multiplier up to {_LARGEST_NOISE!r} meets it.")
-    unsafe = safe / 2
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, unsafe / 2
-        if unsafe < 1e-3:
-            # So few records are ever sampled that the promise holds almost without noise.
-            break
-    sigma = safe if unsafe < 1e-3 else safe_crossing(excess, safe, unsafe)
-    for _ in range(20):
-        found = guarantee_from_dp_sgd(DpSgd(sigma, sample_rate, steps), adjacency)
-        if target.excess(found) <= 0:
-            return sigma
-        sigma *= 1 + 1e-6
-    raise SearchError(f"the noise found for {target.limit()} did not hold on the full curve.")
+    def full(sigma: float) -> float:
+        return target.excess(guarantee_from_dp_sgd(steps_at(sigma), adjacency))
+
+    try:
+        sigma = least_scale(
+            excess, 1.0, floor=_LEAST_NOISE, ceiling=_LARGEST_NOISE, relative=_RELATIVE
+        )
+        return confirmed(full, 0.0, sigma, step=1e-6)
+    except SearchError as error:
+        raise SearchError(f"no noise multiplier meets {target.limit()}: {error}") from None

@@ -17,7 +17,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.binomial import half_deviation_upper
 from memberbound.numerics.means import bounded_differences_upper
-from memberbound.numerics.roots import last_true
+from memberbound.numerics.roots import last_true, least_whole
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
 from memberbound.quantities import significant
 
@@ -269,14 +269,9 @@ def _tail(rows: int, count: int, p: float) -> float:
 
 def _cut(rows: int, alpha: float) -> int:
     """Smallest c ≥ 1 + (N-1)θ with P(Bin(N, θ) ≥ c) ≤ α, or N + 1 if there is none."""
-    low, high = math.ceil(1 + (rows - 1) * THRESHOLD), rows + 1
-    while low < high:
-        middle = (low + high) // 2
-        if _tail(rows, middle, THRESHOLD) <= alpha:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    below = math.ceil((rows - 1) * THRESHOLD)
+    cut = least_whole(lambda c: _tail(rows, c, THRESHOLD) <= alpha, below=below, most=rows)
+    return rows + 1 if cut is None else cut
 
 
 def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[float]:

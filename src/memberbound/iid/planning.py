@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +12,13 @@ from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.records import cell_probability_lower, record_leak_upper
 from memberbound.iid.worst_case import checked_law, leak_of_law, leak_of_uniform
+from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import shared_confidence, sum_slack, up
 
 __all__ = [
     "MAX_PLAN",
     "leak_beyond_the_table",
     "smallest_certifiable_leak",
-    "smallest_n",
     "smallest_n_for_law",
     "smallest_n_for_records",
     "smallest_n_for_table",
@@ -36,26 +35,6 @@ __all__ = [
 MAX_PLAN = 10**12
 #: Ratio of the sizes tested below the table's own.
 _LADDER = 0.97
-
-
-def smallest_n(meets: Callable[[int], bool], largest: int = MAX_PLAN) -> int | None:
-    """Return the smallest n ≤ ``largest`` at which a predicate that stays true begins to hold.
-
-    Guarantee: the result was seen to satisfy ``meets``; ``None`` if even ``largest`` does not.
-    """
-    high = 1
-    while not meets(high):
-        if high >= largest:
-            return None
-        high = min(2 * high, largest)
-    low = high // 2  # meets(low) is false, or low is 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        if meets(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _allowed_leak(security: float) -> float:
@@ -75,7 +54,7 @@ def smallest_n_for_law(
     law, weights, _ = checked_law(probabilities, None)
     values, index = np.unique(law, return_inverse=True)
     counted = np.bincount(index, weights=weights if weights is not None else None)
-    return smallest_n(lambda n: leak_of_law(values, n, nu, lam, counted) <= allowed)
+    return least_whole(lambda n: leak_of_law(values, n, nu, lam, counted) <= allowed, most=MAX_PLAN)
 
 
 def smallest_n_for_uniform(
@@ -88,7 +67,7 @@ def smallest_n_for_uniform(
         5005
     """
     allowed = _allowed_leak(security)
-    return smallest_n(lambda n: leak_of_uniform(atoms, n, nu, lam) <= allowed)
+    return least_whole(lambda n: leak_of_uniform(atoms, n, nu, lam) <= allowed, most=MAX_PLAN)
 
 
 def smallest_n_for_records(leak: float, smallest_probability: float) -> int | None:
@@ -101,7 +80,9 @@ def smallest_n_for_records(leak: float, smallest_probability: float) -> int | No
     p = fraction("smallest_probability", smallest_probability)
     if p == 0.0:
         return None
-    return smallest_n(lambda n: float(record_leak_upper(n * p * (1 - 1e-12))) <= allowed)
+    return least_whole(
+        lambda n: float(record_leak_upper(n * p * (1 - 1e-12))) <= allowed, most=MAX_PLAN
+    )
 
 
 def smallest_n_for_table(
@@ -143,7 +124,9 @@ def _certified_size(profile: CountProfile, allowed: float, confidence: float) ->
     # A size beyond N passes by X16 or because Δ_n ≤ Δ_N: two looks, half of β each.
     half = shared_confidence(confidence, 2)
     if certify_counts(profile, rows, half).delta_upper > allowed:
-        return smallest_n(lambda n: n > rows and leak_beyond_the_table(profile, n, half) <= allowed)
+        return least_whole(
+            lambda n: n > rows and leak_beyond_the_table(profile, n, half) <= allowed, most=MAX_PLAN
+        )
     size = rows
     while size > 1:
         smaller = min(size - 1, math.floor(size * _LADDER))

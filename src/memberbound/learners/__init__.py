@@ -6,8 +6,10 @@ from memberbound.learners.examples import (
     encoded_rows,
     examples_of,
     learner_from_name,
+    network_factory,
     raw_rows,
     read_examples,
+    takes_sizes,
 )
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "encoded_rows",
     "examples_of",
     "learner_from_name",
+    "network_factory",
     "raw_rows",
     "read_examples",
+    "takes_sizes",
 ]

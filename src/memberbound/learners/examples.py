@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
     from sklearn.base import BaseEstimator
     from sklearn.compose import ColumnTransformer
+    from torch.nn import Module
 
 __all__ = [
     "LEARNERS",
@@ -35,9 +38,11 @@ __all__ = [
     "is_number",
     "known_values",
     "learner_from_name",
+    "network_factory",
     "parsed_numbers",
     "raw_rows",
     "read_examples",
+    "takes_sizes",
 ]
 
 # ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
@@ -47,6 +52,7 @@ Task = Literal["classification", "regression"]
 Labels = NDArray[np.generic]
 
 
+@runtime_checkable
 class Learner(Protocol):
     """What is fitted on rows of numbers and then predicts."""
 
@@ -119,6 +125,18 @@ def _forest_regressor(seed: int) -> BaseEstimator:
     return RandomForestRegressor(n_estimators=100, random_state=seed)
 
 
+def _boosting(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def _boosting_regressor(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=seed)
+
+
 def _mlp(seed: int) -> BaseEstimator:
     from sklearn.neural_network import MLPClassifier
 
@@ -147,6 +165,7 @@ def _knn_regressor(seed: int) -> BaseEstimator:
 
 _MAKERS: dict[str, dict[str, Callable[[int], Learner]]] = {
     "classification": {
+        "boosting": _boosting,
         "knn": _knn,
         "logistic": _logistic,
         "mlp": _mlp,
@@ -157,6 +176,7 @@ _MAKERS: dict[str, dict[str, Callable[[int], Learner]]] = {
         "tree": _tree,
     },
     "regression": {
+        "boosting": _boosting_regressor,
         "knn": _knn_regressor,
         "linear": _linear,
         "mlp": _mlp_regressor,
@@ -190,19 +210,57 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     return makers[name](seed)
 
 
-def _imported(name: str) -> Learner:
+def takes_sizes(factory: Callable[..., object]) -> bool:
+    """Tell whether a factory asks for two numbers: inputs and outputs of a network."""
+    try:
+        asked = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return len(asked) >= 2 and asked[0].default is asked[0].empty
+
+
+def network_factory(learner: object) -> Callable[..., Module] | None:
+    """Return the factory of PyTorch modules that a learner is, None if it is something else.
+
+    ``learner`` is ``package.module:factory`` or the factory itself: ``factory(inputs, outputs)``,
+    or ``factory()`` if it returns a module.
+
+    Examples:
+        >>> network_factory("logistic") is None
+        True
+    """
+    factory = _attribute(learner) if isinstance(learner, str) and ":" in learner else learner
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(factory, str) or not callable(factory):
+        return None
+    if hasattr(factory, "fit") or isinstance(factory, torch.nn.Module):
+        return None
+    if takes_sizes(factory):
+        return factory
+    try:
+        return factory if isinstance(factory(), torch.nn.Module) else None
+    except Exception:
+        return None
+
+
+def _attribute(name: str) -> object:
     module, _, attribute = name.partition(":")
     try:
-        factory = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
         raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+
+
+def _imported(name: str) -> Learner:
+    factory = _attribute(name)
     try:
-        learner: Learner = factory() if callable(factory) else factory
+        learner = factory() if callable(factory) else factory
     except Exception as problem:
         raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
     for method in ("fit", "predict"):
         if not callable(getattr(learner, method, None)):
             raise InputError(f"learner {name!r} must have a {method} method.")
+    assert isinstance(learner, Learner)
     return learner
 
 

@@ -1,20 +1,34 @@
-"""Searches that return the safe end of the bracket (theory §6, trap 5).
+"""Searches that return the safe end of the bracket (theory §6, trap 5): the only ones there are.
 
 A returned number satisfies its inequality *when evaluated again*: the functions below only ever
 return the safe end they were given or arguments at which the predicate was seen to hold.
+
+* :func:`last_true`: to the last double, for predicates that cost little;
+* :func:`least_scale`: the least noise that is enough, wherever to look for it;
+* :func:`safe_crossing`: the same inside a known bracket; :func:`confirmed` for a second opinion;
+* :func:`least_whole`: the smallest whole number;
+* :func:`fixed_order`: for tests that may err.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from memberbound.errors import SearchError
 
-__all__ = ["last_true", "safe_crossing"]
+__all__ = ["confirmed", "fixed_order", "last_true", "least_scale", "least_whole", "safe_crossing"]
 
+_Trial = TypeVar("_Trial")
 _SIGN = 1 << 63
+#: A scale that :func:`least_scale` returns is at most this much more than the least one.
+NARROW = 1e-6
+#: First factor of the steps by which a bracket is looked for; every next one is its square.
+_FIRST_FACTOR, _LARGEST_FACTOR = 1.5, 1e9
+#: What a search takes for 0.
+_TINY = 1e-290
 
 
 def _rank(number: float) -> int:
@@ -54,11 +68,13 @@ def safe_crossing(
     *,
     relative: float = 1e-4,
     evaluations: int = 60,
+    logarithmic: bool = False,
 ) -> float:
     """Find where ``excess`` changes sign, for functions that cost a lot to evaluate.
 
     ``excess(safe) ≤ 0 < excess(unsafe)``.  Regula falsi with the Illinois weight, falling back to
     halving; every point where ``excess ≤ 0`` moves the safe end, so the result was seen to be safe.
+    ``logarithmic`` interpolates on ln x, for positive ends.
 
     Numerics: stops when the bracket is narrower than ``relative`` of its size.
     """
@@ -73,11 +89,13 @@ def safe_crossing(
     for step in range(evaluations):
         if abs(unsafe - safe) <= relative * max(abs(safe), abs(unsafe)):
             return safe
-        middle = safe + (unsafe - safe) / 2
+        share = 0.5
         if step % 4 != 3 and math.isfinite(w_safe) and math.isfinite(w_unsafe):
-            share = w_safe / (w_safe - w_unsafe)
             # Stay a little inside, so that the bracket shrinks from both ends.
-            middle = safe + (unsafe - safe) * min(max(share, 1e-3), 1 - 1e-3)
+            share = min(max(w_safe / (w_safe - w_unsafe), 1e-3), 1 - 1e-3)
+        middle = safe + (unsafe - safe) * share
+        if logarithmic:
+            middle = safe * (unsafe / safe) ** share
         value = excess(middle)
         if value <= 0:
             safe, w_safe = middle, value
@@ -90,3 +108,109 @@ def safe_crossing(
     if abs(unsafe - safe) < 0.01 * width:
         return safe
     raise SearchError(f"no crossing found between {safe!r} and {unsafe!r}.")
+
+
+def least_scale(
+    excess: Callable[[float], float],
+    start: float,
+    *,
+    floor: float = 0.0,
+    ceiling: float = math.inf,
+    relative: float = NARROW,
+    evaluations: int = 60,
+) -> float:
+    """Return the least x in [floor, ceiling] with ``excess(x) ≤ 0``, for an excess that falls.
+
+    The one search for the least noise: from ``start`` > 0, best near the answer, a bracket is
+    sought upwards or downwards in growing steps and then narrowed on ln x.
+
+    Guarantee: ``excess ≤ 0`` was seen at the result, which is at most ``relative`` above the least.
+    Edge cases: ``floor`` (or 1e-290) itself if it passes; SearchError when nothing up to
+    ``ceiling`` does.
+
+    Examples:
+        >>> found = least_scale(lambda x: 3.0 - x, 1.0)
+        >>> 3.0 <= found <= 3.0 * (1 + 1e-6)
+        True
+    """
+    known: dict[float, float] = {}
+
+    def at(x: float) -> float:
+        if x not in known:
+            known[x] = excess(x)
+        return known[x]
+
+    lowest = max(floor, _TINY)
+    good = bad = max(start, lowest)
+    factor = _FIRST_FACTOR
+    while not at(good) <= 0:
+        if good >= ceiling or not math.isfinite(good * factor):
+            raise SearchError(f"nothing up to {good!r} meets the target.")
+        good, bad = min(good * factor, ceiling), good
+        factor = min(factor * factor, _LARGEST_FACTOR)
+    while at(bad) <= 0:
+        if bad <= lowest:
+            return bad
+        good, bad = bad, max(bad / factor, lowest)
+        factor = min(factor * factor, _LARGEST_FACTOR)
+    return safe_crossing(
+        at, good, bad, relative=relative, evaluations=evaluations, logarithmic=True
+    )
+
+
+def confirmed(
+    value: Callable[[float], float], target: float, x: float, step: float = 1e-12
+) -> float:
+    """Return x, or a slightly larger one, at which ``value ≤ target`` is seen to hold.
+
+    For an x that was found with something close to ``value``, cheaper or without its rounding.
+    """
+    for _ in range(40):
+        found = value(x)
+        if found <= target:
+            return x
+        # What is too large by a share asks for about that share more, rarely for more.
+        share = found / target - 1 if target > 0 else 0.0
+        x *= 1 + max(step, min(share, 0.01))
+        step *= 2
+    raise SearchError(f"what was found, {x!r}, did not meet the target again.")
+
+
+def least_whole(holds: Callable[[int], bool], below: int = 0, most: int = 2**62) -> int | None:
+    """Return the least whole number above ``below`` that ``holds``, as do all after it.
+
+    Guarantee: the result was seen to satisfy ``holds``; None if even ``most`` does not.
+
+    Examples:
+        >>> least_whole(lambda n: n * n > 50), least_whole(lambda n: n > 9, most=9)
+        (8, None)
+    """
+    low, high = below, min(below + 1, most)
+    while not holds(high):
+        if high >= most:
+            return None
+        low, high = high, min(below + 2 * (high - below), most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def fixed_order(holds: Callable[[_Trial], bool], trials: Iterable[_Trial]) -> _Trial | None:
+    """Return the last of the trials before the first failure, or None; nothing after it is asked.
+
+    Guarantee: where ``holds`` errs on each false claim with probability at most β, so does the
+    result, without monotony and without a correction for the number of tests.
+    Theorem: proofs/retraining.md, claim 4: an error implies that the first false claim passed.
+    Assumes: trials and their order do not depend on what the tests look at.
+
+    Examples:
+        >>> fixed_order(lambda n: n > 4, (9, 7, 5, 3, 8))
+        5
+    """
+    passed = None
+    for trial in trials:
+        if not holds(trial):
+            break
+        passed = trial
+    return passed

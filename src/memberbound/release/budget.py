@@ -152,6 +152,11 @@ class NeighbourBudget:
         return cls(last_true(kept, 1e-9, _LARGEST_MU), slack)
 
     @property
+    def normal_mu(self) -> float | None:
+        """The shift of the normal pair that all releases stay below, None if there is none."""
+        return self.mu
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """What was taken, in order."""
         return tuple(self._parts)

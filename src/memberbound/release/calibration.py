@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper, log_error_shared, mean_upper
-from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.roots import least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.noise import (
@@ -42,7 +41,6 @@ __all__ = [
     "checked_eta",
     "distance_target",
     "eta_from_distance",
-    "fixed_order_scale",
     "least_draws",
     "mean_bounds",
 ]
@@ -121,7 +119,7 @@ class Calibration:
     eta: float
     method: str
     fits: int
-    details: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
     @property
     def record(self) -> Record:
@@ -134,7 +132,7 @@ class Calibration:
         """Root-mean-square length of the noise vector."""
         return self.noise.rms
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "method": self.method,
@@ -153,10 +151,8 @@ class Calibration:
 # the mean distance E T(s) stays within the target.  Looking at many scales costs nothing
 # (proofs/retraining.md): T falls as s grows, on every sample path, so the bound falls too and an
 # error at any scale is an error at the boundary scale, one fixed event.  Where that monotony is not
-# given, :func:`fixed_order_scale` tests scales fixed in advance and stops at the first failure.
+# given, :func:`~memberbound.numerics.roots.fixed_order` tests what was fixed in advance.
 
-#: Relative width at which the search for a scale stops: noise that much too large.
-_RELATIVE = 1e-4
 #: A stored factor s·L is off by one rounding per entry; with it goes the length, times a condition.
 _FACTOR_ROOM = 2.0**-18
 
@@ -291,16 +287,10 @@ def least_draws(target: float, confidence: float, columns: int = 1) -> int:
     def enough(draws: int) -> bool:
         return bool(betting_upper(np.zeros((draws, 1)), level)[0] <= target)
 
-    high = 1
-    while not enough(high):
-        high *= 2
-        if high > 2**26:
-            raise SearchError(f"no sample of a practical size certifies a mean of {target!r}.")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    found = least_whole(enough, most=2**26)
+    if found is None:
+        raise SearchError(f"no sample of a practical size certifies a mean of {target!r}.")
+    return found
 
 
 def certified_scale(
@@ -323,7 +313,7 @@ def certified_scale(
     Theorem: proofs/retraining.md, claim 3.
     Assumes: the values are rounded up from numbers in [0, 1] that do not rise with s; they, and the
     floor, may depend on anything that is independent of the rows (a pilot's centre or shape).
-    Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-4 too large.
+    Numerics: ``target`` was seen to hold at the returned scale, which is at most 1e-6 too large.
     Edge cases: the floor (0: no noise) when its values pass; SearchError when no scale can pass.
 
     Examples:
@@ -351,57 +341,12 @@ def certified_scale(
     if idle > target and confidence is not None:
         columns = 1 if at_floor.ndim == 1 else at_floor.shape[1]
         raise _too_few(len(at_floor), least_draws(target, confidence, columns), unit)
-    good, bad = max(start, floor), floor
-    while largest(good) > target:
-        good, bad = good * 4, good
-        if not math.isfinite(good):
-            raise _too_few(len(at_floor), 2 * len(at_floor), unit)
-    while good / 2 > bad and good > 1e-290:
-        # Down by factors first: a floor of 0 has no geometric middle.
-        good, bad = (good / 2, bad) if largest(good / 2) <= target else (good, good / 2)
-    if bad > 0:
-        good = safe_crossing(lambda s: largest(s) - target, good, bad, relative=_RELATIVE)
-    exact = largest(good) if confidence is None else target
-    return CertifiedScale(good, exact, _plug_in(values(good)), tested)
-
-
-def fixed_order_scale(
-    values: Callable[[float], FloatArray],
-    scales: Iterable[float],
-    *,
-    target: float,
-    confidence: float,
-    method: str = "betting",
-    unit: str = "draws",
-) -> CertifiedScale:
-    """Test scales in an order fixed in advance and return the last before the first failure.
-
-    Guarantee: with probability at least ``confidence`` the true means at the returned scale are at
-    most ``target``.  No monotony is needed and no correction for the number of tests.
-    Theorem: proofs/retraining.md, claim 4.
-    Assumes: the scales and their order do not depend on the rows (a pilot may choose them).
-    Edge cases: SearchError when the first scale fails.
-
-    Examples:
-        >>> law = ScaleFamily.gaussian(1)
-        >>> found = fixed_order_scale(
-        ...     lambda s: law.distances(np.ones(500), s), (8, 6, 4, 2), target=0.1, confidence=0.95
-        ... )
-        >>> found.scale
-        6
-    """
-    passed: CertifiedScale | None = None
-    draws = 0
-    for tested, scale in enumerate(scales, start=1):
-        table = values(scale)
-        draws = len(table)
-        bound = float(mean_upper(table, confidence=confidence, method=method).max())
-        if bound > target:
-            break
-        passed = CertifiedScale(scale, target, _plug_in(table), tested)
-    if passed is None:
-        raise _too_few(draws, 2 * draws, unit)
-    return passed
+    try:
+        scale = least_scale(lambda s: largest(s) - target, start, floor=floor)
+    except SearchError:
+        raise _too_few(len(at_floor), 2 * len(at_floor), unit) from None
+    exact = largest(scale) if confidence is None else target
+    return CertifiedScale(scale, exact, _plug_in(values(scale)), tested)
 
 
 def _plug_in(table: FloatArray) -> float:

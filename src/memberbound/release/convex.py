@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from joblib import cpu_count
 from scipy import linalg
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.errors import InputError, SearchError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
+from memberbound.numerics.means import log_error_shared
+from memberbound.numerics.roots import least_scale, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import (
@@ -38,6 +39,7 @@ __all__ = [
     "Metric",
     "SwapLengths",
     "calibrate_convex",
+    "pilot_scale",
 ]
 
 # ── How far a fit can move when one record is replaced, from that fit alone (X3) ──────────────────
@@ -310,6 +312,8 @@ _BLOCK = 2**21
 #: Populations beyond this get the coarser worst case.
 _PAIRS = 4096
 _SUBSETS = {"average": 256, "every": 512}
+#: Subsets of a pilot.
+_PILOT = 8
 
 
 def calibrate_convex(
@@ -346,7 +350,7 @@ def calibrate_convex(
         confidence: of the sampled certificate.
         subsets: how many fits; more give less noise (the price of sampling is about ln(N)/subsets).
         shape: a lower triangular factor A for noise s·A·z, chosen without the secret
-            (:func:`~memberbound.release.tuning.risk_shape`).
+            (:func:`~memberbound.release.methods.risk_shape`).
         local: also use the curvature seen at the fit (claim 3), not only λ.
         workers: threads; all cores unless given.  The answer does not depend on them.
         progress: called with (fits done, fits).
@@ -366,12 +370,10 @@ def calibrate_convex(
             f"fresh must draw from the risk's {risk.records} records, got {game.population}."
         )
     count = whole_number("subsets", _SUBSETS[who] if subsets is None else subsets, at_least=2)
-    family = ScaleFamily.gaussian(risk.dimension, shape)
-    unit = family.unit
-    metric = Metric(unit.factor if isinstance(unit, ShapedGaussianNoise) else None)
+    search = _Search.of(risk, game, shape, every=who == "every", local=local)
+    family = search.family
     slack = family.slack()
     target = distance_target(game, promise, slack)
-    search = _Search(risk, game, family, metric, who == "every", local)
     worst = search.worst()
     # Where the prior alone keeps the promise (η ≥ min(π, 1-π)) nothing needs hiding.
     plain = 0.0 if target >= 1 else worst.scale_for(target)
@@ -422,7 +424,7 @@ def calibrate_convex(
         ),
         confidence=level,
     )
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "scale": chosen,
         "route": route,
         "worst_case_scale": plain,
@@ -431,6 +433,41 @@ def calibrate_convex(
         "enumerated": enumerated,
     }
     return Calibration(family.law(chosen), certificate, promise, "convex", fits, details)
+
+
+def pilot_scale(
+    risk: RegularisedRisk, fresh: FreshSubsets, *, eta: float, confidence: float = 0.95
+) -> float:
+    """Return about the scale that :func:`calibrate_convex` will find, from a few subsets.
+
+    The sample's own mean is not enough: where the worst case is far above what is seen, a sample
+    proves little, and noise for the worst case is what the certificate will ask for.
+    """
+    game = fresh.game
+    every = game.record == "every"
+    search = _Search.of(risk, game, None, every=every, local=True)
+    target = distance_target(game, eta, search.family.slack())
+    if target >= 1:
+        return 0.0
+    worst = search.worst()
+    plain = worst.scale_for(target)
+    law = search.law(fresh.subsets(_PILOT), _PILOT, worst.edges)
+    start = law.scale_for(target)
+    share = search.partners / (game.population - 1)
+    # What a sample of zeros leaves open, as a share of the range.
+    error = log_error_shared(confidence, game.population if every else 1)
+    open_share = -math.expm1(-error / _SUBSETS[game.record])
+
+    def excess(scale: float) -> float:
+        most = worst.top(scale, share)
+        return (
+            law.largest(scale) + open_share * float(most.max() if every else most.mean()) - target
+        )
+
+    try:
+        return min(plain, least_scale(excess, start, ceiling=start * _HIGHEST, relative=1e-3))
+    except SearchError:
+        return plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,17 +490,8 @@ class _Law:
         return float(means.max() if self.every else means.mean() * (1 + sum_slack(means.size)))
 
     def scale_for(self, target: float) -> float:
-        """Return the least scale, to 1e-4, at which :meth:`largest` is within the target."""
-        good = float(self.edges[-1])
-        while self.largest(good) > target:
-            good *= 2
-        bad = good / 2
-        while self.largest(bad) <= target:
-            good, bad = bad, bad / 2
-        while good / bad > 1 + 1e-4:
-            middle = math.sqrt(good * bad)
-            good, bad = (middle, bad) if self.largest(middle) <= target else (good, middle)
-        return good
+        """Return the least scale at which :meth:`largest` is within the target."""
+        return least_scale(lambda s: self.largest(s) - target, float(self.edges[-1]))
 
     def top(self, scale: float, share: float) -> FloatArray:
         """Per record, the mean over the longest ``share`` of the swaps, from above."""
@@ -484,8 +512,24 @@ class _Search:
     every: bool
     local: bool
 
+    @classmethod
+    def of(
+        cls,
+        risk: RegularisedRisk,
+        game: SubsetGame,
+        shape: FloatArray | None,
+        *,
+        every: bool,
+        local: bool,
+    ) -> _Search:
+        family = ScaleFamily.gaussian(risk.dimension, shape)
+        unit = family.unit
+        metric = Metric(unit.factor if isinstance(unit, ShapedGaussianNoise) else None)
+        return cls(risk, game, family, metric, every, local)
+
     @property
-    def _partners(self) -> int:
+    def partners(self) -> int:
+        """How many partners every record meets at least."""
         smaller = min(self.game.size, self.game.population - self.game.size)
         return min(smaller, _PARTNERS)
 
@@ -565,7 +609,7 @@ class _Search:
             return math.inf, target, pilots
         scales = self._scales(start, plain, count)
         # T_D at any scale from the first on is at most this, whatever D: the range of the bets.
-        share = self._partners / (self.risk.records - 1)
+        share = self.partners / (self.risk.records - 1)
         most = np.maximum(worst.top(scales[0], share), 1e-12)
         if not self.every:
             most = np.array([up(float(most.mean()), most.size)])
@@ -594,13 +638,8 @@ class _Search:
             return bool((up_array(mean_bounds(ranges, confidence) * most) <= target).all())
 
         # The values fall with the scale on every path, so looking at several scales is free.
-        low, high = -1, scales.size - 1
-        if not passes(high):
-            return math.inf, target, total
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if passes(middle) else (middle, high)
-        return float(scales[high]), target, total
+        place = least_whole(passes, below=-1, most=scales.size - 1)
+        return (math.inf if place is None else float(scales[place])), target, total
 
     def _scales(self, start: float, plain: float, count: int) -> FloatArray:
         """Scales from a little below the pilot's, closer together where memory allows."""

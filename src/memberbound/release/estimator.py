@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -27,18 +27,37 @@ from memberbound.release.calibration import (
     checked_eta,
 )
 from memberbound.release.fitting import evaluated
-from memberbound.release.learning import METHODS, Learnable, calibrated, chosen_method, learnable
+from memberbound.release.methods import (
+    FORMS,
+    METHODS,
+    Configuration,
+    Scores,
+    Trial,
+    calibrate,
+    configurations,
+    forms_for,
+    noise_shape,
+    scored,
+    tuned,
+)
 from memberbound.release.neighbour import fit_private, plays_neighbour, private_form
-from memberbound.release.parameters import Population, adapter_for, clipped_rows
+from memberbound.release.parameters import (
+    Labels,
+    Learnable,
+    Population,
+    adapter_for,
+    clipped_rows,
+    convex_loss,
+    learnable,
+)
 from memberbound.release.randomness import InsecureSource, RandomSource
 from memberbound.release.releasing import (
     calibration_seed_from,
     checked_train,
-    released_vector,
+    released,
     secret_subset,
     source_from_seed,
 )
-from memberbound.release.tuning import Configuration, Trial, noise_shape, scored, tuned
 
 __all__ = [
     "MembershipPrivate",
@@ -66,7 +85,7 @@ _INSECURE = "Training set and noise come from a seed: nobody who may know it is 
 _TARGET = "y"
 
 
-def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> Labels:
     """Return classes as the target has them, from their names."""
     try:
         if kind.kind in "iuf":
@@ -78,7 +97,7 @@ def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> NDArray[Any]:
     return np.array(labels, dtype=object)
 
 
-def _has(name: str) -> Any:
+def _has(name: str) -> Callable[[MembershipPrivate], bool]:
     def check(self: MembershipPrivate) -> bool:
         # Before fit: what the base promises; after: what the released model can do.
         return hasattr(getattr(self, "released_", self.estimator), name)
@@ -107,7 +126,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         record: whom it protects: ``"average"`` or ``"every"``.
         method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
             ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
-            neighbour for the average record, convex where it applies for every record, else moment.
+            neighbour for the average record; for every record whatever scores best on a pilot.
         tune: choose clip radius and regularisation for the best released score.
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
@@ -149,12 +168,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     game: str = "subset"
     bounds: Any = None
     released_: Any
-    scores_: Any
+    scores_: Scores | None
     trials_: tuple[Trial, ...]
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         eta: float = 0.05,
         record: str = "average",
@@ -222,7 +241,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 "whose predictions are released."
             )
 
-    def _population(self, X: Any, y: Any) -> Population:
+    def _population(self, X: ArrayLike, y: ArrayLike | None) -> Population:
         if y is None:
             wanted = get_tags(self.estimator).target_tags.required
             if wanted:
@@ -255,8 +274,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         train: ArrayLike | None = None,
         *,
         progress: Progress = None,
@@ -289,8 +308,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         statistic, calibration = self._calibrated(population, fresh, progress)
         calibration = self._with_assumptions(calibration, source, given is not None)
         secret = secret_subset(game, source) if given is None else given
-        vector = released_vector(statistic, calibration, secret, source)
-        self.released_ = statistic.model(vector)
+        found = released(statistic, calibration, secret, source)
+        self.released_ = statistic.model(found.values)
         self.calibration_ = calibration
         self.certificate_ = calibration.certificate
         self.secure_ = source.secure
@@ -298,7 +317,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             self.classes_ = population.classes
         return self
 
-    def _fitted_on_all_rows(self, X: Any, y: Any, train: Any) -> MembershipPrivate:
+    def _fitted_on_all_rows(
+        self, X: ArrayLike, y: ArrayLike | None, train: ArrayLike | None
+    ) -> MembershipPrivate:
         import pandas as pd
 
         alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
@@ -334,7 +355,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             self.classes_ = _like(self.released_.class_names, wanted.dtype)
         return self
 
-    def _table(self, X: Any, *, reset: bool) -> Any:
+    def _table(self, X: ArrayLike, *, reset: bool) -> Any:
         """Return raw rows as a table with names that are text."""
         import pandas as pd
 
@@ -348,37 +369,39 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     def _calibrated(
         self, population: Population, fresh: FreshSubsets, progress: Progress
-    ) -> tuple[Any, Calibration]:
+    ) -> tuple[Learnable, Calibration]:
         """Choose and certify without the secret, which does not exist yet."""
         parameters = self.release == "parameters"
         adapter = None
         if parameters and (self.adapter is not None or self.method != "convex"):
             adapter = adapter_for(self.estimator, self.adapter)
-        record = fresh.game.record
-        method = chosen_method(
+        given = None if self.adapter is None else adapter
+        plain = parameters and given is None
+        forms = forms_for(
             self.method,
-            record,
+            fresh.game,
+            eta=self.eta,
+            confidence=self.confidence,
+            pairs=self.pairs,
+            convex=plain and convex_loss(self.estimator, population) is not None,
+        )
+        options = [Configuration(self.clip)]
+        if self.tune and parameters:
+            options = configurations(self.estimator, population, clip=self.clip)
+        query = None if parameters else np.asarray(self.query, dtype=np.float64)
+        best, self.trials_ = tuned(
             self.estimator,
             population,
-            parameters=parameters and self.adapter is None,
+            fresh.spawned(_TUNE),
+            eta=self.eta,
+            forms=forms,
+            options=options,
+            shape=self.shape,
+            adapter=given,
+            query=query,
         )
-        given = None if self.adapter is None else adapter
-        option = Configuration(self.clip)
-        trials: tuple[Trial, ...] = ()
-        if self.tune and parameters:
-            option, trials = tuned(
-                self.estimator,
-                population,
-                fresh.spawned(_TUNE),
-                eta=self.eta,
-                record=record,
-                method=method,
-                clip=self.clip,
-                shape=self.shape and method != "convex",
-                adapter=given,
-            )
+        option, method = best.configuration, best.method
         chosen = option.applied(self.estimator)
-        query = None if parameters else np.asarray(self.query, dtype=np.float64)
         statistic = learnable(
             chosen,
             population,
@@ -388,29 +411,25 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             adapter=given,
             query=query,
         )
-        factor = self._factor(statistic, chosen, method, fresh.spawned(_SHAPE))
-        calibration = calibrated(
+        calibration = calibrate(
             statistic,
             fresh.spawned(_CERTIFY),
             eta=self.eta,
-            record=record,
             method=method,
             confidence=self.confidence,
             pairs=self.pairs,
-            shape=factor,
+            shape=self._factor(statistic, chosen, method, fresh.spawned(_SHAPE)),
             workers=self.n_jobs,
             progress=progress,
         )
         self.configuration_ = option
-        self.trials_ = trials
         self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
         return statistic, calibration
 
     def _factor(
-        self, statistic: Any, chosen: Any, method: str, fresh: FreshSubsets
+        self, statistic: Learnable, chosen: BaseEstimator, method: str, fresh: FreshSubsets
     ) -> FloatArray | None:
-        # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
-        if not self.shape or method in ("izzo", "convex"):
+        if not self.shape or not FORMS[method].shaped:
             return None
         factor = noise_shape(statistic, chosen, None)
         if factor is not None or not 1 < statistic.dimension <= 500:
@@ -425,8 +444,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         return noise_shape(statistic, chosen, np.array(moved))
 
     def _scores(
-        self, statistic: Any, calibration: Calibration, population: Population, fresh: FreshSubsets
-    ) -> Any:
+        self,
+        statistic: Learnable,
+        calibration: Calibration,
+        population: Population,
+        fresh: FreshSubsets,
+    ) -> Scores | None:
         subsets = fresh.subsets(_SCORED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -451,7 +474,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     # ---- using the release ----------------------------------------------------------------
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "released_")
         if self.game == "neighbour":
             return self._table(X, reset=False)
@@ -461,7 +484,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         return clipped_rows(rows, self.configuration_.clip)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Predict with the released model."""
         rows = self._rows(X)
         found = np.asarray(self.released_.predict(rows))
@@ -471,24 +494,24 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[[places[name] for name in found]])
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the released model's class probabilities."""
         rows = self._rows(X)
         return np.asarray(self.released_.predict_proba(rows))
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the released model's scores."""
         rows = self._rows(X)
         return np.asarray(self.released_.decision_function(rows))
 
     @available_if(_has("transform"))  # type: ignore[untyped-decorator]
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Transform with the released model (distances to k-means centres)."""
         rows = self._rows(X)
         return np.asarray(self.released_.transform(rows))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Return accuracy, R², or the base's own score without a target."""
         from sklearn.metrics import accuracy_score, r2_score
 
@@ -505,7 +528,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 # an audit of a protected release needs: the release itself is made once and cannot be repeated.
 
 
-def _key(features: FloatArray, target: Any) -> tuple[bytes, Any]:
+def _key(features: FloatArray, target: object) -> tuple[bytes, object]:
     # Adding 0.0 makes -0.0 and 0.0 the same bytes.
     return (features + 0.0).tobytes(), target
 
@@ -517,11 +540,11 @@ class Rehearsal:
     statistic: Learnable
     calibration: Calibration
     clip: float | None
-    places: dict[tuple[bytes, Any], list[int]] = field(repr=False)
+    places: dict[tuple[bytes, object], list[int]] = field(repr=False)
 
-    def rows(self, features: FloatArray, target: NDArray[Any]) -> Rows:
+    def rows(self, features: FloatArray, target: Labels) -> Rows:
         """Return the row numbers of these records; equal records are interchangeable."""
-        used: dict[tuple[bytes, Any], int] = defaultdict(int)
+        used: dict[tuple[bytes, object], int] = defaultdict(int)
         found = []
         for row, value in zip(features, target.tolist(), strict=True):
             key = _key(row, value)
@@ -550,13 +573,13 @@ class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
         self.rehearsal = rehearsal
         self.random_state = random_state
 
-    def fit(self, X: FloatArray, y: NDArray[Any]) -> ReleasedLearner:
+    def fit(self, X: FloatArray, y: Labels) -> ReleasedLearner:
         """Train on these rows and add the noise of the release."""
         plan = self.rehearsal
         source = InsecureSource(self.random_state)
         rows = plan.rows(np.asarray(X, dtype=np.float64), np.asarray(y))
-        vector = released_vector(plan.statistic, plan.calibration, rows, source)
-        self.released_ = plan.statistic.model(vector)
+        found = released(plan.statistic, plan.calibration, rows, source)
+        self.released_ = plan.statistic.model(found.values)
         if hasattr(self.released_, "classes_"):
             self.classes_ = self.released_.classes_
         return self
@@ -564,7 +587,7 @@ class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: FloatArray) -> FloatArray:
         return clipped_rows(np.asarray(X, dtype=np.float64), self.rehearsal.clip)
 
-    def predict(self, X: FloatArray) -> NDArray[Any]:
+    def predict(self, X: FloatArray) -> Labels:
         """Predict with the noisy model."""
         return np.asarray(self.released_.predict(self._rows(X)))
 
@@ -579,7 +602,7 @@ class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.released_.decision_function(self._rows(X)))
 
 
-def released_learner(model: MembershipPrivate, X: FloatArray, y: NDArray[Any]) -> ReleasedLearner:
+def released_learner(model: MembershipPrivate, X: FloatArray, y: Labels) -> ReleasedLearner:
     """Return a fitted :class:`MembershipPrivate` as a learner on rows of its population (X, y).
 
     The same statistic, clip radius, regularisation and noise law as in the release.
@@ -610,7 +633,7 @@ def released_learner(model: MembershipPrivate, X: FloatArray, y: NDArray[Any]) -
         clip=option.clip,
         adapter=own,
     )
-    places: dict[tuple[bytes, Any], list[int]] = defaultdict(list)
+    places: dict[tuple[bytes, object], list[int]] = defaultdict(list)
     for number, (row, value) in enumerate(
         zip(population.features, np.asarray(y).tolist(), strict=True)
     ):

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from pickle import PicklingError
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import joblib
 import numpy as np
@@ -22,6 +23,9 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 __all__ = [
     "COINS_AFRESH",
@@ -67,7 +71,7 @@ COINS_SECRET = _UNSEEDED + (
 COINS_AFRESH = _UNSEEDED + "they are drawn afresh at every fit."
 
 
-def with_public_coins(estimator: Any) -> Any:
+def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
     """Fix every seed that was left open in an estimator and in what it is made of.
 
     Silent, too: what a learner prints while it is fitted on the secret tells about it.
@@ -79,7 +83,7 @@ def with_public_coins(estimator: Any) -> Any:
         >>> forest.random_state, forest.estimator.random_state
         (0, 0)
     """
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for name, value in estimator.get_params(deep=True).items():
         own = name.rpartition("__")[2]
         if own == "random_state" and value is None:
@@ -119,7 +123,7 @@ def public_coins() -> Iterator[None]:
             _inside -= 1
 
 
-def _seed_torch(torch: Any, *, thoroughly: bool) -> None:
+def _seed_torch(torch: ModuleType, *, thoroughly: bool) -> None:
     """Seed PyTorch; all of its devices where there may be any, which takes a millisecond."""
     if thoroughly or torch.cuda.is_initialized() or torch.backends.mps.is_built():
         torch.manual_seed(PUBLIC_SEED)

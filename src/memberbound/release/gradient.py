@@ -9,8 +9,8 @@ sum.  Steps, rate and clip never look at the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -274,13 +274,49 @@ class GradientModel:
         return int(self.intercepts.size)
 
     @property
+    def released_size(self) -> int:
+        """Number of noisy sums of one step."""
+        return int(self.coefficients.size + self.intercepts.size)
+
+    @property
     def noise_scale(self) -> float:
         """Root-mean-square length of the noise that is added to every sum of gradients."""
-        return self.scale * math.sqrt(self.coefficients.size + self.intercepts.size)
+        return self.scale * math.sqrt(self.released_size)
+
+    @staticmethod
+    def features(encoder: Any, read: Any) -> Features:
+        """Return the features of columns that were read."""
+        return encoder.encoded(read)
 
     def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
         return np.asarray(features @ self.coefficients) + self.intercepts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {
+            "loss": self.loss,
+            "coefficients": self.coefficients.tolist(),
+            "intercepts": self.intercepts.tolist(),
+            "descent": asdict(self.descent),
+            "noise_scale": self.noise_scale,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], encoder: Any, mu: float) -> GradientModel:
+        """Return the model that :meth:`to_dict` described."""
+        found = cls(
+            np.array(given["coefficients"], dtype=np.float64),
+            np.array(given["intercepts"], dtype=np.float64),
+            one_of("loss", given["loss"], GRADIENT_LOSSES),
+            Descent(**given["descent"]),
+            float(given["scale"]),
+            mu,
+        )
+        if found.coefficients.shape != (encoder.width, found.outputs):
+            raise ValueError("coefficients do not fit the columns")
+        return found
 
 
 def _split(features: Features) -> list[Features]:

@@ -1,28 +1,30 @@
-"""Linear models of all rows of a secret table, in the neighbour game: bounds, histograms, descent.
+"""Models of all rows of a secret table, in the neighbour game: bounds, histograms, training.
 
 The order is fixed before the table is looked at: slack and μ from η and public numbers, the shares
-of μ² for preprocessing, then all that is left for the descent.
+of μ² for preprocessing, then all that is left for gradient descent or boosting.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
 
 from memberbound.errors import InputError, one_of
-from memberbound.learners import raw_rows
+from memberbound.learners import network_factory, raw_rows
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
+from memberbound.release.boosting import BoostedModel, boost, most_boosting_draws
 from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.gradient import (
-    GRADIENT_LOSSES,
     Descent,
     GradientModel,
     descend,
@@ -49,23 +51,29 @@ from memberbound.release.preprocessing import (
     rows_needed,
     widest,
 )
-from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
 
 __all__ = [
+    "ALL_ROWS_METHODS",
     "LEARNERS",
     "NAMED_FORMS",
-    "PrivateLinear",
+    "Prepared",
+    "PrivateModel",
+    "PrivateRows",
     "fit_private",
     "plays_neighbour",
+    "prepare",
     "private_form",
     "replaces_preprocessing",
 ]
 
 #: What can be trained, and its loss: logistic becomes softmax where there are more classes.
-LEARNERS = ("logistic", "svm", "ridge", "huber")
+LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
 _CLASSIFIERS = ("logistic", "svm")
 #: Learners of scikit-learn, and other names, by their form here.
 _FORMS = {
+    "GradientBoostingClassifier": "boosting",
+    "HistGradientBoostingClassifier": "boosting",
     "LinearRegression": "ridge",
     "LinearSVC": "svm",
     "LogisticRegression": "logistic",
@@ -73,8 +81,10 @@ _FORMS = {
     "Ridge": "ridge",
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
+#: How they are trained.
+ALL_ROWS_METHODS = ("gradient", "boosting")
 #: What there is, for sentences.
-NAMED_FORMS = "logistic, svm, ridge, linear and huber"
+NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of PyTorch modules"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
@@ -91,12 +101,21 @@ def private_form(learner: Any) -> str | None:
     ('ridge', None)
     """
     inner = learner[-1] if replaces_preprocessing(learner) else learner
-    return _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
+    form = _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
+    return "network" if form is None and network_factory(learner) is not None else form
 
 
 def replaces_preprocessing(learner: Any) -> bool:
     """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
     return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
+
+
+def _instead(learner: str) -> str:
+    """Name the private form of trees where a learner is made of them."""
+    kin = learner.lower().replace("-", "")
+    if "boosting" in kin and "regressor" in kin:
+        return " Take 'boosting', with bounds for the target."
+    return " Take 'boosting'." if "tree" in kin or "forest" in kin else ""
 
 
 def plays_neighbour(
@@ -115,22 +134,28 @@ def plays_neighbour(
     form = "logistic" if learner is None else private_form(learner)
     if game is None:
         free = record == "every" and method == "auto" and only_subset["query"] is None
-        game = "neighbour" if method == "gradient" or (free and form) else "subset"
+        game = "neighbour" if method in ALL_ROWS_METHODS or (free and form) else "subset"
     if game == "neighbour":
         check_neighbour(record, method, only_subset)
         if learner is not None and form is None:
             shown = learner if isinstance(learner, str) else type(learner).__name__
             raise InputError(
                 f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
-                "which has no private form. Other learners are released with game='subset'."
+                f"which has no private form.{_instead(shown)} Other learners are released with "
+                "game='subset'."
+            )
+        if method != "auto" and (method == "boosting") != (form == "boosting"):
+            raise InputError(
+                "method must be 'boosting' for boosting and 'gradient' for every other learner, "
+                f"got {method!r} for {form or 'a network'}. Leave it out."
             )
         return True
-    if method == "gradient":
-        raise InputError("method 'gradient' belongs to the neighbour game, got game='subset'.")
+    if method in ALL_ROWS_METHODS:
+        raise InputError(f"method {method!r} belongs to the neighbour game, got game='subset'.")
     if bounds is not None:
         raise InputError(
             "bounds belong to the neighbour game: give record='every', a learner out of "
-            f"{NAMED_FORMS}, and no other method than 'gradient'."
+            f"{NAMED_FORMS}, and no method of the subset game."
         )
     return False
 
@@ -139,9 +164,9 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) ->
     """Refuse what belongs to the subset game."""
     if record != "every":
         raise InputError("the neighbour game protects every record: give record='every'.")
-    if method not in ("auto", "gradient"):
+    if method not in ("auto", *ALL_ROWS_METHODS):
         raise InputError(
-            f"method must be 'gradient' (or 'auto') in the neighbour game, got {method!r}, which "
+            f"method must be 'gradient', 'boosting' or 'auto' here, got {method!r}, which "
             "belongs to game='subset'."
         )
     for name, value in only_subset.items():
@@ -152,12 +177,12 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateLinear:
-    """A released linear model with its encoder, target and budget: all that may be stored."""
+class PrivateModel:
+    """A released model with its encoder, target and budget: all that may be stored."""
 
     encoder: Encoder
     target: TargetCode
-    model: GradientModel
+    model: GradientModel | BoostedModel
     budget: NeighbourBudget
     rows: int
     secure: bool
@@ -194,22 +219,23 @@ class PrivateLinear:
     @property
     def calibration_(self) -> Calibration:
         """The noise of every step and the certificate of all of them together."""
-        size = self.model.coefficients.size + self.model.intercepts.size
-        noise = GaussianNoise(self.model.scale, int(size))
+        noise = GaussianNoise(self.model.scale, self.model.released_size)
         details = {
             "learner": self.learner,
             "mu": self.budget.mu,
             "rows_trained": self.rows,
             "curve": self.budget.described(),
         }
-        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+        method = "boosting" if self.learner == "boosting" else "gradient"
+        return Calibration(noise, self.certificate_, self.eta, method, 1, details)
 
     def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and what has to be said about them."""
         frame, notices, _ = raw_rows(
             table, self.columns, ignore=self.target.name, database_table=database_table
         )
-        return self.encoder.transform(frame), notices
+        read = {name: Values.of(frame[name]) for name in self.columns}
+        return self.model.features(self.encoder, read), notices
 
     def answered(self, rows: Any) -> NDArray[Any]:
         """Return classes by name, or numbers in the target's units, for encoded rows."""
@@ -227,8 +253,8 @@ class PrivateLinear:
         return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def probabilities(self, rows: Any) -> FloatArray | None:
-        """Return class probabilities of encoded rows, for the logistic learner."""
-        if self.learner != "logistic":
+        """Return class probabilities of encoded rows, for the losses that have them."""
+        if self.model.loss not in ("logistic", "softmax"):
             return None
         return self._loss.probabilities(self.model.scores(rows))
 
@@ -237,7 +263,7 @@ class PrivateLinear:
         return self.answered(self.encoded(table)[0])
 
     def predict_proba(self, table: Any) -> FloatArray:
-        """Return class probabilities of raw rows, for the logistic learner."""
+        """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,21 +273,15 @@ class PrivateLinear:
             "eta": self.eta,
             "encoder": self.encoder.to_dict(),
             "target": self.target.to_dict(),
-            "loss": self.model.loss,
-            "coefficients": self.model.coefficients.tolist(),
-            "intercepts": self.model.intercepts.tolist(),
-            "descent": asdict(self.model.descent),
-            "noise_scale": self.model.noise_scale,
-            "scale": self.model.scale,
             "rows": self.rows,
             "mu": self.budget.mu,
             "slack": self.budget.slack,
             "parts": [asdict(part) for part in self.budget.parts],
             "secure_source": self.secure,
-        }
+        } | self.model.to_dict()
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> PrivateLinear:
+    def from_dict(cls, given: Mapping[str, Any]) -> PrivateModel:
         """Return the model that :meth:`to_dict` described.
 
         Edge cases: what is no such description is refused.
@@ -272,16 +292,9 @@ class PrivateLinear:
                 **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
             )
             parts = [Part(**part) for part in given["parts"]]
-            model = GradientModel(
-                np.array(given["coefficients"], dtype=np.float64),
-                np.array(given["intercepts"], dtype=np.float64),
-                one_of("loss", given["loss"], GRADIENT_LOSSES),
-                Descent(**given["descent"]),
-                float(given["scale"]),
-                parts[-1].mu,
-            )
-            if model.coefficients.shape != (encoder.width, model.outputs):
-                raise ValueError("coefficients do not fit the columns")
+            learner = one_of("learner", given["learner"], LEARNERS)
+            kind = BoostedModel if learner == "boosting" else GradientModel
+            model = kind.from_dict(given, encoder, parts[-1].mu)
             return cls(
                 encoder,
                 target,
@@ -290,7 +303,7 @@ class PrivateLinear:
                 int(given["rows"]),
                 bool(given["secure_source"]),
                 float(given["eta"]),
-                one_of("learner", given["learner"], LEARNERS),
+                learner,
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(
@@ -307,15 +320,19 @@ def fit_private(
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
     source: RandomSource | None = None,
-) -> PrivateLinear:
-    """Train a linear model on all rows of a raw table such that η holds for every record.
+) -> PrivateModel:
+    """Train a model on all rows of a raw table such that η holds for every record.
+
+    ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
+    target a range, classes otherwise.
 
     Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
-    Theorem: X22 (proofs/gradient-descent.md).
+    Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md).
     Assumes: the number of rows, the columns' names and the given bounds are public.
-    Numerics: as :func:`memberbound.release.gradient.descend`; μ and the slack are fixed before
+    Numerics: as :func:`memberbound.release.gradient.descend` and
+    :func:`memberbound.release.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).
@@ -335,6 +352,66 @@ def fit_private(
         True
     """
     one_of("learner", learner, LEARNERS)
+    boosted = learner == "boosting"
+    public = read_bounds(bounds)
+    classifier = learner in _CLASSIFIERS or (boosted and not isinstance(public.get(target), Range))
+    drawn = SecureSource() if source is None else source
+
+    def draws(width: int, columns: int, outputs: int) -> int:
+        most = most_draws(width, outputs)
+        if boosted:
+            most = most_boosting_draws(width, columns, outputs)
+        return (1 + (len(_PACES) if tune else 0)) * (1 + most)
+
+    made = prepare(
+        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+    )
+    encoder, code, budget = made.encoder, made.target, made.budget
+    count = len(code.classes)
+    if learner in ("logistic", "boosting"):
+        name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
+    else:
+        name = {"svm": "hinge"}.get(learner, learner)
+    loss, wanted = gradient_loss(name, made.wanted, count if classifier else None)
+    kind = BoostedModel if boosted else GradientModel
+    encoded = kind.features(encoder, made.read)
+    work = _Training(encoded, made.wanted, wanted, made.weights, loss, drawn, classifier)
+    work = replace(work, boosted=encoder) if boosted else work
+    pace = work.pace(budget) if tune else 1.0
+    model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
+    return PrivateModel(
+        encoder, code, model, budget, made.rows, drawn.secure, checked_eta(eta), learner
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A table's encoder and target, what they cost, and its columns as they were read."""
+
+    encoder: Encoder
+    target: TargetCode
+    read: Mapping[str, Values]
+    wanted: NDArray[Any]
+    weights: FloatArray
+    budget: NeighbourBudget
+    rows: int
+
+
+def prepare(
+    table: Any,
+    target: str,
+    *,
+    eta: float,
+    classifier: bool,
+    bounds: Mapping[str, object] | str | Path | None,
+    source: RandomSource,
+    draws: Callable[[int, int, int], int],
+) -> Prepared:
+    """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
+
+    ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
+    and number of outputs.
+    """
     public = read_bounds(bounds)
     names = [str(name) for name in table.columns]
     if target not in names:
@@ -350,14 +427,10 @@ def fit_private(
         raise InputError("the table must have at least two rows and a column besides the target.")
     private = [name for name in features if name not in public]
     open_target = target not in public
-    classifier = learner in _CLASSIFIERS
-    trials = len(_PACES) if tune else 0
-    budget = _budget(
-        eta, rows, features, public, public.get(target), classifier=classifier, trials=trials
-    )
+    known = public.get(target)
+    budget = _budget(eta, rows, features, public, known, classifier=classifier, draws=draws)
     _refuse_small(rows, len(private), budget.mu, open_target)
 
-    drawn = SecureSource() if source is None else source
     first_scale, fine_mu = None, None
     histograms = len(private) + int(open_target)
     if histograms:
@@ -375,28 +448,15 @@ def fit_private(
         public,
         kind="classes" if classifier else "numbers",
         scale=1.0 if first_scale is None else first_scale,
-        source=drawn,
+        source=source,
     )
-    encoder = fit_encoder(read, public, budget, drawn, scale=first_scale, fine_mu=fine_mu)
-    encoded = encoder.encoded(read)
-    read_target, weights = code.read(goal)
-    count = len(code.classes)
-    if learner == "logistic":
-        name = "logistic" if count == 2 else "softmax"
-    else:
-        name = {"svm": "hinge"}.get(learner, learner)
-    loss, wanted = gradient_loss(name, read_target, count if classifier else None)
-    work = _Training(encoded, read_target, wanted, weights, loss, drawn, classifier)
-    pace = work.pace(budget) if tune else 1.0
-    model = work.descended(budget.take("gradient descent"), pace)
-    return PrivateLinear(
-        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner
-    )
+    encoder = fit_encoder(read, public, budget, source, scale=first_scale, fine_mu=fine_mu)
+    return Prepared(encoder, code, read, *code.read(goal), budget, rows)
 
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows and their targets, ready to descend on."""
+    """Encoded rows and their targets, ready to be trained on."""
 
     rows: Any
     read: NDArray[Any]
@@ -405,9 +465,14 @@ class _Training:
     loss: Loss
     source: RandomSource
     classifier: bool
+    #: What the bins of the rows were made with, where they are to be boosted.
+    boosted: Encoder | None = None
 
-    def descended(self, mu: float, pace: float = 1.0) -> GradientModel:
-        """Return the model of the default descent for μ, or of a multiple of its rate."""
+    def trained(self, mu: float, pace: float = 1.0) -> GradientModel | BoostedModel:
+        """Return the model of the default settings for μ, or of a multiple of their rate."""
+        asked: dict[str, Any] = {"mu": mu, "source": self.source, "weights": self.weights}
+        if self.boosted is not None:
+            return boost(self.boosted, self.rows, self.wanted, self.loss, pace=pace, **asked)
         rows, width = self.rows.shape
         how = Descent.default(
             rows=rows,
@@ -417,20 +482,18 @@ class _Training:
             regression=not self.classifier,
         )
         how = replace(how, rate=how.rate * pace)
-        return descend(
-            self.rows, self.wanted, self.loss, how, mu=mu, source=self.source, weights=self.weights
-        )
+        return descend(self.rows, self.wanted, self.loss, how, **asked)
 
     def pace(self, budget: NeighbourBudget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
-        marks = [self._mark(self.descended(budget.take("a trial", share), p)) for p in _PACES]
+        marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
         # A record moves each of these sums by at most 1.
         apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
         scale = up(apart / budget.take("the trials' scores", share), 8)
         return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
 
-    def _mark(self, model: GradientModel) -> float:
+    def _mark(self, model: GradientModel | BoostedModel) -> float:
         """Return how well a trial does: one number in [0, 1] per record, added exactly."""
         scores = model.scores(self.rows)
         if self.classifier:
@@ -449,7 +512,7 @@ def _budget(
     known: object,
     *,
     classifier: bool,
-    trials: int = 0,
+    draws: Callable[[int, int, int], int],
 ) -> NeighbourBudget:
     """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
     outputs = 1
@@ -460,7 +523,7 @@ def _budget(
         histogram_coordinates(private)
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + (max(rows, histogram_coordinates(1)) if known is None else 0)
-        + (1 + trials) * (1 + most_draws(widest(features, bounds), max(1, outputs)))
+        + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     slack = release_slack(coordinates)
     if known is None and classifier:
@@ -478,3 +541,74 @@ def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None
             "columns and the target, leave columns out, allow a larger eta, or play the subset "
             "game (game='subset')."
         )
+
+
+class PrivateRows(BaseEstimator):  # type: ignore[misc]
+    """The private learner of a table's rows, which it is given by their numbers: for audits.
+
+    Halves and noise come from seeds, so this protects nobody.
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        target: str,
+        classes: tuple[str, ...] = (),
+        *,
+        learner: str = "logistic",
+        eta: float = 0.05,
+        bounds: Bounds | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.table = table
+        self.target = target
+        self.classes = classes
+        self.learner = learner
+        self.eta = eta
+        self.bounds = bounds
+        self.random_state = random_state
+
+    def fit(self, X: FloatArray, _y: NDArray[Any]) -> PrivateRows:
+        """Train on the rows with the numbers in ``X``; the table has their targets."""
+        self.released_ = fit_private(
+            self._rows(X),
+            self.target,
+            eta=self.eta,
+            learner=str(private_form(self.learner)),
+            bounds=self.bounds,
+            source=InsecureSource(self.random_state),
+        )
+        if self.released_.class_names:
+            self.classes_ = np.arange(len(self.classes))
+            self._places = [self.classes.index(name) for name in self.released_.class_names]
+        return self
+
+    def _rows(self, X: FloatArray) -> Any:
+        return self.table.iloc[np.asarray(X, dtype=np.float64)[:, 0].astype(np.int64)]
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Return codes of classes, or numbers."""
+        if not self.released_.class_names:
+            return self.released_.predict(self._rows(X))
+        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+
+    def _scores(self, X: FloatArray) -> FloatArray:
+        encoded = self.released_.encoded(self._rows(X))[0]
+        known = self.released_.ranking(encoded)
+        found = np.full((len(known), len(self.classes_)), -np.inf)
+        found[:, self._places] = known
+        return found
+
+    @available_if(lambda self: bool(self.classes) and private_form(self.learner) != "svm")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return class probabilities, in the order of the codes."""
+        known = self.released_.predict_proba(self._rows(X))
+        found = np.zeros((len(known), len(self.classes_)))
+        found[:, self._places] = known
+        return found
+
+    @available_if(lambda self: private_form(self.learner) == "svm")  # type: ignore[untyped-decorator]
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Return scores of classes, of two classes the second one's."""
+        scores = self._scores(X)
+        return scores[:, 1] if scores.shape[1] == 2 else scores

@@ -1,38 +1,693 @@
-"""PyTorch modules through the same calibrators (extra ``torch``).
+"""PyTorch networks: trained on all rows in the neighbour game, or as statistics of a secret half.
 
-Give a function that trains a module on some rows of the population; its parameters, or its outputs
-on a public query set, become a statistic.
+:func:`fit_network` is DP-SGD on Opacus' low-level classes (extra ``torch``).  Sampling rate, number
+of steps and divisor are public, clips and sums are in double precision, the noise is our own and on
+a grid, and its size comes from our own accounting (proofs/networks.md).
+
+:class:`TrainedModule` and :class:`TrainedOutputs` serve the subset game: give a function that
+trains a module on some rows of the population; its parameters, or its outputs on a public query
+set, become a statistic.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from memberbound.errors import InputError
-from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import Rows
+from memberbound.curve.families import SlackCurve
+from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
+from memberbound.errors import InputError, fraction, one_of, positive, whole_number
+from memberbound.games import ADJACENCIES, Adjacency
+from memberbound.learners import takes_sizes
+from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
+from memberbound.quantities import Certificate
+from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
+from memberbound.release.calibration import Calibration, Rows, checked_eta
+from memberbound.release.gradient import path_sensitivity
+from memberbound.release.neighbour import PrivateModel, prepare
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.preprocessing import Encoder, Range, TargetCode, Values, read_bounds
+from memberbound.release.randomness import RandomSource, SecureSource
 
 __all__ = [
+    "NetworkBudget",
+    "NetworkModel",
+    "PrivateNetwork",
+    "PublicArray",
     "TrainedModule",
     "TrainedOutputs",
+    "Training",
+    "fit_network",
+    "fit_network_on_arrays",
     "module_parameters",
     "set_module_parameters",
 ]
 
 
-def _torch() -> Any:
+def _torch(name: str = "torch") -> Any:
     try:
-        return importlib.import_module("torch")
+        return importlib.import_module(name)
     except ImportError:
+        package = name.partition(".")[0]
         raise InputError(
-            "torch must be installed for networks: pip install memberbound[torch]."
+            f"{package} must be installed for networks: pip install memberbound[torch]."
         ) from None
+
+
+# ── The neighbour game: DP-SGD on all rows ────────────────────────────────────────────────────────
+
+#: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
+_STEPS, _BATCH, _RATE, _CLIP = 80, 2048, 1.0, 1.0
+#: Tables with fewer rows take shorter steps.
+_MANY = 20_000
+#: Rows whose gradients are computed at once; the last block of a sample is filled up with zeros,
+#: so that every block has the same shape.
+_BLOCK = 256
+#: Roundings of single precision in units of double ones; what squares lose by underflow.
+_SINGLE, _UNDERFLOW = 2.0**29, 1e-15
+#: Up to this many weights lengths are taken in single precision.
+_MOST_SINGLE = 2**22
+_ROW_BY_ROW = (
+    "The network computes a record's gradient from that record, its weights and coins of its own "
+    "alone, also in its rounding: nothing in it mixes the rows of a batch.",
+    "Which rows a step takes, and coins of the network itself (dropout), stay secret.",
+)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train: public numbers, chosen without the data.
+
+    Every step takes each row with probability ``sample_rate``; ``rate`` multiplies the sum of
+    clipped gradients over the *expected* number of rows; ``averaged`` is the share of the steps, at
+    the end, whose weights are averaged.
+
+    Examples:
+        >>> Training.default(rows=32_561).steps
+        80
+    """
+
+    steps: int
+    sample_rate: float
+    rate: float
+    clip: float = 1.0
+    momentum: float = 0.9
+    averaged: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole_number("steps", self.steps))
+        fraction("sample_rate", self.sample_rate, open_left=True)
+        positive("rate", self.rate)
+        if not 1e-30 < positive("clip", self.clip) < 1e30:
+            raise InputError(f"clip must be between 1e-30 and 1e30, got {self.clip!r}.")
+        fraction("momentum", self.momentum, open_right=True)
+        fraction("averaged", self.averaged, open_left=True)
+
+    @classmethod
+    def default(cls, *, rows: int) -> Training:
+        """Return the rule of docs/gradient.md: a function of the number of rows only."""
+        n = whole_number("rows", rows)
+        # The noise that is left in a weight is proportional to the rate over the rows.
+        return cls(_STEPS, min(1.0, _BATCH / n), _RATE * min(1.0, n / _MANY), _CLIP)
+
+
+@dataclass
+class NetworkBudget(NeighbourBudget):
+    """A budget whose last part is DP-SGD, which has no μ: its curve is composed with the others.
+
+    Guarantee: all releases together are within ``slack`` of a pair below :meth:`curve`.
+    Theorem: X12 and X22 (proofs/networks.md).
+    """
+
+    #: Which pair of normal laws the release stays below: none.
+    normal_mu = None
+    training: DpSgd = field(default_factory=lambda: DpSgd(1.0, 1.0, 1))
+
+    @classmethod
+    def trained(
+        cls, eta: float, paid: NeighbourBudget, sample_rate: float, steps: int
+    ) -> NetworkBudget:
+        """Return the budget with the least noise that keeps η beside what was paid before."""
+        beside = _as_step(paid.parts, "replace-one")
+        goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
+        sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
+        made = DpSgd(up(sigma, 2), sample_rate, steps)
+        found = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made)
+        assert found.curve().eta <= eta
+        return found
+
+    def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
+        """Return the attacker's curve; ``add-remove`` for a number of rows fixed in advance."""
+        one_of("adjacency", adjacency, ADJACENCIES)
+        every = DpSgdHistory((*_as_step(self._parts, adjacency), self.training))
+        exact = every.curve(adjacency) if adjacency == "replace-one" else every.symmetric_curve()
+        return SlackCurve(exact, self.slack)
+
+    def certificate(self, **how: Any) -> Certificate:
+        """Return the certificate of η for every record of any table."""
+        bound = super().certificate(**how)
+        said = (*bound.assumptions, *_ROW_BY_ROW)
+        return replace(bound, theorems=("X12", "X22"), assumptions=said)
+
+
+def _as_step(parts: Sequence[Part], adjacency: Adjacency) -> tuple[DpSgd, ...]:
+    """Return Gaussian releases as one step that takes every record: the same pair."""
+    if not parts:
+        return ()
+    replaced = adjacency == "replace-one"
+    mu = math.hypot(*(part.mu / (1.0 if replaced else part.ratio) for part in parts))
+    return (DpSgd(down((2.0 if replaced else 1.0) / up(mu, 16 + len(parts)), 4), 1.0, 1),)
+
+
+@dataclass(frozen=True)
+class PublicArray:
+    """Rows that are arrays of one public shape, with entries in a public range (images)."""
+
+    shape: tuple[int, ...]
+    low: float = 0.0
+    high: float = 1.0
+    #: What encoders of tables have; nothing is found by name here.
+    columns: tuple[Any, ...] = ()
+    length: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Number of entries of a row."""
+        return math.prod(self.shape)
+
+    def transform(self, rows: ArrayLike) -> FloatArray:
+        """Return the rows with every entry cut off at the range; what is no number is its low end.
+
+        Edge cases: rows of another shape are refused.
+        """
+        given = np.asarray(rows, dtype=np.float64)
+        if given.shape[1:] != self.shape:
+            raise InputError(f"rows must have shape {self.shape!r}, got {given.shape[1:]!r}.")
+        return np.clip(np.nan_to_num(given, nan=self.low), self.low, self.high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {"shape": list(self.shape), "low": self.low, "high": self.high}
+
+
+def _module(
+    factory: Callable[..., Any], shape: tuple[int, ...], outputs: int, *, probe: bool = True
+) -> Any:
+    """Return a new module, whose weights do not depend on the data, after checking what it is."""
+    torch = _torch()
+    inputs = math.prod(shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = factory(inputs, outputs) if takes_sizes(factory) else factory()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"learner must make a torch module, got {type(module).__name__}.")
+    module.train()
+    validator = _torch("opacus.validators").ModuleValidator
+    problems = validator.validate(module, strict=False)
+    if problems:
+        raise InputError(
+            f"learner must be a network that treats every row by itself, got one that cannot be "
+            f"trained privately: {problems[0]}. Use GroupNorm or LayerNorm instead of BatchNorm."
+        )
+    if not any(p.requires_grad for p in module.parameters()):
+        raise InputError("learner must make a module with parameters to train, got none.")
+    if probe:
+        _probe(module, shape, outputs)
+    return module
+
+
+def _probe(module: Any, shape: tuple[int, ...], outputs: int) -> None:
+    """Refuse a module of another shape, or whose answer to a row depends on the other rows."""
+    torch = _torch()
+    rows = torch.linspace(-1, 1, 3 * math.prod(shape)).reshape(3, *shape)
+    try:
+        with torch.no_grad():
+            module.eval()
+            answers, alone = module(rows), module(rows[:1])
+    except RuntimeError as problem:
+        raise InputError(f"learner must take rows of shape {shape!r}: {problem}.") from None
+    finally:
+        module.train()
+    if tuple(answers.shape) != (3, outputs):
+        raise InputError(
+            f"learner must give {outputs} numbers for each row, got shape {tuple(answers.shape)!r}."
+        )
+    if not torch.allclose(answers[:1], alone, rtol=1e-3, atol=1e-4):
+        raise InputError(
+            "learner must be a network that treats every row by itself, got one whose answer to a "
+            "row depends on the other rows."
+        )
+
+
+def _weights(module: Any) -> int:
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def step_reach(clip: float, rows: int) -> float:
+    """Return how far one record can move the computed sum of a sample, from above (claim 2)."""
+    return up(path_sensitivity(clip, rows, _BLOCK) - clip, 4)
+
+
+@cache
+def _optimizer_type() -> Any:
+    torch = _torch()
+    base: Any = _torch("opacus.optimizers").DPOptimizer
+
+    class ExactOptimizer(base):  # type: ignore[misc]
+        """Opacus' optimizer with clips and sums in double precision, and our noise on a grid.
+
+        ``scale`` None adds no noise: for rehearsals only.
+        """
+
+        def __init__(
+            self, inner: Any, *, clip: float, scale: float | None, source: RandomSource, size: float
+        ) -> None:
+            super().__init__(
+                inner,
+                noise_multiplier=(scale or 0.0) / clip,
+                max_grad_norm=clip,
+                expected_batch_size=size,
+            )
+            self.scale, self.source = scale, source
+            self.kept: Any = None
+            self.room: dict[Any, Any] = {}
+
+        def clip_and_accumulate(self) -> None:
+            """Add Σ kept·clipped gradient of a block to ``summed_grad``."""
+            parts = [g.reshape(len(g), -1) for g in self.grad_samples]
+            terms = sum(g.shape[1] for g in parts)
+            kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
+            sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
+            lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
+            # Lengths from above: roundings of single precision, and what underflows.
+            lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
+            # A gradient that is no number (of this record alone) counts as none.
+            usable = torch.isfinite(lengths) & self.kept
+            factors = (self.max_grad_norm * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
+            factors = torch.where(usable, factors, 0.0)
+            for p, g in zip(self.params, parts, strict=True):
+                exact = self._doubled(p, g)
+                exact[~usable] = 0.0
+                total = (factors @ exact).view_as(p)
+                p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
+
+        def _doubled(self, p: Any, g: Any) -> Any:
+            """Return a block's gradients in double precision, in memory that is used again."""
+            room = self.room.get(p)
+            if room is None or room.shape != g.shape:
+                room = self.room[p] = torch.empty(g.shape, dtype=torch.float64)
+            return room.copy_(g)
+
+        def add_noise(self) -> None:
+            """Put the noisy sum into ``grad``."""
+            for p in self.params:
+                found = p.summed_grad.numpy()
+                if self.scale is not None:
+                    found = noisy_release(found, self.scale, self.source)
+                p.grad = torch.from_numpy(found).to(p.dtype).view_as(p)
+
+    return ExactOptimizer
+
+
+def _sample(rows: int, rate: float, source: RandomSource) -> NDArray[np.int64]:
+    """Return a Poisson sample: each row with a probability of at most ``rate``, to 2^-64."""
+    if rate == 1.0:
+        return np.arange(rows)
+    return np.flatnonzero(source.words(rows) < np.uint64(math.floor(rate * 2.0**64)))
+
+
+def _tensor(features: Any, places: Any, unit: float, shape: tuple[int, ...]) -> Any:
+    """Return rows as the network takes them: numbers of about unit size."""
+    rows = features[places]
+    dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+    return _torch().from_numpy((dense * unit).astype(np.float32).reshape(-1, *shape))
+
+
+def train_network(
+    module: Any,
+    features: Any,
+    wanted: NDArray[Any],
+    weights: ArrayLike,
+    training: Training,
+    *,
+    shape: tuple[int, ...],
+    classes: bool,
+    scale: float | None,
+    source: RandomSource,
+    unit: float = 1.0,
+) -> Any:
+    """Train a copy of ``module`` by noisy steps and return another copy with the averaged weights.
+
+    Guarantee: nothing of ``features`` and ``wanted`` enters the result but through sums of
+    gradients clipped at ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
+    Theorem: proofs/networks.md, claims 1 to 3.
+    Edge cases: ``weights`` of 0 leave records out without a trace; with ``scale`` None no noise is
+    added and nobody is protected.
+    """
+    torch = _torch()
+    wrapped = _torch("opacus.grad_sample").GradSampleModule(
+        copy.deepcopy(module).train(), loss_reduction="sum"
+    )
+    learnt = [p for p in wrapped.parameters() if p.requires_grad]
+    inner = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
+    rows = int(features.shape[0])
+    optimizer = _optimizer_type()(
+        inner,
+        clip=training.clip,
+        scale=scale,
+        source=source,
+        size=training.sample_rate * rows,
+    )
+    known = np.asarray(weights) > 0
+    goals = np.where(known, wanted, 0)
+    lossy = torch.nn.functional
+    mean = [np.zeros(tuple(p.shape)) for p in learnt]
+    first = training.steps - max(1, math.ceil(training.steps * training.averaged))
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook")
+        # Coins of the network itself (dropout) go by place in a sample, so they are secret too.
+        torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
+        for step in range(training.steps):
+            sample = _sample(rows, training.sample_rate, source)
+            blocks = [sample[a : a + _BLOCK] for a in range(0, max(1, len(sample)), _BLOCK)]
+            for number, places in enumerate(blocks):
+                missing = _BLOCK - len(places)
+                taken = _tensor(features, places, unit, shape)
+                taken = torch.cat([taken, torch.zeros(missing, *shape)])
+                goal = torch.from_numpy(np.pad(goals[places], (0, missing)))
+                optimizer.kept = torch.from_numpy(np.pad(known[places], (0, missing)))
+                answers = wrapped(taken)
+                if classes:
+                    loss = lossy.cross_entropy(answers, goal.long(), reduction="sum")
+                else:
+                    loss = (answers[:, 0] - goal.float()).square().sum() / 2
+                loss.backward()
+                optimizer.signal_skip_step(number < len(blocks) - 1)
+                optimizer.step()
+                optimizer.zero_grad()
+            if step >= first:
+                for at, p in enumerate(learnt):
+                    mean[at] += (p.detach().double().numpy() - mean[at]) / (step - first + 1)
+    released = copy.deepcopy(module)
+    with torch.no_grad():
+        targets = [p for p in released.parameters() if p.requires_grad]
+        for p, value in zip(targets, mean, strict=True):
+            p.copy_(torch.from_numpy(value).to(p.dtype))
+    if not all(bool(torch.isfinite(p).all()) for p in targets):
+        raise InputError("training must stay finite: take a smaller rate.")
+    return released.requires_grad_(False).eval()
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkModel:
+    """A trained module, as released."""
+
+    module: Any
+    loss: str
+    training: Training
+    scale: float
+    shape: tuple[int, ...]
+    unit: float
+    #: What makes the module; it is not stored.
+    factory: Callable[..., Any]
+
+    @property
+    def released_size(self) -> int:
+        """Number of weights that were trained, at most."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    def features(self, encoder: Encoder, read: Mapping[str, Values]) -> Any:
+        """Return the encoded rows of columns that were read."""
+        return encoder.encoded(read)
+
+    def scores(self, features: Any) -> FloatArray:
+        """Return the scores of encoded records."""
+        torch = _torch()
+        rows, found = int(features.shape[0]), []
+        with torch.no_grad():
+            for start in range(0, rows, 4 * _BLOCK):
+                part = _tensor(features, slice(start, start + 4 * _BLOCK), self.unit, self.shape)
+                found.append(self.module(part).double().numpy())
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateNetwork(PrivateModel):
+    """A released network with its encoder, target and budget: all that may be stored."""
+
+    encoder: Encoder | PublicArray  # type: ignore[assignment]
+    model: NetworkModel  # type: ignore[assignment]
+    budget: NetworkBudget
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of every step and the certificate of all of them together."""
+        details = {
+            "learner": self.learner,
+            "rows_trained": self.rows,
+            "training": asdict(self.model.training),
+            "noise_multiplier": self.budget.training.noise_multiplier,
+            "curve": self.budget.described(),
+        }
+        noise = GaussianNoise(self.model.scale, self.model.released_size)
+        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+
+    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+        """Return the features of raw rows (a table, or an array), and what to say about them."""
+        if isinstance(self.encoder, PublicArray):
+            return self.encoder.transform(table), ()
+        return super().encoded(table, database_table)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the module's tensors by name."""
+        state = self.model.module.state_dict()
+        return {name: np.ascontiguousarray(t.detach().numpy()) for name, t in state.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that may be stored besides the tensors, ready for JSON."""
+        return {
+            "learner": self.learner,
+            "eta": self.eta,
+            "encoder": self.encoder.to_dict(),
+            "target": self.target.to_dict(),
+            "training": asdict(self.model.training),
+            "scale": self.model.scale,
+            "noise_multiplier": self.budget.training.noise_multiplier,
+            "rows": self.rows,
+            "mu": self.budget.mu,
+            "slack": self.budget.slack,
+            "parts": [asdict(part) for part in self.budget.parts],
+            "secure_source": self.secure,
+        }
+
+    @classmethod
+    def from_tensors(
+        cls, given: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Any]
+    ) -> PrivateNetwork:
+        """Return the network that :meth:`to_dict` and :meth:`tensors` described.
+
+        ``factory`` makes the module: the file holds numbers, no code.
+        """
+        torch = _torch()
+        try:
+            told = given["encoder"]
+            encoder = (
+                PublicArray(tuple(map(int, told["shape"])), float(told["low"]), float(told["high"]))
+                if "shape" in told
+                else Encoder.from_dict(told)
+            )
+            target = TargetCode(
+                **(given["target"] | {"classes": tuple(map(str, given["target"]["classes"]))})
+            )
+            training = Training(**given["training"])
+            shape = _shape(encoder)
+            module = _module(factory, shape, len(target.classes) or 1)
+            module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
+            parts = [Part(**part) for part in given["parts"]]
+            steps = DpSgd(float(given["noise_multiplier"]), training.sample_rate, training.steps)
+            model = NetworkModel(
+                module.requires_grad_(False).eval(),
+                _loss_name(target),
+                training,
+                float(given["scale"]),
+                shape,
+                encoder.length,
+                factory,
+            )
+            return cls(
+                encoder,
+                target,
+                model,
+                NetworkBudget(given["mu"], given["slack"], parts, 1.0, steps),
+                int(given["rows"]),
+                bool(given["secure_source"]),
+                float(given["eta"]),
+                str(given["learner"]),
+            )
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as problem:
+            raise InputError(
+                "the file must describe a network that protect released, made by this factory: "
+                f"{problem}."
+            ) from None
+
+
+def _shape(encoder: Encoder | PublicArray) -> tuple[int, ...]:
+    return encoder.shape if isinstance(encoder, PublicArray) else (encoder.width,)
+
+
+def _loss_name(target: TargetCode) -> str:
+    return "softmax" if target.classes else "ridge"
+
+
+def _released(
+    encoder: Encoder | PublicArray,
+    target: TargetCode,
+    data: tuple[Any, NDArray[Any], FloatArray],
+    paid: NeighbourBudget,
+    *,
+    factory: Callable[..., Any],
+    training: Training,
+    eta: float,
+    allowed: int,
+    source: RandomSource,
+    name: str,
+) -> PrivateNetwork:
+    shape, outputs, rows = _shape(encoder), len(target.classes) or 1, int(data[0].shape[0])
+    module = _module(factory, shape, outputs)
+    if _weights(module) * training.steps > allowed:
+        raise InputError(
+            "learner must not make a larger network for fewer inputs or outputs, got one of "
+            f"{_weights(module)} weights."
+        )
+    budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
+    reach = step_reach(training.clip, rows)
+    scale = up(budget.training.noise_multiplier * reach, 2)
+    trained = train_network(
+        module,
+        *data,
+        training,
+        shape=shape,
+        classes=bool(target.classes),
+        scale=scale,
+        source=source,
+        unit=encoder.length,
+    )
+    model = NetworkModel(
+        trained, _loss_name(target), training, scale, shape, encoder.length, factory
+    )
+    return PrivateNetwork(
+        encoder, target, model, budget, rows, source.secure, checked_eta(eta), name
+    )
+
+
+def fit_network(
+    table: Any,
+    target: str,
+    factory: Callable[..., Any],
+    *,
+    eta: float,
+    bounds: Mapping[str, object] | str | Path | None = None,
+    training: Training | None = None,
+    source: RandomSource | None = None,
+    name: str = "network",
+) -> PrivateNetwork:
+    """Train a network on all rows of a raw table such that η holds for every record.
+
+    ``factory(inputs, outputs)`` makes a torch module that takes rows of ``inputs`` numbers of about
+    unit size and gives a score per class, or one number where the bounds give the target a range.
+
+    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
+    ``eta`` over guessing which of two records was in the table: for every record of any table,
+    replace-one, without any confidence level.
+    Theorem: X12 and X22 (proofs/networks.md).
+    Assumes: as :func:`memberbound.release.neighbour.fit_private`; and the network treats every row
+    by itself (batch normalisation is refused).
+    Edge cases: as there; a network that is not made for the width found is refused.
+    """
+    public = read_bounds(bounds)
+    how = Training.default(rows=len(table)) if training is None else training
+    drawn = SecureSource() if source is None else source
+    most = 0
+
+    def draws(width: int, _columns: int, outputs: int) -> int:
+        nonlocal most
+        most = _weights(_module(factory, (width,), outputs, probe=False)) * how.steps
+        return most
+
+    classifier = not isinstance(public.get(target), Range)
+    made = prepare(
+        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+    )
+    return _released(
+        made.encoder,
+        made.target,
+        (made.encoder.encoded(made.read), made.wanted, made.weights),
+        made.budget,
+        factory=factory,
+        training=how,
+        eta=eta,
+        allowed=most,
+        source=drawn,
+        name=name,
+    )
+
+
+def fit_network_on_arrays(
+    rows: ArrayLike,
+    target: ArrayLike,
+    factory: Callable[..., Any],
+    *,
+    eta: float,
+    classes: Sequence[object],
+    value_range: tuple[float, float] = (0.0, 1.0),
+    training: Training | None = None,
+    source: RandomSource | None = None,
+    name: str = "network",
+) -> PrivateNetwork:
+    """Train a network on arrays (images) whose shape, range and classes are public.
+
+    ``rows`` has a record per entry of its first axis; entries are cut off at ``value_range``.
+    ``factory()`` (or ``factory(inputs, outputs)``) makes a module for rows of this shape.
+
+    Guarantee, Theorem, Assumes: as :func:`fit_network`.
+    Edge cases: records of other classes have no influence.
+    """
+    given = np.asarray(rows)
+    goal = Values.of(np.asarray(target))
+    if given.ndim < 2 or len(given) != len(goal) or len(given) < 2:
+        raise InputError("rows must hold at least two arrays, one for each target.")
+    how = Training.default(rows=len(given)) if training is None else training
+    drawn = SecureSource() if source is None else source
+    encoder = PublicArray(tuple(given.shape[1:]), float(value_range[0]), float(value_range[1]))
+    public = read_bounds({"target": {"categories": list(classes)}})
+    code = TargetCode("target", getattr(public["target"], "labels", ()))
+    allowed = _weights(_module(factory, encoder.shape, len(code.classes))) * how.steps
+    budget = NeighbourBudget.for_eta(eta, slack=release_slack(allowed))
+    return _released(
+        encoder,
+        code,
+        (encoder.transform(given).astype(np.float32), *code.read(goal)),
+        budget,
+        factory=factory,
+        training=how,
+        eta=eta,
+        allowed=allowed,
+        source=drawn,
+        name=name,
+    )
+
+
+# ── The subset game: modules through the same calibrators as other statistics ─────────────────────
 
 
 def _tensors(module: Any) -> list[Any]:

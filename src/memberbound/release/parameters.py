@@ -8,28 +8,34 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import Rows
+from memberbound.release.calibration import Rows, Statistic
+from memberbound.release.erm import RegularisedRisk, regularisation_from_c
 from memberbound.release.fitting import with_public_coins
 
 __all__ = [
     "Adapter",
+    "ConvexParameters",
     "EstimatorAdapter",
     "FittedParameters",
     "FittedPredictions",
+    "Labels",
+    "Learnable",
     "PairAdapter",
     "Population",
     "PredictionTable",
     "adapter_for",
     "clipped_rows",
+    "convex_loss",
+    "learnable",
 ]
 
 # ── A fitted estimator as a vector of numbers, and back ───────────────────────────────────────────
@@ -37,6 +43,9 @@ __all__ = [
 # The vector has one length whatever the subset: classes are the population's, and a class that a
 # subset lacks gets fixed values.  The way back fills a *shell*: an estimator fitted on a few made-
 # up rows, so that nothing of the secret fit but the released vector reaches it.
+
+#: Classes of any kind, or numbers.
+Labels = NDArray[Any]
 
 #: Variances of naive Bayes are kept above this share of the population's: a class of one member
 #: would otherwise have a logarithm of about -20, and the whole price would be paid for it.
@@ -50,8 +59,8 @@ class Population:
     """All records: features, target if any, and the classes of a classification."""
 
     features: FloatArray
-    target: NDArray[Any] | None = None
-    classes: NDArray[Any] | None = None
+    target: Labels | None = None
+    classes: Labels | None = None
 
     @property
     def records(self) -> int:
@@ -71,28 +80,28 @@ class Population:
 class Adapter(ABC):
     """How an estimator becomes a vector and a vector an estimator."""
 
-    def prepared(self, estimator: Any, population: Population) -> Any:
+    def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         """Return the unfitted estimator that is fitted on every subset."""
-        from sklearn.base import clone
-
         del population
         return with_public_coins(clone(estimator))
 
     @abstractmethod
-    def dimension(self, estimator: Any, population: Population) -> int:
+    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
         """Return the length of the vector."""
 
     @abstractmethod
-    def parameters(self, model: Any, population: Population) -> FloatArray:
+    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         """Return the vector of a model fitted on some subset."""
 
     @abstractmethod
-    def set_parameters(self, model: Any, vector: FloatArray, population: Population) -> None:
+    def set_parameters(
+        self, model: BaseEstimator, vector: FloatArray, population: Population
+    ) -> None:
         """Write a vector into a shell."""
 
-    @abstractmethod
-    def shell(self, estimator: Any, population: Population) -> Any:
+    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         """Return an estimator in the fitted state that knows of no subset."""
+        return _made_up_fit(estimator, population)
 
     def of_one_class(self, place: int, rows: int, population: Population) -> FloatArray | None:
         """Return the vector of a subset with one class only, or None if the learner copes."""
@@ -100,15 +109,13 @@ class Adapter(ABC):
         return None
 
 
-def _made_up_fit(estimator: Any, population: Population) -> Any:
+def _made_up_fit(estimator: BaseEstimator, population: Population) -> BaseEstimator:
     """Fit on a few rows that are the same for every population of this shape."""
-    from sklearn.base import clone
-
     model = with_public_coins(clone(estimator))
     groups = 2 if population.classes is None else len(population.classes)
     width = population.features.shape[1]
     rows = np.sin(np.arange(1.0, 4 * groups * width + 1)).reshape(-1, width)
-    target: NDArray[Any]
+    target: Labels
     if population.classes is not None:
         target = np.repeat(population.classes, 4)
     elif population.target is not None and population.target.ndim == 2:
@@ -132,11 +139,11 @@ class _Linear(Adapter):
     def __init__(self, *, softmax: bool = False) -> None:
         self.softmax = softmax
 
-    def dimension(self, estimator: Any, population: Population) -> int:
+    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
         width = population.features.shape[1] + bool(estimator.fit_intercept)
         return population.outputs * int(width)
 
-    def parameters(self, model: Any, population: Population) -> FloatArray:
+    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         table = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
         if model.fit_intercept:
             heights = np.broadcast_to(np.ravel(model.intercept_), (len(table),))
@@ -145,7 +152,7 @@ class _Linear(Adapter):
             table = self._every_class(table, model, population.classes)
         return np.asarray(table.ravel())
 
-    def _every_class(self, table: FloatArray, model: Any, classes: NDArray[Any]) -> FloatArray:
+    def _every_class(self, table: FloatArray, model: BaseEstimator, classes: Labels) -> FloatArray:
         if len(table) == 1:
             # Two classes of many: one row of scores speaks for both.
             table = np.vstack([-table, table]) / (2.0 if self.softmax else 1.0)
@@ -170,7 +177,9 @@ class _Linear(Adapter):
             table[:, -1] -= table[:, -1].mean() if self.softmax else 0.0
         return table.ravel()
 
-    def set_parameters(self, model: Any, vector: FloatArray, population: Population) -> None:
+    def set_parameters(
+        self, model: BaseEstimator, vector: FloatArray, population: Population
+    ) -> None:
         table = vector.reshape(population.outputs, -1)
         flat = np.ndim(model.coef_) == 1
         if model.fit_intercept:
@@ -178,9 +187,6 @@ class _Linear(Adapter):
             model.intercept_ = float(heights[0]) if np.ndim(model.intercept_) == 0 else heights
             table = table[:, :-1]
         model.coef_ = table[0].copy() if flat else table.copy()
-
-    def shell(self, estimator: Any, population: Population) -> Any:
-        return _made_up_fit(estimator, population)
 
 
 class _GaussianBayes(Adapter):
@@ -190,11 +196,11 @@ class _GaussianBayes(Adapter):
     given ``priors`` are not released.
     """
 
-    def dimension(self, estimator: Any, population: Population) -> int:
+    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
         width = 2 * population.features.shape[1] + (estimator.priors is None)
         return len(_classes(population)) * int(width)
 
-    def parameters(self, model: Any, population: Population) -> FloatArray:
+    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         classes = _classes(population)
         there = np.searchsorted(classes, model.classes_)
         means, floor = population.features.mean(axis=0), self._floor(population)
@@ -216,7 +222,9 @@ class _GaussianBayes(Adapter):
             _LEAST_VARIANCE * np.where(spread > 0, spread, float(spread.max()) or 1.0)
         )
 
-    def set_parameters(self, model: Any, vector: FloatArray, population: Population) -> None:
+    def set_parameters(
+        self, model: BaseEstimator, vector: FloatArray, population: Population
+    ) -> None:
         groups, width = len(_classes(population)), population.features.shape[1]
         theta, spread, shares = np.split(vector, [groups * width, 2 * groups * width])
         model.theta_ = theta.reshape(groups, width).copy()
@@ -225,9 +233,6 @@ class _GaussianBayes(Adapter):
             weights = np.exp(_cut(shares - shares.max()))
             model.class_prior_ = weights / weights.sum()
         model.epsilon_ = 0.0
-
-    def shell(self, estimator: Any, population: Population) -> Any:
-        return _made_up_fit(estimator, population)
 
 
 class _Centres(Adapter):
@@ -240,10 +245,8 @@ class _Centres(Adapter):
     def __init__(self) -> None:
         self._reference: FloatArray | None = None
 
-    def reference(self, estimator: Any, population: Population) -> FloatArray:
+    def reference(self, estimator: BaseEstimator, population: Population) -> FloatArray:
         """Return the population's centres."""
-        from sklearn.base import clone
-
         if self._reference is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -251,32 +254,30 @@ class _Centres(Adapter):
             self._reference = np.array(model.cluster_centers_, dtype=np.float64)
         return self._reference
 
-    def prepared(self, estimator: Any, population: Population) -> Any:
-        from sklearn.base import clone
-
+    def prepared(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         start = self.reference(estimator, population)
         model = with_public_coins(clone(estimator))
         return model.set_params(init=start, n_init=1)
 
-    def dimension(self, estimator: Any, population: Population) -> int:
+    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
         return int(estimator.n_clusters) * int(population.features.shape[1])
 
-    def parameters(self, model: Any, population: Population) -> FloatArray:
+    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         del population
         found = np.asarray(model.cluster_centers_, dtype=np.float64)
         start = np.asarray(model.init, dtype=np.float64)
         cost = np.square(start[:, None, :] - found[None, :, :]).sum(axis=2)
         return np.asarray(found[linear_sum_assignment(cost)[1]].ravel())
 
-    def set_parameters(self, model: Any, vector: FloatArray, population: Population) -> None:
+    def set_parameters(
+        self, model: BaseEstimator, vector: FloatArray, population: Population
+    ) -> None:
         model.cluster_centers_ = vector.reshape(-1, population.features.shape[1]).copy()
         # What prediction does not need says nothing any more.
         model.labels_ = np.zeros(0, dtype=np.int32)
         model.inertia_ = float("nan")
 
-    def shell(self, estimator: Any, population: Population) -> Any:
-        from sklearn.base import clone
-
+    def shell(self, estimator: BaseEstimator, population: Population) -> BaseEstimator:
         groups, width = int(estimator.n_clusters), population.features.shape[1]
         rows = np.arange(1.0, groups * width + 1).reshape(groups, width)
         return with_public_coins(clone(estimator)).set_params(init=rows, n_init=1).fit(rows)
@@ -290,33 +291,31 @@ class PairAdapter(Adapter):
     that matters for predictions.  The vector must have the same length on every subset.
     """
 
-    read: Callable[[Any], Any]
-    write: Callable[[Any, FloatArray], object]
+    read: Callable[[BaseEstimator], ArrayLike]
+    write: Callable[[BaseEstimator, FloatArray], object]
 
-    def dimension(self, estimator: Any, population: Population) -> int:
+    def dimension(self, estimator: BaseEstimator, population: Population) -> int:
         """Return the length on the shell."""
         return int(self.parameters(self.shell(estimator, population), population).size)
 
-    def parameters(self, model: Any, population: Population) -> FloatArray:
+    def parameters(self, model: BaseEstimator, population: Population) -> FloatArray:
         """Call the user's function."""
         del population
         return np.ravel(np.asarray(self.read(model), dtype=np.float64))
 
-    def set_parameters(self, model: Any, vector: FloatArray, population: Population) -> None:
+    def set_parameters(
+        self, model: BaseEstimator, vector: FloatArray, population: Population
+    ) -> None:
         """Call the user's function."""
         del population
         self.write(model, vector)
 
-    def shell(self, estimator: Any, population: Population) -> Any:
-        """Fit on made-up rows."""
-        return _made_up_fit(estimator, population)
-
 
 #: What a user may give: an Adapter, or anything with the two functions.
-EstimatorAdapter = Adapter | Any
+EstimatorAdapter = Adapter | object
 
 
-def adapter_for(estimator: Any, given: EstimatorAdapter | None = None) -> Adapter:
+def adapter_for(estimator: BaseEstimator, given: EstimatorAdapter | None = None) -> Adapter:
     """Return the adapter of an estimator, or wrap a user's.
 
     Out of the box: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
@@ -363,7 +362,7 @@ _MAKERS: dict[str, Callable[[], Adapter]] = {
 }
 
 
-def _classes(population: Population) -> NDArray[Any]:
+def _classes(population: Population) -> Labels:
     if population.classes is None:
         raise InputError("target must have classes for naive Bayes, got none.")
     return population.classes
@@ -389,24 +388,22 @@ class FittedParameters:
         (1.0, 0.0)
     """
 
-    estimator: Any
+    estimator: BaseEstimator
     adapter: Adapter
     population: Population
     dimension: int
 
     @classmethod
     def of(
-        cls, estimator: Any, population: Population, adapter: Adapter | None = None
+        cls, estimator: BaseEstimator, population: Population, adapter: Adapter | None = None
     ) -> FittedParameters:
         """Prepare an unfitted estimator."""
         how = adapter_for(estimator, adapter)
         size = how.dimension(estimator, population)
         return cls(how.prepared(estimator, population), how, population, size)
 
-    def fitted(self, rows: Rows) -> Any:
+    def fitted(self, rows: Rows) -> BaseEstimator:
         """Return a fresh fit on these records."""
-        from sklearn.base import clone
-
         people = self.population
         model = clone(self.estimator)
         if people.target is None:
@@ -427,10 +424,10 @@ class FittedParameters:
         return self.adapter.parameters(self.fitted(rows), people)
 
     @cached_property
-    def _shell(self) -> Any:
+    def _shell(self) -> BaseEstimator:
         return self.adapter.shell(self.estimator, self.population)
 
-    def model(self, vector: FloatArray) -> Any:
+    def model(self, vector: FloatArray) -> BaseEstimator:
         """Return an estimator with this vector, which knows nothing else of any subset."""
         if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
             raise InputError("a released parameter vector must be finite and of the right length.")
@@ -472,14 +469,12 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
         (['yes', 'no'], [[0.25, 0.75], [1.0, 0.0]])
     """
 
-    def __init__(
-        self, query: FloatArray, table: FloatArray, classes: NDArray[Any] | None = None
-    ) -> None:
+    def __init__(self, query: FloatArray, table: FloatArray, classes: Labels | None = None) -> None:
         self.query = query
         self.table = table
         self.classes = classes
 
-    def _answers(self, rows: Any) -> FloatArray:
+    def _answers(self, rows: ArrayLike) -> FloatArray:
         asked = np.asarray(rows, dtype=np.float64)
         if asked.ndim != 2 or asked.shape[1] != self.query.shape[1]:
             raise InputError(
@@ -496,14 +491,14 @@ class PredictionTable(BaseEstimator):  # type: ignore[misc]
             )
         return np.asarray(self.table[np.array(found, dtype=np.int64)])
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, rows: ArrayLike) -> Labels:
         """Return classes or numbers."""
         answers = self._answers(rows)
         if self.classes is None:
             return answers[:, 0] if answers.shape[1] == 1 else answers
         return np.asarray(self.classes[_probabilities(answers).argmax(axis=1)])
 
-    def predict_proba(self, rows: Any) -> FloatArray:
+    def predict_proba(self, rows: ArrayLike) -> FloatArray:
         """Return probabilities of the classes."""
         answers = self._answers(rows)
         if self.classes is None:
@@ -532,7 +527,7 @@ class FittedPredictions:
     ``asked`` is the query as published; ``query`` the same rows as the estimator gets them.
     """
 
-    estimator: Any
+    estimator: BaseEstimator
     population: Population
     query: FloatArray
     asked: FloatArray
@@ -540,14 +535,12 @@ class FittedPredictions:
     @classmethod
     def of(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         population: Population,
         query: FloatArray,
         asked: FloatArray | None = None,
     ) -> FittedPredictions:
         """Prepare an unfitted estimator."""
-        from sklearn.base import clone
-
         if query.ndim != 2 or len(query) == 0 or query.shape[1] != population.features.shape[1]:
             raise InputError(
                 f"query must be rows of {population.features.shape[1]} features, "
@@ -563,8 +556,6 @@ class FittedPredictions:
 
     def __call__(self, rows: Rows) -> FloatArray:
         """Fit on these records and answer the query."""
-        from sklearn.base import clone
-
         people = self.population
         if people.target is None:
             raise InputError("y must be given for private predictions, got None.")
@@ -595,3 +586,128 @@ class FittedPredictions:
             raise InputError("released predictions must be finite and of the right length.")
         table = vector.reshape(len(self.query), -1).copy()
         return PredictionTable(self.asked.copy(), table, self.population.classes)
+
+
+# ── Which statistic an estimator releases: its parameters, its convex risk's, or its predictions ──
+
+
+class Learnable(Statistic, Protocol):
+    """A Statistic from whose vector a model can be made."""
+
+    def model(self, vector: FloatArray) -> BaseEstimator:
+        """Return a model with this vector that knows nothing else of any subset."""
+        ...
+
+
+def convex_loss(estimator: BaseEstimator, population: Population) -> str | None:
+    """Return the loss of :class:`RegularisedRisk` that this estimator minimises, or None."""
+    name, known = type(estimator).__name__, estimator.get_params(deep=False)
+    plain = known.get("class_weight") is None and not known.get("positive", False)
+    if not type(estimator).__module__.startswith("sklearn.") or not plain:
+        return None
+    if name == "LogisticRegression" and known.get("penalty", "l2") in ("l2", "deprecated"):
+        if known.get("l1_ratio") not in (None, 0, 0.0, "deprecated"):
+            return None
+        return "logistic" if population.outputs == 1 else "softmax"
+    if name == "LinearSVC" and known["penalty"] == "l2" and known["loss"] == "squared_hinge":
+        return "squared-hinge"
+    if name in ("Ridge", "RidgeClassifier") and np.ndim(known["alpha"]) == 0 and known["alpha"] > 0:
+        return "ridge"
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexParameters:
+    """The minimiser of the regularised risk that a linear estimator names: a Statistic.
+
+    The intercept is regularised like the coefficients (X3 needs it); the target of a regression is
+    first centred at the population's mean, which is public in the subset game.
+    """
+
+    risk: RegularisedRisk
+    shape_of: FittedParameters
+    offset: FloatArray
+
+    @classmethod
+    def of(cls, estimator: BaseEstimator, population: Population, size: int) -> ConvexParameters:
+        """Take loss and regularisation from an estimator that is to be fitted on ``size`` rows."""
+        loss = convex_loss(estimator, population)
+        if loss is None:
+            raise InputError(
+                "estimator must be LogisticRegression, LinearSVC, Ridge or RidgeClassifier with an "
+                f"L2 penalty for method='convex', got {estimator!r}. Use 'moment' or 'neighbour'."
+            )
+        known = estimator.get_params(deep=False)
+        strength = known["C"] if "C" in known else 1.0 / known["alpha"]
+        target, offset = _coded(loss, population)
+        risk = RegularisedRisk(
+            population.features,
+            target,
+            loss,
+            regularisation_from_c(loss, strength, size),
+            classes=None
+            if population.classes is None or loss == "ridge"
+            else len(population.classes),
+            intercept=bool(known["fit_intercept"]),
+        )
+        return cls(risk, FittedParameters.of(estimator, population), offset)
+
+    @property
+    def dimension(self) -> int:
+        """Number of released coordinates."""
+        return self.risk.dimension
+
+    def __call__(self, rows: Rows) -> FloatArray:
+        """Return the minimiser on these records."""
+        return self.risk(rows)
+
+    def model(self, vector: FloatArray) -> BaseEstimator:
+        """Return the scikit-learn estimator with these parameters."""
+        table = np.array(vector).reshape(self.risk.rule.outputs, -1)
+        if self.risk.intercept:
+            table[:, -1] += self.offset
+        return self.shape_of.model(table.ravel())
+
+
+def _coded(loss: str, population: Population) -> tuple[Labels, FloatArray]:
+    """Return the target as the loss reads it, and what to add to the intercepts."""
+    target = population.target
+    if target is None:
+        raise InputError("y must be given for a linear model, got None.")
+    if population.classes is None:
+        numbers = np.asarray(target, dtype=np.float64).reshape(len(target), -1)
+        middle = numbers.mean(axis=0)
+        return numbers - middle, middle
+    codes = np.searchsorted(population.classes, target)
+    if loss != "ridge":
+        return codes, np.zeros(1)
+    if len(population.classes) == 2:
+        return (2.0 * codes - 1.0)[:, None], np.zeros(1)
+    return 2.0 * np.eye(len(population.classes))[codes] - 1.0, np.zeros(1)
+
+
+def learnable(
+    estimator: BaseEstimator,
+    population: Population,
+    *,
+    method: str,
+    size: int,
+    clip: float | None = None,
+    adapter: Adapter | None = None,
+    query: FloatArray | None = None,
+) -> Learnable:
+    """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
+    people = Population(
+        clipped_rows(population.features, clip), population.target, population.classes
+    )
+    if query is not None:
+        if method == "convex":
+            raise InputError(
+                "method must be 'neighbour' or 'moment' for predictions, got 'convex'."
+            )
+        return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
+    if method == "convex":
+        if adapter is not None:
+            raise InputError("adapter must be left out for method='convex'.")
+        return ConvexParameters.of(estimator, people, size)
+    return FittedParameters.of(estimator, people, adapter)

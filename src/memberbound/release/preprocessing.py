@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +37,7 @@ __all__ = [
     "HISTOGRAM_SHARE",
     "MISSING",
     "MOST_CLASSES",
+    "NOTHING_FOUND",
     "NUMBER_CELLS",
     "Bounds",
     "Categories",
@@ -74,6 +77,9 @@ BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
 #: What YAML would read as something else than the text it is.
 _WORDS = ("bool", "timestamp")
+#: Dates are numbers of days, as datetimes of a typed table are.
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,12 @@ class Categories:
 Bounds = Mapping[str, Range | Categories]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _end(value: object) -> float | None:
+    """Return the end of a range: a number, or a date; None for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    days = _days(str(value)) if isinstance(value, str | date) else math.nan
+    return None if math.isnan(days) else days
 
 
 def _bound(name: str, given: object) -> Range | Categories:
@@ -115,17 +125,20 @@ def _bound(name: str, given: object) -> Range | Categories:
     if isinstance(given, Mapping):
         if set(given) == {"range"}:
             ends = given["range"]
-            if isinstance(ends, Sequence) and len(ends) == 2:
-                return Range(*ends)
+            if isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2:
+                low, high = map(_end, ends)
+                if low is not None and high is not None:
+                    return Range(low, high)
         elif set(given) == {"categories"} and isinstance(given["categories"], Sequence):
             return Categories(tuple(map(label_of, given["categories"])))
     elif isinstance(given, Sequence) and not isinstance(given, str) and given:
-        if len(given) == 2 and all(map(_is_number, given)):
-            return Range(*given)
+        ends = [_end(value) for value in given]
+        if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
+            return Range(ends[0], ends[1])
         return Categories(tuple(map(label_of, given)))
     raise InputError(
         f"bounds of {name!r} must be [low, high] or a list of categories, got {given!r}. "
-        'Two numbers that are categories are written {"categories": [0, 1]}.'
+        'Two numbers (or dates) that are categories are written {"categories": [0, 1]}.'
     )
 
 
@@ -191,13 +204,25 @@ def _number_label(number: float) -> str:
     return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
 
 
+def _days(text: str) -> float:
+    """Return days since 1970 of a date as ISO 8601 writes it; NaN for every other text."""
+    if not _ISO_DATE.fullmatch(text):
+        return math.nan
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:  # the 31st of February
+        return math.nan
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH).total_seconds() / 86_400
+
+
 def _parsed(value: object) -> tuple[float, str]:
     """Return a value as a number (NaN if it is none) and as a label ('' if it is missing)."""
     text = str(value).strip()
     try:
         number = float(text)
     except ValueError:
-        return math.nan, "" if text in ("NaT", "None", "<NA>") else text
+        return _days(text), "" if text in ("NaT", "None", "<NA>") else text
     return (math.nan, "") if math.isnan(number) else (number, _number_label(number))
 
 
@@ -306,6 +331,10 @@ def octave_ends(cell: int) -> tuple[float, float]:
 _FARTHEST = 3.0
 #: Mean square of an encoded number; an indicator has 1.
 _NUMBER_SQUARE = 0.25
+NOTHING_FOUND = (
+    "the table must have a column that rises above the noise, got none. "
+    "Give bounds for its columns."
+)
 
 
 @dataclass(frozen=True)
@@ -413,10 +442,7 @@ class Encoder:
         """Return the encoded rows of columns that were read before."""
         used = [code for code in self.columns if code.width]
         if not used:
-            raise InputError(
-                "the table must have a column that rises above the noise, got none. "
-                "Give bounds for its columns."
-            )
+            raise InputError(NOTHING_FOUND)
         rows = len(read[used[0].name])
         filled = sum((code.scaling is not None) + (code.indicators > 0) for code in used)
         dense = self.width <= 2 * filled

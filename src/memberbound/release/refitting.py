@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -49,6 +48,8 @@ __all__ = [
     "calibrate_moment",
     "calibrate_neighbour",
     "calibration_from_scale",
+    "matched_neighbours",
+    "refits",
     "subset_assumptions",
 ]
 
@@ -99,7 +100,7 @@ def calibration_from_scale(
     confidence: float | None,
     halved: bool,
     fits: Fits,
-    details: dict[str, Any],
+    details: dict[str, object],
 ) -> Calibration:
     """Turn a certified scale into a calibration.
 
@@ -132,7 +133,7 @@ def calibration_from_scale(
         ),
         1.0 if confidence is None else confidence,
     )
-    known: dict[str, Any] = {
+    known: dict[str, object] = {
         "scale": found.scale,
         "eta_plug_in_estimate": gain(found.plug_in, 0.0),
         "scales_tested": found.tested,
@@ -209,10 +210,9 @@ def calibrate_neighbour(
     game = replace(fresh.game, record=record)
     family = ScaleFamily.gaussian(statistic.dimension, shape)
     target = distance_target(game, goal, family.slack())
-    columns = 1 if record == "average" else game.population
-    per_draw = 2 if record == "average" else max(game.size, game.population - game.size) + 1
-    draws = _draws(pairs, record, target, sure, columns)
-    details: dict[str, Any]
+    per_draw = _fits_per_draw(game)
+    draws = _draws(pairs, game, target, sure)
+    details: dict[str, object]
     theorems: tuple[str, ...]
     if worth_enumerating(statistic, game, draws * per_draw, exact):
         everything = all_subsets(game)
@@ -280,7 +280,7 @@ def calibrate_neighbour(
 
 def matched_neighbours(
     stream: FreshSubsets, count: int
-) -> tuple[list[list[Rows]], np.ndarray[Any, np.dtype[np.int64]]]:
+) -> tuple[list[list[Rows]], NDArray[np.int64]]:
     """Return groups [D, D'_1, D'_2, …] and, per group, which neighbour speaks for every record.
 
     Insiders and outsiders are matched at random; the swap of a matched pair serves both its records
@@ -310,12 +310,23 @@ def _checked_confidence(confidence: float) -> float:
     return fraction("confidence", confidence, open_left=True, open_right=True)
 
 
-def _draws(pairs: int | None, record: str, target: float, sure: float, columns: int) -> int:
+def _fits_per_draw(game: SubsetGame) -> int:
+    return 2 if game.record == "average" else max(game.size, game.population - game.size) + 1
+
+
+def _draws(pairs: int | None, game: SubsetGame, target: float, sure: float) -> int:
     if pairs is not None:
         return whole_number("pairs", pairs)
+    average = game.record == "average"
     # Below the least number nothing is certified; at four times it little noise is wasted.
-    wanted = 4 * least_draws(target, sure, columns)
-    return max(wanted, _PAIRS) if record == "average" else wanted
+    wanted = 4 * least_draws(target, sure, 1 if average else game.population)
+    return max(wanted, _PAIRS) if average else wanted
+
+
+def refits(game: SubsetGame, *, eta: float, confidence: float) -> int:
+    """Return about how many fits :func:`calibrate_neighbour` takes."""
+    target = distance_target(game, checked_eta(eta), 0.0)
+    return _draws(None, game, target, _checked_confidence(confidence)) * _fits_per_draw(game)
 
 
 def _guess(lengths: FloatArray, target: float) -> float:
@@ -419,7 +430,7 @@ def _centred(
     method: str,
     theorems: tuple[str, ...],
     floor: float,
-    details: dict[str, Any],
+    details: dict[str, object],
 ) -> Calibration:
     """Certify E T(q(D) - m) ≤ η at the least scale from ``floor`` on (X19)."""
     # X19 bounds the gain itself; an eta that the prior alone keeps needs no noise.

@@ -7,7 +7,6 @@ import io
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +24,7 @@ __all__ = [
     "Release",
     "calibration_seed_from",
     "checked_train",
-    "released_vector",
+    "released",
     "secret_subset",
     "source_from_seed",
 ]
@@ -36,10 +35,10 @@ class Release:
     """A released vector with its calibration: nothing else about the secret.
 
     Examples:
-        >>> from memberbound.release.statistics import mean
-        >>> from memberbound.release.statistics import release_sum
-        >>> ages = np.arange(40.0)
-        >>> out = release_sum(mean(ages), SubsetGame(40, 20), eta=0.1)
+        >>> from memberbound.release.statistics import calibrate_sum, mean
+        >>> ages, game = mean(np.arange(40.0)), SubsetGame(40, 20)
+        >>> noise = calibrate_sum(ages, game, eta=0.1)
+        >>> out = released(ages, noise, secret_subset(game, SecureSource()), SecureSource())
         >>> out.values.shape, out.calibration.certificate.value <= 0.1
         ((1,), True)
     """
@@ -48,12 +47,12 @@ class Release:
     calibration: Calibration
     names: tuple[str, ...] = ()
     secure: bool = True
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
     #: Of all rows, in the neighbour game.
     budget: NeighbourBudget | None = None
     rows: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "values": self.values.tolist(),
@@ -110,10 +109,10 @@ def checked_train(train: ArrayLike, records: int) -> Rows:
     return rows
 
 
-def released_vector(
+def released(
     statistic: Statistic, calibration: Calibration, secret: Rows, source: RandomSource
-) -> FloatArray:
-    """Return the statistic of the secret subset plus noise.
+) -> Release:
+    """Return the statistic of the secret subset plus noise, once.
 
     A fit that fails releases zeros with the same noise, as in the calibration: an error would be
     seen.  For the same reason whatever a learner says while fitting the secret (warnings, the text
@@ -127,4 +126,6 @@ def released_vector(
     ):
         warnings.simplefilter("ignore")
         value, _ = evaluated(statistic, secret)
-    return release(value, calibration.noise, source)
+    values = release(value, calibration.noise, source)
+    names = tuple(getattr(statistic, "names", ()))
+    return Release(values, calibration, names, source.secure)

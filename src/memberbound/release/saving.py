@@ -28,7 +28,9 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.calibration import Calibration
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.neighbour import PrivateLinear
+from memberbound.release.methods import Configuration, Scores, Trial
+from memberbound.release.neighbour import PrivateModel
+from memberbound.release.networks import PrivateNetwork
 from memberbound.release.noise import (
     GaussianNoise,
     LaplaceNoise,
@@ -39,11 +41,11 @@ from memberbound.release.noise import (
 )
 from memberbound.release.parameters import PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
-from memberbound.release.tuning import Configuration, Scores, Trial
 from memberbound.tables.recipe import canonical
 
 __all__ = [
     "LINEAR_ENDINGS",
+    "NETWORK_ENDINGS",
     "SavedRelease",
     "TableModel",
     "certificate_path",
@@ -187,17 +189,21 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
 # ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
 #
-# ``model.skops`` (an estimator), ``model.json`` (a linear model of all rows: plain numbers) or
+# ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers) or
 # ``release.safetensors`` (a vector, a network's tensors) comes with ``<file>.certificate.json``,
 # which holds the SHA-256 of the file.  The hash says that the two belong together; it is no
 # signature, and whoever can write both can forge both.
 
 _MODELS = (TableModel, MembershipPrivate)
 _VECTOR = "values"
-#: Files that a linear model of all rows can go to.
+#: Files that a model of all rows can go to.
 LINEAR_ENDINGS = (".skops", ".json")
-#: What a certificate calls a linear model of all rows, and where skops keeps a text.
-_LINEAR, _SCHEMA = "linear model", "schema.json"
+#: … and a network: its numbers, never its code.
+NETWORK_ENDINGS = (".safetensors",)
+#: What a certificate calls a model of all rows, and where skops keeps a text.
+_ALL_ROWS, _SCHEMA = ("linear model", "boosted model"), "schema.json"
+#: … and a network of all rows, with the key of its description in the header.
+_NETWORK, _ABOUT = "network of all rows", "memberbound"
 #: Types of ours that a saved estimator holds; skops refuses every other it does not know.
 _TRUSTED = tuple(
     f"{kind.__module__}.{kind.__qualname__}"
@@ -229,6 +235,7 @@ _MOVED = {
     "norms": "noise",
     "predictions": "parameters",
     "table_model": "saving",
+    "tuning": "methods",
 }
 _OLD_HOME = re.compile(r'(?<="__module__": ")memberbound\.protection\.(\w+)(?=")')
 #: … and a type of numpy's that encoders of columns hold.
@@ -280,7 +287,7 @@ def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dic
 
 
 def save(
-    released: TableModel | MembershipPrivate | PrivateLinear | Release | Any,
+    released: TableModel | MembershipPrivate | PrivateModel | Release | Any,
     path: str | Path,
     *,
     calibration: Calibration | None = None,
@@ -294,16 +301,21 @@ def save(
     file whose certificate could not be written is removed.
     """
     inner = getattr(released, "released_", None)
-    released = inner if isinstance(inner, PrivateLinear) else released
+    released = inner if isinstance(inner, PrivateModel) else released
     target = check_output(path, formats=_endings(released), force=force)
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
     if isinstance(released, _MODELS):
         about = _saved_estimator(released, target, force)
-    elif isinstance(released, PrivateLinear):
-        about = _described(_LINEAR, released.calibration_, {"secure_source": released.secure})
-        _saved_linear(released, target, force)
+    elif isinstance(released, PrivateNetwork):
+        about = _described(_NETWORK, released.calibration_, {"secure_source": released.secure})
+        described = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
+        _saved_tensors(released.tensors(), target, force, {_ABOUT: described})
+    elif isinstance(released, PrivateModel):
+        kind = _ALL_ROWS[released.learner == "boosting"]
+        about = _described(kind, released.calibration_, {"secure_source": released.secure})
+        _saved_numbers(released, target, force)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
         more = {"names": list(released.names), "secure_source": released.secure}
@@ -334,8 +346,8 @@ def save(
 
 def _endings(released: Any) -> tuple[str, ...]:
     """Return the endings of the files that a release can go to."""
-    if isinstance(released, PrivateLinear):
-        return LINEAR_ENDINGS
+    if isinstance(released, PrivateModel):
+        return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
     return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
 
 
@@ -382,8 +394,8 @@ def _saved_estimator(
     return _described("estimator", model.calibration_, more | scores)
 
 
-def _saved_linear(released: PrivateLinear, target: Path, force: bool) -> None:
-    """Write a linear model as JSON, in a skops file as one text: the same model, the same bytes."""
+def _saved_numbers(released: PrivateModel, target: Path, force: bool) -> None:
+    """Write a model of all rows as JSON, in a skops file as one text: always the same bytes."""
     text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
     if target.suffix.lower() == ".json":
         write_text(text + "\n", target, force=force)
@@ -399,7 +411,7 @@ def _saved_linear(released: PrivateLinear, target: Path, force: bool) -> None:
     written_whole(target, write, force)
 
 
-def _loaded_linear(target: Path) -> PrivateLinear:
+def _loaded_numbers(target: Path) -> PrivateModel:
     if zipfile.is_zipfile(target):
         text = _skops().load(target, trusted=[])
     else:
@@ -410,7 +422,7 @@ def _loaded_linear(target: Path) -> PrivateLinear:
         given = None
     if not isinstance(given, dict):
         raise InputError(f"path must hold a released model, got {target.name!r}.")
-    return PrivateLinear.from_dict(given)
+    return PrivateModel.from_dict(given)
 
 
 def _at_home(target: Path) -> bytes:
@@ -432,9 +444,27 @@ def _at_home(target: Path) -> bytes:
     return written.getvalue()
 
 
-def _saved_tensors(tensors: dict[str, Any], target: Path, force: bool) -> None:
-    writer = _safetensors()
-    written_whole(target, lambda draft: draft.write_bytes(writer.save(tensors)), force)
+def _saved_tensors(
+    tensors: dict[str, Any], target: Path, force: bool, about: dict[str, str] | None = None
+) -> None:
+    packed = _safetensors().save(tensors, metadata=about)
+    written_whole(target, lambda draft: draft.write_bytes(packed), force)
+
+
+def _loaded_network(target: Path, factory: Callable[..., Any] | None) -> PrivateNetwork:
+    if factory is None:
+        raise InputError(
+            "learner (in Python: factory) must be given to load a network, got none: the file "
+            "holds its numbers, not its code. Give the one it was trained with."
+        )
+    tensors = _safetensors().load(target.read_bytes())
+    opened = _imported("safetensors", "pip install safetensors").safe_open
+    with opened(str(target), framework="numpy") as file:
+        text = (file.metadata() or {}).get(_ABOUT, "null")
+    given = json.loads(text)
+    if not isinstance(given, dict):
+        raise InputError(f"path must hold a released model, got {target.name!r}.")
+    return PrivateNetwork.from_tensors(given, tensors, factory)
 
 
 def verified(path: str | Path) -> dict[str, Any]:
@@ -466,19 +496,25 @@ def verified(path: str | Path) -> dict[str, Any]:
 
 
 def load(
-    path: str | Path, *, trusted: Sequence[str] = ()
-) -> TableModel | MembershipPrivate | PrivateLinear | SavedRelease:
+    path: str | Path,
+    *,
+    trusted: Sequence[str] = (),
+    factory: Callable[..., Any] | None = None,
+) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector or tensors.
 
     A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
 
     ``trusted`` names further types that a saved estimator may hold (of a third-party base
-    estimator); skops makes no object of any other type.
+    estimator); skops makes no object of any other type.  ``factory`` makes the module of a network,
+    as it did for ``protect``.
     """
     said = verified(path)
     target = Path(path)
-    if said.get("kind") == _LINEAR:
-        return _loaded_linear(target)
+    if said.get("kind") == _NETWORK:
+        return _loaded_network(target, factory)
+    if said.get("kind") in _ALL_ROWS:
+        return _loaded_numbers(target)
     if said.get("kind") == "estimator":
         reader = _skops()
         packed = _at_home(target)

@@ -11,22 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memberbound.errors import InputError, one_of, whole_number
+from memberbound.errors import InputError, SearchError, one_of, whole_number
 from memberbound.games import SubsetGame
-from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import Calibration, Record, Rows, checked_eta
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.release.refitting import subset_assumptions
-from memberbound.release.releasing import (
-    Release,
-    checked_train,
-    released_vector,
-    secret_subset,
-    source_from_seed,
-)
-from memberbound.subset.distances import clipped
+from memberbound.subset.bounds import eta_from_success
+from memberbound.subset.distances import clipped, noise_on_query
+from memberbound.subset.gaussian import coupled_success, noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
 
 __all__ = [
@@ -38,7 +33,6 @@ __all__ = [
     "histogram",
     "mean",
     "quantiles",
-    "release_sum",
     "total",
 ]
 
@@ -48,13 +42,14 @@ __all__ = [
 # So the neighbour profile gives X1's mean for every record, and the certificate holds always.
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
-#: The noise returned is at most this much more than the least that passes.
-_RELATIVE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class SumStatistic:
-    """Σ of one row of ``vectors`` per record of the subset, added up exactly and rounded once.
+    """Σ of one row of ``vectors`` per record of the subset, added up exactly, over ``size``.
+
+    ``size`` 1 is a sum, the number of records drawn a mean; dividing hides nothing (L24-L14), so
+    noise is found on the sum, as ``population`` finds it.
 
     Examples:
         >>> SumStatistic(np.array([[1.0], [2.0], [4.0]]))(np.array([0, 2])).tolist()
@@ -63,6 +58,7 @@ class SumStatistic:
 
     vectors: FloatArray
     names: tuple[str, ...] = field(default=())
+    size: int = 1
 
     def __post_init__(self) -> None:
         table = np.array(self.vectors, dtype=np.float64)
@@ -78,15 +74,15 @@ class SumStatistic:
         return int(self.vectors.shape[1])
 
     def __call__(self, rows: Rows) -> FloatArray:
-        """Return the sum over these records."""
-        return np.array([math.fsum(column) for column in self.vectors[rows].T])
+        """Return the sum over these records, or their mean."""
+        return np.array([math.fsum(column) for column in self.vectors[rows].T]) / self.size
 
     @property
     def rounding(self) -> float:
-        """How far a returned sum may lie from the exact one, from above."""
-        # fsum rounds once: half a unit of the sum, whose size is at most Σ|v|.
+        """How far ``size`` times the value may lie from the exact sum, from above."""
+        # fsum rounds once, and so does the division: half a unit of at most Σ|v| each.
         sizes = np.abs(self.vectors).sum(axis=0)
-        return up(float(np.linalg.norm(sizes)) * UNIT * 1.01, 64)
+        return up(float(np.linalg.norm(sizes)) * UNIT * 2.02, 64)
 
 
 def calibrate_sum(
@@ -100,10 +96,11 @@ def calibrate_sum(
 
     Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
     on every record: always, not with some confidence.
-    Theorem: X1, L24-P12.
+    Theorem: X1, L24-P12; X9 for a sum that is one number.
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
-    Numerics: the bound was evaluated, rounded up, at the returned scale, which is at most 1e-4 too
-    large.  What floating-point draws and the rounding of the sum add is part of the bound.
+    Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
+    :func:`~memberbound.subset.gaussian.noise_for_success`, the search of ``population``, plus what
+    floating-point draws and the rounding of the sum ask for: about 1e-12 of it.
     Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
     that the average record stays within η.
 
@@ -126,7 +123,6 @@ def calibrate_sum(
         raise InputError(f"population must have at least 4 records, got {game.population!r}.")
     played = replace(game, record=record)
     profile = NeighbourProfile.from_vectors(statistic.vectors)
-    gain = _gain(profile, played)
     law: NoiseLaw
     if profile.diameter == 0.0:
         law, value = NoNoise(statistic.dimension), 0.0
@@ -135,14 +131,14 @@ def calibrate_sum(
         law, value = NoNoise(statistic.dimension), silent
         note = "No noise is needed: the statistic moves too rarely to tell."
     else:
-        law, value = _least(statistic, profile, gain, goal)
+        law, value = _least(statistic, profile, played, goal)
         note = ""
     certificate = Certificate(
         "eta",
         value,
         "upper",
         played,
-        ("X1", "L24-P12"),
+        ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9"),
         subset_assumptions(
             played,
             noisy=law.rms > 0,
@@ -154,20 +150,6 @@ def calibrate_sum(
     return Calibration(law, certificate, goal, "sum", 0, details | ({"note": note} if note else {}))
 
 
-def _gain(profile: NeighbourProfile, game: SubsetGame) -> Callable[[float], float]:
-    """Return σ ↦ the gain over the likelier answer, for the record the game names, from above."""
-    likelier = max(game.prior, 1 - game.prior)
-
-    def gain(sigma: float) -> float:
-        # Both lie in [½, 1]: the difference is exact.
-        gains = np.maximum(profile.accuracy(game.prior, sigma) - likelier, 0.0)
-        if game.record == "every":
-            return float(gains.max())
-        return up(float(gains.mean()) * (1 + 2 * sum_slack(gains.size)))
-
-    return gain
-
-
 def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
     """Return the gain without noise, from above: every swap with an unequal record shows."""
     _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
@@ -177,60 +159,37 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
 
 
 def _least(
-    statistic: SumStatistic,
-    profile: NeighbourProfile,
-    gain: Callable[[float], float],
-    goal: float,
+    statistic: SumStatistic, profile: NeighbourProfile, game: SubsetGame, goal: float
 ) -> tuple[NoiseLaw, float]:
+    """Return the noise that ``population`` would name, plus what floating point takes of it."""
     slack = floating_point_slack(GaussianNoise(1.0, statistic.dimension))
+    line = statistic.vectors[:, 0].copy() if statistic.dimension == 1 else None
 
-    def total(sigma: float) -> float:
+    def gain(sigma: float, exact: FloatArray | None) -> float:
+        success = coupled_success(profile, game, sigma)
+        if exact is not None:
+            success = min(success, worst_success(profile, game, sigma, exact))
+        return float(eta_from_success(np.array([success]), game)[0])
+
+    def total(sigma: float, exact: FloatArray | None = line) -> float:
         # A sum that is off by r moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
         off = statistic.rounding / (sigma * _ROOT_TWO_PI)
-        return up(gain(sigma) + slack + off, 16)
+        return up(gain(sigma, exact) + slack + off, 16)
 
-    # ½·TV ≤ distance/(2σ√(2π)): above this scale the target holds but for the slack.
-    safe = float(profile.mean_distance.max()) / (2 * _ROOT_TWO_PI * goal)
-    for _ in range(64):
-        if total(safe) <= goal:
-            break
-        safe *= 1.25
-    else:
+    try:
+        found = noise_for_success(profile, game, max(game.prior, 1 - game.prior) + goal, line)
+        try:
+            sigma = confirmed(total, goal, found)
+        except SearchError:
+            # Rounding takes much of the promise: more noise, without the exact mixtures.
+            sigma = least_scale(lambda s: total(s, None) - goal, found)
+    except (SearchError, InputError):
         raise InputError(
             f"eta must be above what floating-point noise of this dimension and size adds, "
             f"got {goal!r}. Centre the vectors or ask for less."
-        )
-    unsafe = safe
-    while total(unsafe) <= goal:
-        safe, unsafe = unsafe, unsafe / 2
-    sigma = safe_crossing(lambda s: total(s) - goal, safe, unsafe, relative=_RELATIVE)
-    return GaussianNoise(sigma, statistic.dimension), total(sigma)
-
-
-def release_sum(
-    statistic: SumStatistic,
-    game: SubsetGame,
-    *,
-    eta: float,
-    record: Record = "average",
-    train: ArrayLike | None = None,
-    insecure_seed: int | None = None,
-) -> Release:
-    """Calibrate, draw the secret subset (or take ``train``) and release the noisy sum.
-
-    Guarantee, Theorem, Numerics: as :func:`calibrate_sum`.
-    Assumes: ``train``, if given, was drawn uniformly from the population.
-    """
-    calibration = calibrate_sum(statistic, game, eta=eta, record=record)
-    source = source_from_seed(insecure_seed)
-    if train is None:
-        secret = secret_subset(game, source)
-    else:
-        secret = checked_train(train, game.population)
-        if secret.size != game.size:
-            raise InputError(f"train must hold {game.size} records, got {secret.size}.")
-    values = released_vector(statistic, calibration, secret, source)
-    return Release(values, calibration, statistic.names, source.secure)
+        ) from None
+    scale = noise_on_query("mean", sigma, statistic.size)
+    return GaussianNoise(scale, statistic.dimension), total(sigma)
 
 
 # ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, any othe
@@ -276,7 +235,7 @@ def mean(data: ArrayLike, *, size: int | None = None, clip: float | None = None)
         [3.0]
     """
     rows = total(data, clip=clip).vectors
-    return SumStatistic(rows / _size(size, len(rows)))
+    return SumStatistic(rows, size=_size(size, len(rows)))
 
 
 def histogram(
@@ -344,7 +303,7 @@ def covariance(
         middle = np.broadcast_to(np.asarray(centre, dtype=np.float64), (table.shape[1],))
     moved = table - middle
     products = (moved[:, :, None] * moved[:, None, :])[:, which[0], which[1]]
-    return SumStatistic(products / _size(size, len(table)))
+    return SumStatistic(products, size=_size(size, len(table)))
 
 
 @dataclass(frozen=True)

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 __all__ = ["DRAWINGS"]
 
 
-def _roc(answer: Any, target: Path) -> Path:
-    from memberbound.report.pictures import save_roc
+def _drawn_by(name: str) -> Callable[[object, Path], Path]:
+    def draw(answer: object, target: Path) -> Path:
+        from memberbound.report import pictures
 
-    return save_roc(answer, target)
+        path: Path = getattr(pictures, name)(answer, target)
+        return path
 
-
-def _success(answer: Any, target: Path) -> Path:
-    from memberbound.report.pictures import save_success
-
-    return save_success(answer, target)
-
-
-def _frontier(answer: Any, target: Path) -> Path:
-    from memberbound.report.pictures import save_frontier
-
-    return save_frontier(answer, target)
+    return draw
 
 
 #: Verb → what draws its answer; matplotlib is imported when a picture is asked for.
-DRAWINGS: dict[str, Callable[[Any, Path], Path]] = {
-    "explain": _roc,
-    "harden": _frontier,
-    "population": _success,
+DRAWINGS = {
+    "explain": _drawn_by("save_roc"),
+    "harden": _drawn_by("save_frontier"),
+    "population": _drawn_by("save_success"),
 }

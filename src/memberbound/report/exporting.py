@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from memberbound._version import __version__
 from memberbound.declarations import Force, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
+from memberbound.report.model import Report, checked, read
 
 __all__ = ["ENDINGS", "FORMATS", "Export", "export"]
 
@@ -34,34 +35,35 @@ class Export:
     """What was exported and where it is; ``details`` depend on the format."""
 
     format: str
-    report: Mapping[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     out: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, str | int | list[str]] = field(default_factory=dict)
 
     @property
     def partial(self) -> bool:
         """Whether some step of the study has no answer."""
-        return bool(self.report["status"] != "complete")
+        return not self.report.complete
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields: the report's game, theorems and assumptions, and the place."""
-        said = {name: self.report[name] for name in ("game", "protects", "theorems", "assumptions")}
-        return (
-            {"command": "export", "version": __version__}
-            | said
-            | {
-                "format": self.format,
-                "out": self.out,
-                "status": self.report["status"],
-                "report_version": self.report["version"],
-            }
-            | dict(self.details)
-        )
+        return {
+            "command": "export",
+            "version": __version__,
+            "game": self.report.game,
+            "protects": self.report.protects,
+            "theorems": list(self.report.theorems),
+            "assumptions": list(self.report.assumptions),
+            "format": self.format,
+            "out": self.out,
+            "status": self.report.status,
+            "report_version": self.report.version,
+            **self.details,
+        }
 
     def summary(self) -> str:
         """Return what was exported, and where to, as a short text."""
         kind = "partial" if self.partial else "complete"
-        lines = [f"{_NAMES[self.format]} of a {kind} study: {self.report['verdict']['sentence']}"]
+        lines = [f"{_NAMES[self.format]} of a {kind} study: {self.report.verdict.sentence}"]
         if self.out is not None:
             lines.append(f"file: {self.out}")
         for name, value in self.details.items():
@@ -71,7 +73,7 @@ class Export:
 
 
 def export(
-    report: Annotated[Any, Option("file", metavar="REPORT")],
+    report: Annotated[object, Option("file", metavar="REPORT")],
     *,
     format: Literal["model-card", "mlflow", "pdf"],
     out: OutputFile | None = None,
@@ -130,47 +132,38 @@ def export(
     if format == "model-card":
         from memberbound.report.model_card import model_card
 
-        checked = _checked(report)
-        write_text(model_card(checked), target, force=force)
-        return Export(format, checked, str(out))
+        held = _checked(report)
+        write_text(model_card(held), target, force=force)
+        return Export(format, held, str(out))
     from memberbound.report.pdf import find_browser, page_count, print_pdf
 
     program = find_browser(browser)
-    checked = _checked(report)
-    printed = print_pdf(checked, browser=program)
+    held = _checked(report)
+    printed = print_pdf(held, browser=program)
     written_whole(target, lambda draft: draft.write_bytes(printed), force)
-    return Export(format, checked, str(out), {"pages": page_count(printed)})
+    return Export(format, held, str(out), {"pages": page_count(printed)})
 
 
 def _to_mlflow(
-    report: dict[str, Any], run_id: str | None, experiment: str | None, tracking_uri: str | None
+    report: Report, run_id: str | None, experiment: str | None, tracking_uri: str | None
 ) -> Export:
     from memberbound.report.mlflow_log import log_report
 
-    logged = log_report(report, run_id=run_id, experiment=experiment, tracking_uri=tracking_uri)
-    details = {
-        "run_id": logged.run_id,
-        "experiment_id": logged.experiment_id,
-        "tracking_uri": logged.tracking_uri,
-        "metrics": logged.metrics,
-        "files": list(logged.files),
-    }
+    details = log_report(report, run_id=run_id, experiment=experiment, tracking_uri=tracking_uri)
     return Export("mlflow", report, None, details)
 
 
-def _checked(report: Any) -> dict[str, Any]:
+def _checked(report: object) -> Report:
     """Return a checked report, from a file, a dictionary or a study."""
-    from memberbound.report.schema import read, validate
-
     if isinstance(report, (str, os.PathLike)):
         return read(report)
     # A study keeps its report; the class itself belongs to a stage above this one.
     held = getattr(report, "report", report)
-    if not isinstance(held, Mapping):
-        raise InputError(
-            "report must be a file, the dictionary that it holds, or what study returned, got "
-            f"{type(report).__name__}."
-        )
-    plain = dict(held)
-    validate(plain)
-    return plain
+    if isinstance(held, Report):
+        return held
+    if isinstance(held, Mapping):
+        return checked(held)
+    raise InputError(
+        "report must be a file, the dictionary that it holds, or what study returned, got "
+        f"{type(report).__name__}."
+    )

@@ -8,26 +8,28 @@ asked for: MLflow's own usage tracking is off while this module works, unless
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.report.marks import quantities, scores
+from memberbound.report.model import Report, plain
 from memberbound.report.model_card import clean
+from memberbound.report.page import render
 
-__all__ = ["ARTIFACTS", "Logged", "log_report", "metrics_of", "parameters_of", "tags_of"]
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
 
-Report = Mapping[str, Any]
+__all__ = ["ARTIFACTS", "log_report", "metrics_of", "parameters_of", "tags_of"]
+
 #: Folder of the run's artifacts that holds the report.
 ARTIFACTS = "memberbound"
 _GROUPS = {"certificate": "certified", "estimate": "estimated", "audit": "measured"}
@@ -37,28 +39,18 @@ _SECRET = re.compile(r"//[^/\s]+@")
 _ODD = re.compile(r"[^\w.\- /]")
 
 
-@dataclass(frozen=True)
-class Logged:
-    """Where a report went."""
-
-    run_id: str
-    experiment_id: str
-    tracking_uri: str
-    metrics: int
-    files: tuple[str, ...]
-
-
 def metrics_of(report: Report) -> dict[str, float]:
     """Return the finite numbers of a report by name; the name says kind, subject and record."""
     found: dict[str, float] = {}
-    for quantity in quantities(report):
-        place = f"{_GROUPS[quantity.kind]}/{quantity.subject}/{quantity.record}-record"
-        found[f"{place}/accuracy_{quantity.side}"] = quantity.value
-    for score in scores(report):
+    for row in report.sandwich:
+        for number in row.numbers:
+            place = f"{_GROUPS[number.kind]}/{row.subject}/{row.record}-record"
+            found[f"{place}/accuracy_{number.side}"] = number.value
+    for score in report.scores:
         found[f"estimated/{score.subject}/score_estimate"] = score.estimate
-    for entry in report["exposure"]:
-        place = f"measured/{entry['subject']}"
-        found[f"{place}/exposed_records_lower"] = entry["records"]["exposed_records"]
+    for entry in report.exposure:
+        place = f"measured/{entry.subject}"
+        found[f"{place}/exposed_records_lower"] = entry.records.exposed_records
     return {
         f"{ARTIFACTS}/{_ODD.sub('_', name)}": float(value)
         for name, value in found.items()
@@ -68,10 +60,10 @@ def metrics_of(report: Report) -> dict[str, float]:
 
 def parameters_of(report: Report) -> dict[str, str]:
     """Return what was asked and of which table; what was not said is left out."""
-    said = {name: value for name, value in report["question"].items() if name != "columns"}
-    data = report["data"]
-    said |= {f"data_{name}": data[name] for name in ("name", "rows", "task", "sha256")}
-    said["data_columns"] = len(data["columns"])
+    said = {name: value for name, value in plain(report.question).items() if name != "columns"}
+    data = report.data
+    said |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
+    said["data_columns"] = len(data.columns)
     return {
         f"{ARTIFACTS}.{name}": _cut(value, _PARAMETER_LENGTH)
         for name, value in said.items()
@@ -81,11 +73,12 @@ def parameters_of(report: Report) -> dict[str, str]:
 
 def tags_of(report: Report) -> dict[str, str]:
     """Return the verdict and what the numbers rest on."""
-    said = {name: report[name] for name in ("version", "schema", "status", "game", "protects")}
-    verdict = report["verdict"]
-    said |= {"level": verdict["level"], "verdict": verdict["sentence"], "advice": verdict["advice"]}
-    said["theorems"] = ", ".join(report["theorems"])
-    said["assumptions"] = " ".join(_sentence(text) for text in report["assumptions"])
+    names = ("version", "schema", "status", "game", "protects")
+    said = {name: str(getattr(report, name)) for name in names}
+    verdict = report.verdict
+    said |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
+    said["theorems"] = ", ".join(report.theorems)
+    said["assumptions"] = " ".join(_sentence(text) for text in report.assumptions)
     return {f"{ARTIFACTS}.{name}": _cut(value, _TAG_LENGTH) for name, value in said.items()}
 
 
@@ -95,7 +88,7 @@ def log_report(
     run_id: str | None = None,
     experiment: str | None = None,
     tracking_uri: str | None = None,
-) -> Logged:
+) -> dict[str, str | int | list[str]]:
     """Log a report to a run: the one named, else the active one, else a new one.
 
     The new run is in ``experiment``, or where MLflow's environment variables say.  A run that
@@ -121,7 +114,7 @@ def log_report(
 
 def _logged(
     report: Report, run_id: str | None, experiment: str | None, tracking_uri: str | None
-) -> Logged:
+) -> dict[str, str | int | list[str]]:
     client, place = _client(tracking_uri)
     known = run_id or _active_run(place) or os.environ.get("MLFLOW_RUN_ID")
     if known is not None and experiment is not None:
@@ -146,7 +139,9 @@ def _logged(
         return _filled(client, run, report, files, place)
 
 
-def _filled(client: Any, run: Any, report: Report, files: tuple[Path, ...], place: str) -> Logged:
+def _filled(
+    client: MlflowClient, run: Run, report: Report, files: tuple[Path, ...], place: str
+) -> dict[str, str | int | list[str]]:
     from mlflow.entities import Metric, Param, RunTag
 
     now = int(time.time() * 1000)
@@ -159,11 +154,16 @@ def _filled(client: Any, run: Any, report: Report, files: tuple[Path, ...], plac
         params=[Param(name, value) for name, value in parameters_of(report).items()],
         tags=[RunTag(name, value) for name, value in tags_of(report).items()],
     )
-    names = tuple(f"{ARTIFACTS}/{file.name}" for file in files)
-    return Logged(run.info.run_id, run.info.experiment_id, _shown(place), len(metrics), names)
+    return {
+        "run_id": run.info.run_id,
+        "experiment_id": run.info.experiment_id,
+        "tracking_uri": _shown(place),
+        "metrics": len(metrics),
+        "files": [f"{ARTIFACTS}/{file.name}" for file in files],
+    }
 
 
-def _client(tracking_uri: str | None) -> tuple[Any, str]:
+def _client(tracking_uri: str | None) -> tuple[MlflowClient, str]:
     import mlflow
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
@@ -190,7 +190,7 @@ def _active_run(place: str) -> str | None:
     return run.info.run_id if run is not None and place == mlflow.get_tracking_uri() else None
 
 
-def _run(client: Any, run_id: str, place: str) -> Any:
+def _run(client: MlflowClient, run_id: str, place: str) -> Run:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -201,7 +201,7 @@ def _run(client: Any, run_id: str, place: str) -> Any:
         raise InputError(f"run_id must be a run at {_shown(place)}, got {run_id!r}.") from problem
 
 
-def _experiment_id(client: Any, name: str | None) -> str:
+def _experiment_id(client: MlflowClient, name: str | None) -> str:
     if name is None:
         known = os.environ.get("MLFLOW_EXPERIMENT_ID")
         if known:
@@ -217,7 +217,7 @@ def _experiment_id(client: Any, name: str | None) -> str:
     return str(found.experiment_id)
 
 
-def _check_same(run: Any, report: Report) -> None:
+def _check_same(run: Run, report: Report) -> None:
     """Refuse a run with other parameters: MLflow would, too, but after half of the work."""
     for name, value in parameters_of(report).items():
         held = run.data.params.get(name, value)
@@ -229,22 +229,19 @@ def _check_same(run: Any, report: Report) -> None:
 
 
 def _of_a_new_run(report: Report) -> dict[str, str]:
-    verdict = report["verdict"]
-    note = f"{clean(verdict['sentence'])}\n\n{clean(verdict['advice'])}"
-    name = f"membership study of {clean(report['data']['name'])}"
+    verdict = report.verdict
+    note = f"{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"
+    name = f"membership study of {clean(report.data.name)}"
     return {"mlflow.runName": name[:250], "mlflow.note.content": note[:_TAG_LENGTH]}
 
 
 @contextmanager
 def _report_files(report: Report) -> Iterator[tuple[Path, ...]]:
     """Make the two files of a report in a private folder for as long as they are needed."""
-    from memberbound.report.page import render
-
     with tempfile.TemporaryDirectory(prefix="memberbound-") as folder:
         html, plain = Path(folder, "report.html"), Path(folder, "report.json")
-        html.write_text(render(dict(report)), encoding="utf-8")
-        text = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
-        plain.write_text(text + "\n", encoding="utf-8")
+        html.write_text(render(report), encoding="utf-8")
+        plain.write_text(report.to_json(), encoding="utf-8")
         yield html, plain
 
 

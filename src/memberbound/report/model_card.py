@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from memberbound.quantities import confident, marked, points, vacuous
 from memberbound.report import prose
-from memberbound.report.marks import Quantity, Score, blind_guess, quantities, score, scores
+from memberbound.report.model import (
+    Ceiling,
+    Data,
+    Floor,
+    ModelScore,
+    Report,
+    SandwichRow,
+    Seen,
+    plain,
+)
 
 __all__ = [
     "bullets",
@@ -86,10 +94,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 # (it could tell who was drawn) and no fingerprint of the data (whoever knows all rows but one could
 # try them out against it).
 
-Report = Mapping[str, Any]
+#: Metadata, as YAML takes it.
+Fields = dict[str, object]
 #: Ids of the Hub's metrics for the scores that a study estimates.
 _SCORES = {"accuracy": "accuracy", "R²": "r_squared"}
-_WHEN = ("before", "after")
 _KINDS = (
     "**≤ certified ceiling**: proved. No attack whatsoever is right more often, in the stated "
     "game, under the assumptions below, with the stated confidence.",
@@ -112,36 +120,34 @@ def model_card(report: Report) -> str:
     return f"---\n{head}---\n\n" + "\n".join(_body(report)) + "\n"
 
 
-def front_matter(report: Report) -> dict[str, Any]:
+def front_matter(report: Report) -> Fields:
     """Return the metadata as a dictionary: tags and a ``model-index``."""
-    data, asked = report["data"], report["question"]
+    data = report.data
     results = []
-    known = scores(report)
-    if known:
+    if report.scores:
         task = {
-            "type": f"tabular-{clean(data['task'])}",
-            "name": f"Prediction of {clean(data['target'])}",
+            "type": f"tabular-{clean(data.task)}",
+            "name": f"Prediction of {clean(data.target)}",
         }
-        metrics = [_score_metric(one) for one in known]
+        metrics = [_score_metric(one) for one in report.scores]
         results.append({"task": task, "dataset": _dataset(data), "metrics": metrics})
-    found = quantities(report)
-    if found:
+    metrics = [_metric(row, number) for row in report.sandwich for number in row.numbers]
+    if metrics:
         task = {"type": "membership-inference", "name": "Membership inference"}
-        metrics = [_metric(quantity) for quantity in found]
         results.append({"task": task, "dataset": _dataset(data), "metrics": metrics})
-    name = f"{clean(asked['learner'])} on {clean(data['name'])}"
+    name = f"{clean(report.question.learner)} on {clean(data.name)}"
     return {
         "tags": ["memberbound", "membership-inference", "privacy"],
         "model-index": [{"name": name, "results": results}],
     }
 
 
-def _dataset(data: Mapping[str, Any]) -> dict[str, Any]:
-    size = {"rows": data["rows"], "columns": len(data["columns"])}
-    return {"type": "local-table", "name": clean(data["name"]), "args": size}
+def _dataset(data: Data) -> Fields:
+    size = {"rows": data.rows, "columns": len(data.columns)}
+    return {"type": "local-table", "name": clean(data.name), "args": size}
 
 
-def _score_metric(one: Score) -> dict[str, Any]:
+def _score_metric(one: ModelScore) -> Fields:
     return {
         "type": _SCORES.get(one.name, clean(one.name)),
         "value": one.estimate,
@@ -150,26 +156,23 @@ def _score_metric(one: Score) -> dict[str, Any]:
     }
 
 
-def _metric(quantity: Quantity) -> dict[str, Any]:
-    args: dict[str, Any] = {
-        "kind": quantity.kind,
-        "subject": clean(quantity.subject),
-        "game": clean(quantity.game),
-        "record": clean(quantity.record),
-        "blind_guess": quantity.blind,
+def _metric(row: SandwichRow, number: Ceiling | Seen | Floor) -> Fields:
+    args: Fields = {
+        "kind": number.kind,
+        "subject": clean(row.subject),
+        "game": clean(row.game),
+        "record": clean(row.record),
+        "blind_guess": row.blind,
     }
-    if quantity.confidence is not None:
-        args["confidence"] = quantity.confidence
-    if quantity.theorems:
-        args["theorems"] = [clean(id) for id in quantity.theorems]
-    for name, said in (("attack", quantity.attack), ("what", quantity.what)):
-        if said is not None:
-            args[name] = clean(said)
+    # What else is known of the number: its confidence, its theorems, its attack, how it was got.
+    for name, said in plain(number).items():
+        if name not in ("kind", number.side) and said != []:
+            args[name] = clean(said) if isinstance(said, str) else said
     return {
         # One type per kind: no ranking can put a ceiling beside a floor by accident.
-        "type": f"membership_inference_accuracy_{quantity.side}",
-        "value": quantity.value,
-        "name": f"{clean(quantity.label)} ({clean(quantity.record)} record): {quantity.called}",
+        "type": f"membership_inference_accuracy_{number.side}",
+        "value": number.value,
+        "name": f"{clean(row.label)} ({clean(row.record)} record): {number.called}",
         "args": args,
     }
 
@@ -177,8 +180,8 @@ def _metric(quantity: Quantity) -> dict[str, Any]:
 def _body(report: Report) -> list[str]:
     lines = ["## Membership privacy", ""]
     lines += _missing(report)
-    said = report["verdict"]
-    lines += [f"**{escaped(said['sentence'])}**", "", escaped(said["advice"]), ""]
+    said = report.verdict
+    lines += [f"**{escaped(said.sentence)}**", "", escaped(said.advice), ""]
     lines += _sandwich(report)
     lines += _remedies(report)
     lines += _translation(report)
@@ -190,38 +193,34 @@ def _body(report: Report) -> list[str]:
 
 
 def _missing(report: Report) -> list[str]:
-    if report["status"] == "complete":
+    if report.complete:
         return []
     lines = ["**This study is partial.** These steps have no answer, so their numbers are missing:"]
     lines += [""]
     lines += bullets(
-        f"{escaped(step['title'])}: {escaped(step['error'])}"
-        for step in report["steps"]
-        if step["state"] in ("failed", "stopped")
+        f"{escaped(step.title)}: {escaped(step.error)}"
+        for step in report.steps_in("failed", "stopped")
     )
     return [*lines, ""]
 
 
 def _sandwich(report: Report) -> list[str]:
-    rows = report["sandwich"]
+    rows = report.sandwich
     if not rows:
         return ["Nothing was certified, measured or estimated about membership.", ""]
-    by_place: dict[tuple[str, str], dict[str, Quantity]] = {}
-    for quantity in quantities(report):
-        by_place.setdefault((quantity.subject, quantity.record), {})[quantity.side] = quantity
     head = ["what is seen", "record", "game", "blind guess"]
     head += ["≤ certified ceiling", "≈ estimate", "≥ measured floor"]
-    cells = []
-    for row in rows:
-        found = by_place.get((row["subject"], row["record"]), {})
-        cells.append(
-            [
-                *(escaped(row[name]) for name in ("label", "record", "game")),
-                str(blind_guess(row["blind"])),
-                *(_cell(found.get(side)) for side in ("upper", "estimate", "lower")),
-            ]
-        )
-    games = dict.fromkeys(row["game"] for row in rows)
+    cells = [
+        [
+            *(escaped(row.label), escaped(row.record), escaped(row.game)),
+            str(prose.blind_guess(row.blind)),
+            _ceiling(row),
+            "–" if row.seen is None else f"{row.seen}, estimated",
+            _floor(row),
+        ]
+        for row in rows
+    ]
+    games = dict.fromkeys(row.game for row in rows)
     return [
         "### How often can anybody be right about who was in the training set?",
         "",
@@ -238,48 +237,47 @@ def _sandwich(report: Report) -> list[str]:
     ]
 
 
-def _cell(quantity: Quantity | None) -> str:
-    if quantity is None:
+def _ceiling(row: SandwichRow) -> str:
+    if row.ceiling is None:
         return "–"
-    if quantity.side == "estimate":
-        return f"{marked(quantity.value, 'estimate')}, estimated"
-    sure = "" if quantity.confidence is None else f", confidence {confident(quantity.confidence)}"
-    if quantity.side == "upper":
-        if vacuous(quantity.value):
-            return str(marked(quantity.value, "certificate"))
-        names = ", ".join(escaped(id) for id in quantity.theorems)
-        text = f"**{marked(quantity.value, 'certificate')}**, certified{sure}"
-        return f"{text}, by {names}" if names else text
-    floor = marked(quantity.value, "audit", blind=quantity.blind)
-    text = f"*{floor}*, measured{sure}" if floor.kind == "audit" else f"{floor}{sure}"
-    return text if quantity.attack is None else f"{text}, attack {escaped(quantity.attack)}"
+    if row.most.kind != "certificate":
+        return str(row.most)
+    names = ", ".join(escaped(id) for id in row.ceiling.theorems)
+    text = f"**{row.most}**, certified, confidence {confident(row.ceiling.confidence)}"
+    return f"{text}, by {names}" if names else text
+
+
+def _floor(row: SandwichRow) -> str:
+    if row.floor is None:
+        return "–"
+    text = f"*{row.least}*, measured" if row.beaten else f"{row.least}"
+    sure = confident(row.floor.confidence)
+    return f"{text}, confidence {sure}, attack {escaped(row.floor.attack)}"
 
 
 def _remedies(report: Report) -> list[str]:
-    listed = report["remedies"]
+    listed = report.remedies
     if not listed:
         return []
-    asked = report["question"]
-    whom = "any record's" if asked["record"] == "every" else "the average record's"
+    asked = report.question
+    whom = "any record's" if asked.record == "every" else "the average record's"
     rows = []
     for remedy in listed:
         most = "–"
-        if remedy["accuracy_upper"] is not None:
-            most = str(marked(remedy["accuracy_upper"], "certificate"))
-            if not vacuous(remedy["accuracy_upper"]):
-                whose = "" if remedy["protects"] is None else f", {escaped(remedy['protects'])}"
+        if remedy.accuracy_upper is not None:
+            most = str(marked(remedy.accuracy_upper, "certificate"))
+            if not vacuous(remedy.accuracy_upper):
+                whose = "" if remedy.protects is None else f", {escaped(remedy.protects)}"
                 most = f"**{most}**, certified{whose}"
-        cost = "–"
-        if remedy["score_after_estimate"] is not None:
-            before, after = (score(remedy[f"score_{when}_estimate"]) for when in _WHEN)
-            cost = f"{escaped(remedy['score_name'])} {before} → {after}, estimated"
-        name = escaped(remedy["label"]) + (" (recommended)" if remedy["recommended"] else "")
-        rows.append([name, "yes" if remedy["enough"] else "no", most, cost])
+        price = remedy.price
+        cost = "–" if price is None else f"{escaped(price.name)} {price}, estimated"
+        name = escaped(remedy.label) + (" (recommended)" if remedy.recommended else "")
+        rows.append([name, "yes" if remedy.enough else "no", most, cost])
     return [
         "### What each remedy promises and costs",
         "",
         f"Asked for: nobody is right about {whom} membership more often than a blind guess by more "
-        f"than {points(asked['eta']).replace('point', 'percentage point')}.",
+        f"than {points(asked.eta).replace('point', 'percentage point')}.",
         "",
         *table(["remedy", "enough", "≤ certified ceiling", "≈ score"], rows),
         "",
@@ -289,54 +287,53 @@ def _remedies(report: Report) -> list[str]:
 
 def _impossible(report: Report) -> list[str]:
     found = [
-        f"Not possible here: {escaped(step['title'])}. {escaped(step['error'])}"
-        for step in report["steps"]
-        if step["state"] == "impossible"
+        f"Not possible here: {escaped(step.title)}. {escaped(step.error)}"
+        for step in report.steps_in("impossible")
     ]
     return [*bullets(found), ""] if found else []
 
 
 def _translation(report: Report) -> list[str]:
-    said = report["translation"]
+    said = report.translation
     if said is None:
         return []
-    lines = ["### In terms of differential privacy", "", escaped(said["sentence"])]
-    if said["population"] is not None:
-        lines += ["", escaped(said["population"]["sentence"])]
+    lines = ["### In terms of differential privacy", "", escaped(said.sentence)]
+    if said.population is not None:
+        lines += ["", escaped(said.population.sentence)]
     return [*lines, ""]
 
 
 def _exposure(report: Report) -> list[str]:
     rows = []
-    for entry in report["exposure"]:
-        records = entry["records"]
-        count = records["exposed_records"]
-        all_rows = report["data"]["rows"]
+    for entry in report.exposure:
+        records = entry.records
+        count = records.exposed_records
+        all_rows = report.data.rows
         many = f"at least {count} of {all_rows} records are" if count else "no record is"
         rows.append(
-            f"{escaped(entry['label'])}: {many} provably guessed better than blindly by the "
-            f"attacks tried (measured, confidence {confident(records['confidence'])})."
+            f"{escaped(entry.label)}: {many} provably guessed better than blindly by the "
+            f"attacks tried (measured, confidence {confident(records.confidence)})."
         )
     return ["### Who is exposed", "", *bullets(rows), ""] if rows else []
 
 
 def _assumptions(report: Report) -> list[str]:
-    exact = [escaped(sentence) for sentence in report["assumptions"]]
+    exact = [escaped(sentence) for sentence in report.assumptions]
     if not exact:
         return []
-    plain = prose.assumed(dict(report))
-    lines = ["### Assumptions", "", *bullets(plain), ""] if plain else ["### Assumptions", ""]
+    said = prose.assumed(report)
+    lines = ["### Assumptions", "", *bullets(said), ""] if said else ["### Assumptions", ""]
     return [*lines, "As the certificates and audits state them:", "", *bullets(exact), ""]
 
 
 def _origin(report: Report) -> list[str]:
-    data, asked = report["data"], report["question"]
-    used = ", ".join(escaped(id) for id in report["theorems"]) or "none"
+    data, asked = report.data, report.question
+    used = ", ".join(escaped(id) for id in report.theorems) or "none"
     lines = [
-        f"Learner {escaped(asked['learner'])}, predicting {escaped(data['target'])}, on "
-        f"{escaped(data['name'])}: {data['rows']} rows, {len(data['columns'])} columns.",
+        f"Learner {escaped(asked.learner)}, predicting {escaped(data.target)}, on "
+        f"{escaped(data.name)}: {data.rows} rows, {len(data.columns)} columns.",
         f"Results that the certificates rest on (`memberbound theorems ID` states them): {used}.",
-        f"Made by memberbound {escaped(report['version'])} from a study of "
-        f"{escaped(report['run']['started'])}, format {escaped(report['schema'])}.",
+        f"Made by memberbound {escaped(report.version)} from a study of "
+        f"{escaped(report.run.started)}, format {escaped(report.schema)}.",
     ]
     return ["### Where this comes from", "", *bullets(lines)]

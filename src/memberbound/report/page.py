@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from memberbound.quantities import (
     INTERVAL,
@@ -27,7 +28,11 @@ from memberbound.quantities import (
     side_below,
     significant,
 )
-from memberbound.report import marks, plots, prose
+from memberbound.report import plots, prose
+from memberbound.report.model import Report, StepRecord, plain, scored
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = [
     "Block",
@@ -59,25 +64,16 @@ class Block:
     blocks: tuple[Block, ...] = ()
 
 
-@lru_cache(maxsize=1)
-def _declared() -> dict[str, Sides]:
-    from memberbound.verbs.audit import Audit
-    from memberbound.verbs.certify import Certification
-    from memberbound.verbs.explain import Explanation
-    from memberbound.verbs.harden import Hardening
-    from memberbound.verbs.plan import Plan
-    from memberbound.verbs.population import PopulationAnswer
-    from memberbound.verbs.protect import Protection
-
-    return {
-        "audit": Audit.SIDES,
-        "certify": Certification.SIDES,
-        "explain": Explanation.SIDES,
-        "harden": Hardening.SIDES,
-        "plan": Plan.SIDES,
-        "population": PopulationAnswer.SIDES,
-        "protect": Protection.SIDES,
-    }
+#: Command → the class of its answer, which declares the sides.
+_ANSWERS = {
+    "audit": "Audit",
+    "certify": "Certification",
+    "explain": "Explanation",
+    "harden": "Hardening",
+    "plan": "Plan",
+    "population": "PopulationAnswer",
+    "protect": "Protection",
+}
 
 
 def sides_of(command: object) -> Sides:
@@ -86,10 +82,14 @@ def sides_of(command: object) -> Sides:
     >>> sides_of("population")["epsilon_population"], sides_of("certify")["security_lower"]
     ('upper', 'lower')
     """
-    return _declared().get(str(command), {})
+    if command not in _ANSWERS:
+        return {}
+    module = import_module(f"memberbound.verbs.{command}")
+    sides: Sides = getattr(module, _ANSWERS[str(command)]).SIDES
+    return sides
 
 
-def text_of(value: Any, sides: Side | Sides | None = None) -> str:
+def text_of(value: object, sides: Side | Sides | None = None) -> str:
     """Return one value as text; a number is rounded to its side.
 
     >>> text_of(0.12345678, "upper"), text_of(0.12345678), text_of(None), text_of(True), text_of(9)
@@ -111,11 +111,11 @@ def text_of(value: Any, sides: Side | Sides | None = None) -> str:
     return str(value)
 
 
-def _simple(value: Any) -> bool:
+def _simple(value: object) -> bool:
     return not isinstance(value, (Mapping, list, tuple)) or _interval(value)
 
 
-def _interval(value: Any) -> bool:
+def _interval(value: object) -> TypeGuard[Mapping[str, float]]:
     """Tell whether a value is an estimate between two bounds, which reads as one."""
     return (
         isinstance(value, Mapping)
@@ -124,7 +124,7 @@ def _interval(value: Any) -> bool:
     )
 
 
-def _table(value: Any) -> bool:
+def _table(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     """Tell whether a value is a list of alike dictionaries, best read as a table."""
     return (
         isinstance(value, Sequence)
@@ -136,7 +136,7 @@ def _table(value: Any) -> bool:
 
 
 def block_of(
-    title: str, value: Mapping[str, Any], sides: Side | Sides | None = None, depth: int = 0
+    title: str, value: Mapping[str, object], sides: Side | Sides | None = None, depth: int = 0
 ) -> Block:
     """Return a dictionary as a block: simple values as pairs, the others as blocks below."""
     pairs: list[tuple[str, str]] = []
@@ -156,11 +156,12 @@ def block_of(
             below.append(Block(name, columns=columns, rows=rows))
         elif isinstance(item, Mapping):
             below.append(block_of(name, item, own, depth + 1))
-        elif all(_simple(part) for part in item):
-            pairs.append((name, text_of(item, own)))
-        else:
-            parts = tuple((str(place), text_of(part)) for place, part in enumerate(item))
-            below.append(Block(name, pairs=parts))
+        elif isinstance(item, (list, tuple)):
+            if all(_simple(part) for part in item):
+                pairs.append((name, text_of(item, own)))
+            else:
+                parts = tuple((str(place), text_of(part)) for place, part in enumerate(item))
+                below.append(Block(name, pairs=parts))
     return Block(title, tuple(pairs), blocks=tuple(below))
 
 
@@ -172,8 +173,8 @@ def block_of(
 _TEMPLATES = "templates"
 
 
-def render(report: dict[str, Any], nonce: str | None = None) -> str:
-    """Return the page of a report that ``schema.validate`` accepts.
+def render(report: Report, nonce: str | None = None) -> str:
+    """Return the page of a report.
 
     The page has one script and one style, both inline; ``nonce`` is put on both, for a server that
     sends a Content-Security-Policy.
@@ -196,20 +197,20 @@ def render(report: dict[str, Any], nonce: str | None = None) -> str:
             prose=prose,
             headline=_headline(report),
             steps=_steps(report),
-            unfinished=[s for s in report["steps"] if s["state"] in ("failed", "stopped")],
-            impossible=[s for s in report["steps"] if s["state"] == "impossible"],
-            known={entry["id"] for entry in report["ledger"]},
+            unfinished=report.steps_in("failed", "stopped"),
+            impossible=report.steps_in("impossible"),
+            known={entry.id for entry in report.ledger},
             settings=_settings(report),
             recipe=_recipe(report),
             surprising=_surprising(report),
-            promise=marks.promise(marks.blind_in(report, "subset"), report["question"]["eta"]),
+            promise=prose.promise(report.blind_in("subset"), report.question.eta),
         )
     )
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _drawings(report: dict[str, Any]) -> dict[str, plots.Drawing]:
+def _drawings(report: Report) -> dict[str, plots.Drawing]:
     found = (
         plots.sandwich_drawing(report, "average"),
         plots.sandwich_drawing(report, "worst"),
@@ -221,79 +222,76 @@ def _drawings(report: dict[str, Any]) -> dict[str, plots.Drawing]:
     return {drawing.id: drawing for drawing in found if drawing is not None}
 
 
-def _headline(report: dict[str, Any]) -> list[tuple[str, Mark | None, str]]:
+def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     """Return the numbers below the verdict: what it is, the number, and a few words."""
-    asked = report["question"]
+    asked = report.question
     shown: list[tuple[str, Mark | None, str]] = []
     for record in ("average", "worst"):
-        for row in report["sandwich"]:
-            if row["subject"] == "model" and row["record"] == record:
-                floor = marks.floor_of(row)
-                beaten = floor is not None and floor.kind == "audit"
-                said = "an attack is right" if beaten else ONLY_BLIND
-                shown.append((f"As it is, {record} record", floor if beaten else None, said))
-    best = next((r for r in report["remedies"] if r["recommended"]), None)
-    blind = marks.blind_in(report, report["game"] if best is None else best["game"])
-    allowed = marks.allowed_over(blind, asked["eta"])
-    words = f"for {prose.whom(asked['record'])}: {marks.promise(blind, asked['eta'])}"
-    shown.append(("Allowed in this study", allowed, words))
+        for row in report.sandwich:
+            if row.subject == "model" and row.record == record:
+                said = "an attack is right" if row.beaten else ONLY_BLIND
+                mark = row.least if row.beaten else None
+                shown.append((f"As it is, {record} record", mark, said))
+    best = report.recommended
+    blind = report.blind_in(report.game if best is None else best.game)
+    words = f"for {prose.whom(asked.record)}: {prose.promise(blind, asked.eta)}"
+    shown.append(("Allowed in this study", prose.allowed_over(blind, asked.eta), words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
         return shown
-    name = "As it is" if best["id"] == "nothing" else "With the remedy"
-    upper = marked(best["accuracy_upper"], "certificate")
-    shown.append((name, upper, f"for {prose.whom(asked['record'])}: {best['label'].lower()}"))
-    if best["loss_estimate"] is not None and best["id"] != "nothing":
-        before = marks.score(best["score_before_estimate"])
-        after = marks.score(best["score_after_estimate"])
-        shown.append(("What it costs", after, f"{best['score_name']}; as it is {before}"))
-    elif best["extra_rows"] is not None:
-        needed = Mark("given", f"{best['extra_rows']} rows")
+    name = "As it is" if best.id == "nothing" else "With the remedy"
+    upper = marked(best.accuracy_upper, "certificate")
+    shown.append((name, upper, f"for {prose.whom(asked.record)}: {best.label.lower()}"))
+    price = best.price
+    if price is not None and best.id != "nothing":
+        words = f"{price.name}; as it is {scored(price.before)}"
+        shown.append(("What it costs", scored(price.after), words))
+    elif best.extra_rows is not None:
+        needed = Mark("given", f"{best.extra_rows} rows")
         shown.append(("What it costs", needed, "more of the same kind"))
     return shown
 
 
-def _steps(report: dict[str, Any]) -> list[tuple[dict[str, Any], list[Block]]]:
+def _steps(report: Report) -> list[tuple[StepRecord, list[Block]]]:
     found = []
-    for step in report["steps"]:
+    for step in report.steps:
+        answers = (("Result", step.result), ("Audit of the release", step.audit))
         blocks = [
-            block_of(title, step[key], sides_of(step[key].get("command")))
-            for key, title in (("result", "Result"), ("audit", "Audit of the release"))
-            if step[key] is not None
+            block_of(title, answer, sides_of(answer.get("command")))
+            for title, answer in answers
+            if answer is not None
         ]
         found.append((step, blocks))
     return found
 
 
-def _settings(report: dict[str, Any]) -> list[tuple[str, str]]:
-    asked = [(name, text_of(value)) for name, value in report["question"].items()]
-    table = [(f"data.{name}", text_of(value)) for name, value in report["data"].items()]
-    run = [(f"run.{name}", text_of(value)) for name, value in report["run"].items()]
-    return [*asked, *table, *run, ("memberbound", report["version"]), ("format", report["schema"])]
+def _settings(report: Report) -> list[tuple[str, str]]:
+    asked = [(name, text_of(value)) for name, value in plain(report.question).items()]
+    table = [(f"data.{name}", text_of(value)) for name, value in plain(report.data).items()]
+    run = [(f"run.{name}", text_of(value)) for name, value in plain(report.run).items()]
+    return [*asked, *table, *run, ("memberbound", report.version), ("format", report.schema)]
 
 
-def _recipe(report: dict[str, Any]) -> str:
+def _recipe(report: Report) -> str:
     """Return the configuration that asks the same question again."""
     import yaml
 
-    asked = {name: value for name, value in report["question"].items() if value is not None}
-    if not report["data"]["embedded"]:
-        asked = {"source": report["data"]["name"], **asked}
+    asked = {name: value for name, value in plain(report.question).items() if value is not None}
+    if not report.data.embedded:
+        asked = {"source": report.data.name, **asked}
     said: str = yaml.safe_dump(asked, sort_keys=False, allow_unicode=True)
     return said
 
 
-def _surprising(report: dict[str, Any]) -> bool:
+def _surprising(report: Report) -> bool:
     """Tell whether an estimate lies above a certified ceiling, which needs a word."""
     return any(
-        row["ceiling"] is not None
-        and row["estimate"] is not None
-        and row["estimate"]["estimate"] > row["ceiling"]["upper"]
-        for row in report["sandwich"]
+        row.ceiling and row.estimate and row.estimate.estimate > row.ceiling.upper
+        for row in report.sandwich
     )
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Return JSON that can stand inside a script element: no character opens or closes a tag."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
@@ -319,7 +317,7 @@ def _file(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Any:
+def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -333,14 +331,14 @@ def _environment() -> Any:
     environment.filters["measured"] = lambda value, blind: marked(value, "audit", blind=blind)
     environment.filters["estimated"] = lambda value: marked(value, "estimate")
     environment.filters["given"] = lambda value: marked(value, "given")
-    environment.filters["score"] = marks.score
+    environment.filters["score"] = scored
     # A number and its percent sign stay on one line.
     environment.filters["bound"] = lambda text: text.replace(" %", "\u00a0%").replace(
         "≈ ", "≈\u00a0"
     )
     environment.filters["confident"] = confident
     environment.filters["points"] = points
-    environment.filters["blind"] = marks.blind_guess
+    environment.filters["blind"] = prose.blind_guess
     environment.filters["short"] = lambda value: significant(value, "given")
     environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
     environment.filters["percent_down"] = lambda value: percent(value, "lower")

@@ -13,11 +13,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.report.model import Report
 
 __all__ = ["find_browser", "page_count", "print_pdf"]
 
@@ -81,7 +80,7 @@ def find_browser(path: str | os.PathLike[str] | None = None) -> str:
 
 
 def print_pdf(
-    report: Mapping[str, Any],
+    report: Report,
     *,
     browser: str | os.PathLike[str] | None = None,
     seconds: float = _SECONDS,
@@ -89,14 +88,14 @@ def print_pdf(
     """Return the report's page as PDF; a complete report that fits one page is taken for a failure.
 
     Args:
-        report: what ``report.json`` holds.
+        report: the report of a study.
         browser: the program; searched for unless given.
         seconds: time limit.
     """
     program = find_browser(browser)
     from memberbound.report.page import render
 
-    text = render(dict(report))
+    text = render(report)
     # Ignoring errors: the browser's last process may still be writing its profile.
     with tempfile.TemporaryDirectory(prefix="memberbound-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -104,7 +103,7 @@ def print_pdf(
         page.write_text(text, encoding="utf-8")
         _run([program, *_flags(folder, target), page.as_uri()], folder, seconds)
         printed = target.read_bytes() if target.is_file() else b""
-    least = 2 if report["status"] == "complete" else 1
+    least = 2 if report.complete else 1
     if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
         raise MemberboundError(
             f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "

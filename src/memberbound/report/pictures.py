@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from memberbound.quantities import confident, significant
 from memberbound.verbs.explain import Explanation
 from memberbound.verbs.harden import Hardening
 from memberbound.verbs.population import PopulationAnswer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BLUE",
@@ -50,14 +53,14 @@ def check_target(path: str | Path) -> Path:
     return target
 
 
-def save(figure: Any, path: str | Path, *, title: str, caption: str) -> Path:
+def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
     """Write a matplotlib figure as PNG, SVG, PDF or a self-contained HTML page with its caption."""
     target = check_target(path)
     suffix = target.suffix.lower()
     kind = "svg" if suffix == ".html" else suffix[1:]
 
     # Without a date the same figure gives the same file.
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
 
     def write(draft: Path) -> None:
         figure.savefig(draft, format=kind, dpi=160, metadata={"Title": title} | undated)
@@ -95,7 +98,7 @@ def save_frontier(hardening: Hardening, path: str | Path) -> Path:
     return save(_frontier_figure(hardening), path, title="memberbound harden", caption=caption)
 
 
-def _frontier_figure(hardening: Hardening) -> Any:
+def _frontier_figure(hardening: Hardening) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 5), layout="constrained")
@@ -143,7 +146,7 @@ def save_history(monitor: OverfittingMonitor, path: str | Path) -> Path:
     )
 
 
-def _overfitting_figure(monitor: OverfittingMonitor) -> Any:
+def _overfitting_figure(monitor: OverfittingMonitor) -> Figure:
     from matplotlib.figure import Figure
 
     history = monitor.history
@@ -202,7 +205,7 @@ def save_roc(explanation: Explanation, path: str | Path) -> Path:
     return save(_roc_figure(explanation), path, title="memberbound explain", caption=caption)
 
 
-def _roc_figure(explanation: Explanation) -> Any:
+def _roc_figure(explanation: Explanation) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5.2), layout="constrained")
@@ -277,7 +280,7 @@ def save_success(
     return save(figure, path, title="memberbound population", caption=answer.sentence)
 
 
-def _success_figure(answer: PopulationAnswer, epsilons: list[float]) -> Any:
+def _success_figure(answer: PopulationAnswer, epsilons: list[float]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 

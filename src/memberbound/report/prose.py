@@ -1,13 +1,22 @@
-"""The report's words: assumptions, limits and the glossary, for readers who are not statisticians.
-
-Only sentences stand here, and which of them a report needs; numbers come from the report.
-"""
+"""The report's words: what is allowed, assumptions, limits and the glossary, in plain words."""
 
 from __future__ import annotations
 
-from typing import Any
+from memberbound.quantities import Mark, allowed, percent, points
+from memberbound.report.model import Report
 
-__all__ = ["GAMES", "GLOSSARY", "LEVELS", "LIMITS", "STATES", "assumed", "whom"]
+__all__ = [
+    "GAMES",
+    "GLOSSARY",
+    "LEVELS",
+    "LIMITS",
+    "STATES",
+    "allowed_over",
+    "assumed",
+    "blind_guess",
+    "promise",
+    "whom",
+]
 
 #: Word for the verdict's level.
 LEVELS = {
@@ -146,9 +155,9 @@ GLOSSARY = (
 )
 
 
-def assumed(report: dict[str, Any]) -> list[str]:
+def assumed(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
-    done = [step["id"] for step in report["steps"] if step["state"] == "done"]
+    done = [step.id for step in report.steps_in("done")]
     names = dict.fromkeys("protect" if name.startswith("protect") else name for name in done)
     return [sentence for name in names for sentence in _ASSUMED.get(name, ())]
 
@@ -156,3 +165,22 @@ def assumed(report: dict[str, Any]) -> list[str]:
 def whom(record: str) -> str:
     """Return the record that was asked for, in words."""
     return "every single record" if record == "every" else "the average record"
+
+
+def blind_guess(value: float) -> Mark:
+    """Return how often a blind guess is right: known exactly, and rounded as bounds beside it."""
+    return Mark("given", percent(value, "upper"))
+
+
+def allowed_over(blind: float, eta: float) -> Mark:
+    """Return what a study allows somebody who could as well guess blindly."""
+    return Mark("given", allowed(blind, eta))
+
+
+def promise(blind: float, eta: float) -> str:
+    """Return where the allowed share comes from.
+
+    >>> promise(0.5008787346221442, 0.05)
+    'blind guessing 50.09 % + 5 points'
+    """
+    return f"blind guessing {blind_guess(blind)} + {points(eta)}"

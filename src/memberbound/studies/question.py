@@ -9,10 +9,11 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from memberbound.errors import (
 )
 from memberbound.learners import Examples, examples_of
 from memberbound.release.calibration import checked_eta
+from memberbound.release.preprocessing import Bounds, read_bounds
+from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
 
 __all__ = [
@@ -41,7 +44,7 @@ __all__ = [
 # ── Words of a study: commands to repeat a step ───────────────────────────────────────────────────
 
 
-def command_of(verb: str, source: str, options: Mapping[str, Any]) -> str:
+def command_of(verb: str, source: str, options: Mapping[str, object]) -> str:
     """Return a command line; options without a value are left out.
 
     >>> command_of("protect", "my table.csv", {"--eta": 0.05, "--record": None})
@@ -70,41 +73,27 @@ def names_of(columns: Iterable[str] | None) -> str | None:
 # ── What a study is asked: options with defaults, from keywords or a YAML file ────────────────────
 
 #: Keys of a configuration that are not options of the question.
-_PLACES = ("source", "out")
+_PLACES = ("source", "out", "bounds")
 
 
 @dataclass(frozen=True)
-class StudyQuestion:
-    """Everything that the answer depends on, beside the data.
-
-    Args:
-        target: column that the learner predicts.
-        learner: a short name or ``package.module:factory``.
-        eta: nobody may be right more than ½ + η of the time.
-        record: whom the recommendation has to protect, ``every`` or ``average``.
-        epsilon: the ε to be translated for this population.
-        delta: its δ.
-        confidence: of each certificate and interval.
-        shadows: models trained for each audit.
-        extra_rows: rows that could still be collected.
-        columns: features; all columns but the target, identifiers and free text unless given.
-        roles: column → role, where the inferred one is not the right one.
-        database_table: the table inside a DuckDB or SQLite file.
-        seed: makes the study repeatable.
-    """
+class StudyQuestion(Question):
+    """A question with the study's defaults, checked; :func:`study` says what each option means."""
 
     target: str
     learner: str = "logistic"
     eta: float = 0.05
-    record: str = "every"
+    record: Literal["every", "average"] = "every"
     epsilon: float = 8.0
     delta: float = 1e-5
     confidence: float = 0.95
     shadows: int = 64
     extra_rows: int = 0
     columns: tuple[str, ...] | None = None
-    roles: Mapping[str, str] | None = None
+    roles: Mapping[str, Role] | None = None
     database_table: str | None = None
+    #: The name of the file with public bounds; what it says is part of the data.
+    bounds: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -127,12 +116,6 @@ class StudyQuestion:
         wish = 1 - 2 * Fraction(self.eta)
         nearest = float(wish)
         return nearest if nearest >= wish else math.nextafter(nearest, 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready fields."""
-        said = asdict(self)
-        said["columns"] = None if self.columns is None else list(self.columns)
-        return said
 
     def with_options(self, options: Mapping[str, Any]) -> StudyQuestion:
         """Return the question with some options replaced; ``None`` leaves one as it is."""
@@ -227,11 +210,22 @@ class StudyData:
     name: str
     embedded: bool
     sha256: str
+    bounds: Bounds = field(default_factory=dict)
 
     @classmethod
-    def read(cls, source: Any, question: StudyQuestion) -> StudyData:
-        """Read the table; ``None`` is the embedded one."""
+    def read(
+        cls,
+        source: Any,
+        question: StudyQuestion,
+        bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
+    ) -> StudyData:
+        """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
         embedded = source is None
+        if embedded and bounds is None:
+            with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
+                public = read_bounds(path)
+        else:
+            public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
         population = read_population(
             embedded_table() if embedded else source,
             question.columns,
@@ -252,7 +246,12 @@ class StudyData:
         kept = population.parsed()
         # The encoding merges rare categories and scales numbers, the table's certificate does not.
         digest.update(_written(kept))
-        return cls(kept, examples, name, embedded, digest.hexdigest())
+        digest.update(repr(sorted(public.items())).encode() if public else b"")
+        unknown = [column for column in public if column not in population.frame.columns]
+        if unknown:
+            raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+        public = {column: bound for column, bound in public.items() if column in kept.columns}
+        return cls(kept, examples, name, embedded, digest.hexdigest(), public)
 
     @property
     def population(self) -> Population:
@@ -271,18 +270,18 @@ class StudyData:
         """What a verb that counts rows is told: the target is a column like the others."""
         return self.features | {"columns": list(self.frame.columns)}
 
-    def to_dict(self, target: str) -> dict[str, Any]:
+    def described(self, target: str) -> Data:
         """Return what the report says about the table; no value of any row."""
-        return {
-            "name": self.name,
-            "embedded": self.embedded,
-            "rows": self.examples.rows,
-            "columns": list(self.examples.columns),
-            "roles": self.examples.roles,
-            "left_out": list(self.population.selection.left_out),
-            "encoded_features": int(self.examples.features.shape[1]),
-            "target": target,
-            "task": self.examples.task,
-            "classes": list(self.examples.classes),
-            "sha256": self.sha256,
-        }
+        return Data(
+            name=self.name,
+            embedded=self.embedded,
+            rows=self.examples.rows,
+            columns=tuple(self.examples.columns),
+            roles=cast("Mapping[str, Role]", self.examples.roles),
+            left_out=tuple(self.population.selection.left_out),
+            encoded_features=int(self.examples.features.shape[1]),
+            target=target,
+            task=self.examples.task,
+            classes=tuple(self.examples.classes),
+            sha256=self.sha256,
+        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import sum_up
@@ -16,211 +17,135 @@ from memberbound.quantities import (
     points,
     significant,
 )
+from memberbound.report.model import (
+    Ceiling,
+    Exposure,
+    Learned,
+    Protected,
+    Remedy,
+    RemedyId,
+    RocCurve,
+    SandwichRow,
+    StepId,
+    Translation,
+    Verdict,
+)
+from memberbound.studies import steps
 from memberbound.studies.question import StudyQuestion, command_of, names_of
 from memberbound.verbs.certify import accuracy_from_leak
 
-__all__ = [
-    "exposure",
-    "remedies",
-    "roc",
-    "sandwich",
-    "translation",
-    "verdict",
-]
+__all__ = ["Findings", "protects", "remedies", "verdict"]
 
 # ── From the answers of the steps to the report: ceilings, estimates and floors side by side ──────
 #
 # Every number keeps its kind (certificate, estimate, audit), its game and its record; nothing is
 # turned into another kind here.
 
-Answers = Mapping[str, Mapping[str, Any]]
-#: Step → subject of the report and its name for a reader.
-_SUBJECTS = {
-    "audit": ("model", "The model as it is"),
-    "protect-average": ("noise-average", "With noise, for the average record"),
-    "protect-every": ("noise-every", "With noise, for every record"),
-}
 
+@dataclass(frozen=True)
+class Findings:
+    """The answers of the steps that have one, by the step's id."""
 
-def _ceiling(
-    value: float, result: Mapping[str, Any], confidence: float | None = None
-) -> dict[str, Any]:
-    return {
-        "kind": "certificate",
-        "upper": min(1.0, value),
-        "confidence": result["confidence"] if confidence is None else confidence,
-        "theorems": list(result["theorems"]),
-    }
+    certify: steps.Certified | None = None
+    audit: steps.Audited | None = None
+    protect_average: steps.Noised | None = None
+    protect_every: steps.Noised | None = None
+    explain: steps.Explained | None = None
+    population: steps.Translated | None = None
+    rows: steps.Planned | None = None
+    coarser: steps.Coarsened | None = None
 
+    @classmethod
+    def of(cls, answers: Mapping[StepId, steps.Said]) -> Findings:
+        """Return the answers of steps, each of which has the kind that its field takes."""
+        named = {id.replace("-", "_"): answer for id, answer in answers.items()}
+        return cls(**named)  # type: ignore[arg-type]
 
-def _floor(side: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": "audit",
-        "lower": side["lower"],
-        "confidence": side["confidence"],
-        "attack": side["attack"],
-    }
+    def audits(self) -> list[tuple[Learned, str, steps.Audited, steps.Noised | None]]:
+        """Return every attacked model: its id, its name, the audit, and its noise."""
+        found: list[tuple[Learned, str, steps.Audited, steps.Noised | None]] = []
+        if self.audit is not None:
+            found.append(("model", "The model as it is", self.audit, None))
+        if (noised := self.protect_average) is not None:
+            label = "With noise, for the average record"
+            found.append(("noise-average", label, noised.audit, noised))
+        if (noised := self.protect_every) is not None:
+            label = "With noise, for every record"
+            found.append(("noise-every", label, noised.audit, noised))
+        return found
 
+    def sandwich(self) -> tuple[SandwichRow, ...]:
+        """Return how often anybody can be right, per subject: the average and the worst record."""
+        rows: list[SandwichRow] = []
+        records: tuple[Literal["average", "worst"], ...] = ("average", "worst")
+        for subject, label, audited, noised in self.audits():
+            for record in records:
+                side = audited.average if record == "average" else audited.worst
+                covers = subject == "noise-every" or record == "average"
+                ceiling = None
+                if noised is not None and covers:
+                    ceiling = _ceiling(sum_up(side.blind, noised.gain.upper), noised.gain)
+                numbers = (side.blind, ceiling, side.estimate, side.floor)
+                rows.append(SandwichRow(subject, label, record, "subset", *numbers))
+        if self.certify is not None:
+            rows += _table_rows(self.certify.bound, "table", "Any model trained on the table")
+        if self.coarser is not None:
+            label = "Any model trained on the coarser table"
+            rows += _table_rows(self.coarser.bound, "coarser-table", label)
+        return tuple(rows)
 
-def _estimate(side: Mapping[str, Any], what: str) -> dict[str, Any]:
-    # Whoever does worse than what is proved, or than a blind guess, can do that instead.
-    return {"kind": "estimate", "estimate": max(side["estimate"], side["lower"]), "what": what}
+    def roc(self) -> tuple[RocCurve, ...]:
+        """Return measured curves and the lines that no attack on a protected release can cross."""
+        measured, certified = [], []
+        for subject, label, audited, noised in self.audits():
+            curve = audited.roc
+            name = f"{label}: best attack tried ({curve.attack})"
+            measured.append(RocCurve(subject, "estimate", name, curve.fpr, curve.tpr))
+            if noised is not None:
+                whom = "average record" if subject == "noise-average" else "every record"
+                name = f"{label}: no attack can be above ({whom})"
+                wall = _wall(noised.advantage_upper)
+                certified.append(RocCurve(subject, "certificate", name, *wall))
+        return (*measured, *certified)
 
-
-def _audits(answers: Answers) -> dict[str, Mapping[str, Any]]:
-    """Return the audit of each subject that has one."""
-    found = {}
-    for step, (subject, _) in _SUBJECTS.items():
-        if step in answers:
-            answer = answers[step]
-            found[subject] = answer if step == "audit" else answer["audit"]
-    return found
-
-
-def _labels() -> dict[str, str]:
-    return dict(_SUBJECTS.values())
-
-
-def _noise_certificate(answers: Answers, subject: str) -> Mapping[str, Any] | None:
-    step = {"noise-average": "protect-average", "noise-every": "protect-every"}.get(subject)
-    if step is None or step not in answers:
-        return None
-    found: Mapping[str, Any] = answers[step]["result"]["certificate"]
-    return found
-
-
-def sandwich(answers: Answers) -> list[dict[str, Any]]:
-    """Return how often anybody can be right, per subject, for the average and the worst record."""
-    rows = []
-    for subject, audited in _audits(answers).items():
-        certificate = _noise_certificate(answers, subject)
-        for record in ("average", "worst"):
-            side = audited[record]
-            ceiling = None
-            covers = subject == "noise-every" or record == "average"
-            if certificate is not None and covers:
-                ceiling = _ceiling(sum_up(side["blind"], certificate["upper"]), certificate)
-            what = (
-                "mean over records and models of the best attack"
-                if record == "average"
-                else "the record guessed best, chosen on half of the models, measured on the others"
-            ) + "; never below its floor"
-            rows.append(
-                {
-                    "subject": subject,
-                    "label": _labels()[subject],
-                    "record": record,
-                    "game": "subset",
-                    "blind": side["blind"],
-                    "ceiling": ceiling,
-                    "estimate": _estimate(side, what),
-                    "floor": _floor(side),
-                }
-            )
-    for step, subject, label in (
-        ("certify", "table", "Any model trained on the table"),
-        ("coarser", "coarser-table", "Any model trained on the coarser table"),
-    ):
-        if step in answers:
-            rows += _table_rows(answers[step]["result"], subject, label)
-    return rows
-
-
-def _table_rows(result: Mapping[str, Any], subject: str, label: str) -> list[dict[str, Any]]:
-    fields = result.get("after", result)
-    said = {"confidence": fields["confidence"], "theorems": result["theorems"]}
-    most = accuracy_from_leak(fields["record_leak"]["max"], IidGame())
-    return [
-        {
-            "subject": subject,
-            "label": label,
-            "record": record,
-            "game": "iid",
-            "blind": 0.5,
-            "ceiling": _ceiling(value, said),
-            "estimate": None,
-            "floor": None,
-        }
-        for record, value in (("average", fields["accuracy_upper"]), ("worst", most))
-    ]
-
-
-def roc(answers: Answers) -> list[dict[str, Any]]:
-    """Return measured curves and the lines that no attack on a protected release can cross."""
-    curves = []
-    for subject, audited in _audits(answers).items():
-        label = _labels()[subject]
-        curves.append(
-            {
-                "subject": subject,
-                "kind": "estimate",
-                "label": f"{label}: best attack tried ({audited['roc']['attack']})",
-                "fpr": audited["roc"]["fpr"],
-                "tpr": audited["roc"]["tpr"],
-            }
+    def exposure(self) -> tuple[Exposure, ...]:
+        """Return who is exposed, per subject."""
+        return tuple(
+            Exposure(subject, label, audited.histogram, audited.records)
+            for subject, label, audited, _ in self.audits()
         )
-    for step, (subject, label) in _SUBJECTS.items():
-        if step in answers and "ceiling_advantage" in answers[step]:
-            gain = answers[step]["ceiling_advantage"]
-            whom = "average record" if subject == "noise-average" else "every record"
-            # TPR - FPR ≤ gain at every threshold; points close together for a logarithmic axis.
-            # The corner, where the line meets 1, is one of them: a chord across it would lie below.
-            steps = [10 ** (-4 + i / 10) for i in range(40)]
-            grid = sorted({0.0, *steps, max(0.0, 1 - gain), 1.0})
-            curves.append(
-                {
-                    "subject": subject,
-                    "kind": "certificate",
-                    "label": f"{label}: no attack can be above ({whom})",
-                    "fpr": grid,
-                    "tpr": [min(1.0, sum_up(alpha, gain)) for alpha in grid],
-                }
-            )
-    return curves
+
+    def translation(self) -> Translation | None:
+        """Return the promise in DP terms, and the user's ε as a promise."""
+        if self.explain is None:
+            return None
+        people = None if self.population is None else self.population.population
+        return replace(self.explain.translation, population=people)
 
 
-def exposure(answers: Answers) -> list[dict[str, Any]]:
-    """Return who is exposed, per subject."""
+def _wall(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return TPR ≤ FPR + gain as points, close together for a logarithmic axis.
+
+    The corner, where the line meets 1, is one of them: a chord across it would lie below.
+    """
+    near = [10 ** (-4 + i / 10) for i in range(40)]
+    grid = sorted({0.0, *near, max(0.0, 1 - gain), 1.0})
+    return tuple(grid), tuple(min(1.0, sum_up(alpha, gain)) for alpha in grid)
+
+
+def _ceiling(value: float, held: steps.TableBound | steps.Gain) -> Ceiling:
+    return Ceiling("certificate", min(1.0, value), held.confidence, held.theorems)
+
+
+def _table_rows(
+    bound: steps.TableBound, subject: Literal["table", "coarser-table"], label: str
+) -> list[SandwichRow]:
+    most = accuracy_from_leak(bound.worst_leak_upper, IidGame())
+    average = _ceiling(bound.accuracy_upper, bound)
     return [
-        {
-            "subject": subject,
-            "label": _labels()[subject],
-            "histogram": audited["histogram"],
-            "records": audited["result"]["records"],
-        }
-        for subject, audited in _audits(answers).items()
+        SandwichRow(subject, label, "average", "iid", 0.5, average, None, None),
+        SandwichRow(subject, label, "worst", "iid", 0.5, _ceiling(most, bound), None, None),
     ]
-
-
-def translation(answers: Answers, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the promise in DP terms, and the user's ε as a promise."""
-    if "explain" not in answers:
-        return None
-    said = answers["explain"]
-    given = said["result"]
-    people = answers.get("population")
-    return {
-        "eta": asked["eta"],
-        "epsilon_as_strict": said["strict"]["epsilon"],
-        "epsilon_as_strict_with_delta": said["strict_with_delta"]["epsilon"],
-        "delta": asked["delta"],
-        "epsilon": asked["epsilon"],
-        "accuracy_upper": given["accuracy_upper"],
-        "eta_upper": given["eta_upper"],
-        "tpr_upper": given["tpr_upper"],
-        "sentence": said["sentence"],
-        "population": None
-        if people is None
-        else {
-            "sentence": people["sentence"],
-            "blind": people["result"]["success_blind"],
-            "worst_case_upper": people["result"]["success_worst_case_upper"],
-            "population_upper": people["result"]["success_population_upper"],
-            "practical_upper": people["result"]["success_upper"],
-            "pmp_epsilon_upper": people["result"]["pmp_epsilon_upper"],
-            "sweep": people["sweep"],
-        },
-    }
 
 
 # ── Which remedy is the cheapest that is enough, and the verdict in one sentence ──────────────────
@@ -231,241 +156,233 @@ def translation(answers: Answers, asked: Mapping[str, Any]) -> dict[str, Any] | 
 # be had; else the smallest loss of score.  A change after which the model is no better than one
 # fixed answer is never recommended.
 
-#: Step → id of its remedy and its name for a reader.
-_REMEDIES = {
+#: Remedies that a step looks for, with their names for a reader, in the order of the report.
+_REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
     "rows": ("rows", "More rows"),
     "coarser": ("coarser", "Coarser columns"),
     "protect-average": ("noise-average", "Noise, for the average record"),
     "protect-every": ("noise-every", "Noise, for every record"),
 }
+#: A remedy about which nothing is known.
+_BLANK = Remedy(
+    id="nothing",
+    label="Change nothing",
+    protects=None,
+    game=None,
+    enough=False,
+    accuracy_upper=None,
+    confidence=None,
+    score_name=None,
+    score_before_estimate=None,
+    score_after_estimate=None,
+    loss_estimate=None,
+    above_chance=None,
+    extra_rows=None,
+    information_kept_estimate=None,
+    steps=(),
+    sentence="",
+    command=None,
+    recommended=False,
+)
+
+
+def _blank(step: StepId) -> Remedy:
+    id, label = _REMEDIES[step]
+    return replace(_BLANK, id=id, label=label)
 
 
 def remedies(
-    answers: Answers, asked: StudyQuestion, source: str, refused: Mapping[str, str]
-) -> list[dict[str, Any]]:
+    found: Findings, asked: StudyQuestion, source: str, refused: Mapping[StepId, str]
+) -> list[Remedy]:
     """Return every remedy with what is certified, what it costs, and which one is recommended.
 
     ``refused`` has the reasons of the steps that found that their remedy cannot work.
     """
-    found = [
-        _nothing(answers, asked),
-        _rows(answers, asked),
-        _coarser(answers, asked, source),
-        _noise(answers, asked, source, "average"),
-        _noise(answers, asked, source, "every"),
-    ]
-    listed = [remedy for remedy in found if remedy is not None]
-    for step, (id, label) in _REMEDIES.items():
+    listed = []
+    if found.certify is not None:
+        listed.append(_nothing(found.certify, asked, found.audit))
+    if found.rows is not None:
+        listed.append(_rows(found.rows, asked))
+    if found.coarser is not None:
+        listed.append(_coarser(found.coarser, asked, source, found.audit))
+    if found.protect_average is not None:
+        listed.append(_noise(found.protect_average, asked, source, "average", found.audit))
+    if found.protect_every is not None:
+        listed.append(_noise(found.protect_every, asked, source, "every", found.audit))
+    for step in _REMEDIES:
         if step in refused:
-            listed.append(_remedy(id, label, sentence=f"Not possible here: {refused[step]}"))
+            said = f"Not possible here: {refused[step]}"
+            listed.append(replace(_blank(step), sentence=said))
     best = _cheapest(listed, asked)
-    return [remedy | {"recommended": remedy is best} for remedy in listed]
+    return [replace(remedy, recommended=remedy is best) for remedy in listed]
 
 
-def _cheapest(listed: list[dict[str, Any]], asked: StudyQuestion) -> dict[str, Any] | None:
-    enough = [r for r in listed if r["enough"]]
+def _cheapest(listed: list[Remedy], asked: StudyQuestion) -> Remedy | None:
+    enough = [r for r in listed if r.enough]
     for remedy in enough:
         # What is proved of the table is proved, however well the model predicts.
-        if remedy["id"] == "nothing":
+        if remedy.id == "nothing":
             return remedy
-        if remedy["id"] == "rows" and remedy["extra_rows"] <= asked.extra_rows:
+        if remedy.id == "rows" and (remedy.extra_rows or 0) <= asked.extra_rows:
             return remedy
-    changes = [r for r in enough if r["id"] != "rows" and r["above_chance"] is not False]
+    changes = [r for r in enough if r.id != "rows" and r.above_chance is not False]
     # A loss that could not be measured counts as the largest.
-    return min(
-        changes, key=lambda r: (r["loss_estimate"] is None, r["loss_estimate"] or 0), default=None
+    return min(changes, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
+
+
+def _priced(remedy: Remedy, audit: steps.Audited | None, after: steps.Score | None) -> Remedy:
+    """Return a remedy with what it costs, beside the score of the model as it is."""
+    if after is None:
+        return remedy
+    remedy = replace(remedy, above_chance=after.estimate > after.chance)
+    if audit is None:  # the audit of the model as it is has failed
+        return remedy
+    return replace(
+        remedy,
+        score_name=audit.score.name,
+        score_before_estimate=audit.score.estimate,
+        score_after_estimate=after.estimate,
+        loss_estimate=audit.score.estimate - after.estimate,
     )
 
 
-def _remedy(id: str, label: str, **fields: Any) -> dict[str, Any]:
-    """Return a remedy with every field, those without a value as ``None``."""
-    blank: dict[str, Any] = {
-        "protects": None,
-        "game": None,
-        "enough": False,
-        "accuracy_upper": None,
-        "confidence": None,
-        "score_name": None,
-        "score_before_estimate": None,
-        "score_after_estimate": None,
-        "loss_estimate": None,
-        "above_chance": None,
-        "extra_rows": None,
-        "information_kept_estimate": None,
-        "steps": [],
-        "sentence": "",
-        "command": None,
-    }
-    return {"id": id, "label": label} | blank | fields
-
-
-def _score(answers: Answers) -> Mapping[str, Any] | None:
-    return answers["audit"]["score"] if "audit" in answers else None
-
-
-def _priced(answers: Answers, after: Mapping[str, Any] | None) -> dict[str, Any]:
-    before = _score(answers)
-    if after is None:
-        return {}
-    if before is None:  # the audit of the model as it is has failed
-        return {"above_chance": after["estimate"] > after["chance"]}
-    return {
-        "score_name": before["name"],
-        "score_before_estimate": before["estimate"],
-        "score_after_estimate": after["estimate"],
-        "loss_estimate": before["estimate"] - after["estimate"],
-        "above_chance": after["estimate"] > after["chance"],
-    }
-
-
-def _table_promise(fields: Mapping[str, Any], asked: StudyQuestion) -> tuple[bool, float]:
+def _table_promise(bound: steps.TableBound, asked: StudyQuestion) -> tuple[bool, float]:
     """Return whether a table's certificate is enough, and the accuracy that it allows."""
-    average = fields["delta_upper"] <= 2 * asked.eta
-    every = fields["record_leak"]["max"] <= 2 * asked.eta
+    average = bound.delta_upper <= 2 * asked.eta
+    every = bound.worst_leak_upper <= 2 * asked.eta
     enough = average and every if asked.record == "every" else average
-    most = float(fields["accuracy_upper"])
+    most = bound.accuracy_upper
     if enough and asked.record == "every":
         # What is promised to every record is the worst record's bound, not the average one's.
-        most = max(most, accuracy_from_leak(fields["record_leak"]["max"], IidGame()))
-    return bool(enough), most
+        most = max(most, accuracy_from_leak(bound.worst_leak_upper, IidGame()))
+    return enough, most
 
 
-def _nothing(answers: Answers, asked: StudyQuestion) -> dict[str, Any] | None:
-    if "certify" not in answers:
-        return None
-    fields = answers["certify"]["result"]
-    enough, most = _table_promise(fields, asked)
+def _nothing(found: steps.Certified, asked: StudyQuestion, audit: steps.Audited | None) -> Remedy:
+    enough, most = _table_promise(found.bound, asked)
     said = (
         "The table is coarse and large enough: whatever is trained on it keeps the promise."
         if enough
         else "Nothing that keeps the promise is proved about the table or the model as they are."
     )
-    score = _score(answers)
-    return _remedy(
-        "nothing",
-        "Change nothing",
-        protects=f"{asked.record} record" if enough else "average record",
+    remedy = replace(
+        _BLANK,
+        protects=protects(asked.record) if enough else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
-        confidence=fields["confidence"],
+        confidence=found.bound.confidence,
         sentence=said,
-        **(_priced(answers, score) if score else {}),
     )
+    return _priced(remedy, audit, None if audit is None else audit.score)
 
 
-def _rows(answers: Answers, asked: StudyQuestion) -> dict[str, Any] | None:
-    if "rows" not in answers:
-        return None
-    result = answers["rows"]["result"]
-    needed = result["n_required"]
-    if needed is None:
-        return _remedy(*_REMEDIES["rows"], sentence=str(result["reason"]), game="iid")
-    extra = max(0, int(needed) - int(result["rows"]))
-    return _remedy(
-        *_REMEDIES["rows"],
-        protects=f"{asked.record} record",
-        game="iid",
+def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
+    blank = replace(_blank("rows"), game="iid")
+    if found.needed is None:
+        return replace(blank, sentence=str(found.reason))
+    extra = max(0, found.needed - found.rows)
+    return replace(
+        blank,
+        protects=protects(asked.record),
         enough=True,
         # Rows that are still to come: the plan promises 1 - 2η, not less.
         accuracy_upper=sum_up(0.5, asked.eta),
-        confidence=result["confidence"],
+        confidence=found.confidence,
         extra_rows=extra,
-        sentence=f"{needed} rows of the same kind would be enough, {extra} more than there are.",
+        sentence=f"{found.needed} rows of the same kind would be enough, {extra} more than there "
+        "are.",
     )
 
 
-def _coarser(answers: Answers, asked: StudyQuestion, source: str) -> dict[str, Any] | None:
-    if "coarser" not in answers:
-        return None
-    said = answers["coarser"]
-    result = said["result"]
-    fields = result["after"]
-    refusal = said.get("refusal_for_every_record")
-    enough, most = _table_promise(fields, asked)
-    sentence = f"{result['rows_released']} of {result['rows_read']} rows remain, in "
-    sentence += f"{fields['atoms']} different cells."
-    if said["score"] is None:
+def _coarser(
+    found: steps.Coarsened, asked: StudyQuestion, source: str, audit: steps.Audited | None
+) -> Remedy:
+    refusal = found.refusal_for_every_record
+    enough, most = _table_promise(found.bound, asked)
+    sentence = f"{found.rows_released} of {found.rows_read} rows remain, in "
+    sentence += f"{found.atoms} different cells."
+    if found.score is None:
         sentence += (
             f" {asked.target} itself is coarser: no score on it compares with the present one."
         )
-    elif said["score"]["models"] == 0:
+    elif found.score.models == 0:
         sentence += " No feature is left to learn from."
     if refusal is not None:
         sentence += " It protects the average record only; for every record: " + refusal
-    return _remedy(
-        *_REMEDIES["coarser"],
+    options = {
+        "--security": significant(asked.security, "given"),
+        "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
+        "--target": asked.target,
+        "--confidence": asked.confidence,
+        "--seed": asked.seed,
+        "--out": "safe.parquet",
+    }
+    # Of a whole file only: harden takes no choice of columns.
+    whole = asked.columns is None and asked.database_table is None
+    remedy = replace(
+        _blank("coarser"),
         protects="every record" if enough and asked.record == "every" else "average record",
         game="iid",
         enough=enough,
         accuracy_upper=most,
-        confidence=fields["confidence"],
-        information_kept_estimate=result["information_kept_estimate"],
-        steps=list(result["steps"]),
+        confidence=found.bound.confidence,
+        information_kept_estimate=found.information_kept_estimate,
+        steps=found.steps,
         sentence=sentence,
-        # Of a whole file only: harden takes no choice of columns.
-        command=None
-        if asked.columns is not None or asked.database_table is not None
-        else command_of(
-            "harden",
-            source,
-            {
-                "--security": significant(asked.security, "given"),
-                "--record-leak": None if refusal or asked.record != "every" else 2 * asked.eta,
-                "--target": asked.target,
-                "--confidence": asked.confidence,
-                "--seed": asked.seed,
-                "--out": "safe.parquet",
-            },
-        ),
-        **_priced(answers, said["score"]),
+        command=command_of("harden", source, options) if whole else None,
     )
+    return _priced(remedy, audit, found.score)
 
 
 def _noise(
-    answers: Answers, asked: StudyQuestion, source: str, record: str
-) -> dict[str, Any] | None:
-    step = f"protect-{record}"
-    if step not in answers:
-        return None
-    said = answers[step]
-    certificate = said["result"]["certificate"]
-    blind = said["audit"]["average"]["blind"]
-    promised = certificate["upper"] <= asked.eta
-    return _remedy(
-        *_REMEDIES[step],
-        protects=f"{record} record",
-        game="subset",
-        enough=bool(promised and (record == "every" or asked.record == "average")),
-        accuracy_upper=min(1.0, sum_up(blind, certificate["upper"])),
-        confidence=certificate["confidence"],
-        sentence=said["sentence"],
-        command=command_of(
-            "protect",
-            source,
-            {
-                "--target": asked.target,
-                "--learner": asked.learner,
-                "--eta": asked.eta,
-                "--record": record,
-                "--game": "subset" if record == "every" else None,
-                "--confidence": asked.confidence,
-                "--columns": names_of(asked.columns),
-                "--table": asked.database_table,
-                "--out": "model.skops",
-            },
-        ),
-        **_priced(answers, said["audit"]["score"]),
+    found: steps.Noised,
+    asked: StudyQuestion,
+    source: str,
+    record: Literal["average", "every"],
+    audit: steps.Audited | None,
+) -> Remedy:
+    halves = found.game == "subset"
+    options = {
+        "--target": asked.target,
+        "--learner": asked.learner,
+        "--eta": asked.eta,
+        "--record": record,
+        "--game": "subset" if record == "every" and halves else None,
+        "--bounds": None if halves else asked.bounds,
+        "--confidence": asked.confidence if halves else None,
+        "--columns": names_of(asked.columns),
+        "--table": asked.database_table,
+        "--out": "model.skops",
+    }
+    promised = found.gain.upper <= asked.eta
+    blind = found.audit.average.blind if halves else 0.5
+    remedy = replace(
+        _blank("protect-every" if record == "every" else "protect-average"),
+        protects=protects(record),
+        game=found.game,
+        enough=promised and (record == "every" or asked.record == "average"),
+        accuracy_upper=min(1.0, sum_up(blind, found.gain.upper)),
+        confidence=found.gain.confidence,
+        sentence=found.sentence,
+        command=command_of("protect", source, options),
     )
+    return _priced(remedy, audit, found.audit.score)
+
+
+def protects(record: Literal["average", "every"]) -> Protected:
+    """Return whom a promise about a record protects, in the words of the contract."""
+    return "every record" if record == "every" else "average record"
 
 
 def verdict(
-    answers: Answers, listed: list[dict[str, Any]], asked: StudyQuestion, failed: list[str]
-) -> dict[str, Any]:
+    found: Findings, listed: Sequence[Remedy], asked: StudyQuestion, failed: list[str]
+) -> Verdict:
     """Return the verdict: a level, one sentence, and what to do."""
-    chosen = next((r for r in listed if r["recommended"]), None)
-    safe = chosen if chosen is not None and chosen["id"] == "nothing" else None
-    proved = _proved(answers, asked)
+    chosen = next((r for r in listed if r.recommended), None)
+    safe = chosen if chosen is not None and chosen.id == "nothing" else None
+    proved = _proved(found.audit, asked)
+    level: Literal["safe", "exposed", "unproved", "partial"]
     if safe is not None:
         level = "safe"
         now = f"As it is, {_nobody(safe, asked)}, whatever is trained on this table."
@@ -474,7 +391,7 @@ def verdict(
         now = proved
     else:
         level = "unproved"
-        blind = answers["audit"]["average"]["blind"] if "audit" in answers else 0.5
+        blind = 0.5 if found.audit is None else found.audit.average.blind
         now = (
             f"As it is, it is not proved that nobody gains more than {points(asked.eta)} over "
             f"blind guessing about {_whom(asked.record)} membership, and no attack was proved to "
@@ -483,52 +400,55 @@ def verdict(
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
-    return {"level": level, "sentence": now, "advice": _advice(chosen, asked, safe is not None)}
+    return Verdict(level, now, _advice(chosen, asked, safe is not None))
 
 
 def _whom(record: str) -> str:
     return "any record's" if record == "every" else "the average record's"
 
 
-def _nobody(chosen: Mapping[str, Any], asked: StudyQuestion) -> str:
+def _nobody(chosen: Remedy, asked: StudyQuestion) -> str:
     """Return who is right how often at most, with what they know: a bound is one of its game."""
-    if chosen["game"] == "iid":
+    if chosen.game == "iid":
         who = "nobody who knows the source of the records but not the table"
         whom = "any of its records'" if asked.record == "every" else "the average record's"
+    elif chosen.game == "neighbour":
+        who = "nobody, not even somebody who knows all other records,"
+        whom = _whom(asked.record)
     else:
         who = "nobody who knows all records but not which half was drawn"
         whom = _whom(asked.record)
-    sure = at_confidence(chosen["confidence"])
-    most = percent(chosen["accuracy_upper"], "upper")
+    sure = "" if chosen.confidence is None else at_confidence(chosen.confidence)
+    most = percent(chosen.accuracy_upper, "upper")
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
-def _proved(answers: Answers, asked: StudyQuestion) -> str | None:
+def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
     """Return what attacks have proved against the model as it is, if more than is allowed.
 
     Both floors hold together at the confidence of the study, so taking one after looking is paid
     for (proofs/audit-subset-game.md claim 6).
     """
-    if "audit" not in answers:
+    if audit is None:
         return None
-    average, worst = answers["audit"]["average"], answers["audit"]["worst"]
+    average, worst = audit.average, audit.worst
     sure = confident(asked.confidence)
-    if average["lower"] > sum_up(average["blind"], asked.eta):
+    if average.floor.lower > sum_up(average.blind, asked.eta):
         return (
             f"As it is, the model gives its training records away: an attack is right about the "
-            f"average record at least {percent(average['lower'], 'lower')} of the time "
+            f"average record at least {percent(average.floor.lower, 'lower')} of the time "
             f"(confidence {sure})."
         )
-    if asked.record == "every" and worst["lower"] > sum_up(worst["blind"], asked.eta):
+    if asked.record == "every" and worst.floor.lower > sum_up(worst.blind, asked.eta):
         return (
             f"As it is, the model gives some of its training records away: an attack is right "
-            f"about one of them at least {percent(worst['lower'], 'lower')} of the time "
+            f"about one of them at least {percent(worst.floor.lower, 'lower')} of the time "
             f"(confidence {sure})."
         )
     return None
 
 
-def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> str:
+def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:
     if safe:
         return "Nothing needs to be changed."
     if chosen is None:
@@ -539,14 +459,14 @@ def _advice(chosen: dict[str, Any] | None, asked: StudyQuestion, safe: bool) -> 
             + ("ask for the average record, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."
         )
-    name = f"{chosen['label'][0].lower()}{chosen['label'][1:]}"
+    name = f"{chosen.label[0].lower()}{chosen.label[1:]}"
     said = f"Recommended: {name}. Then {_nobody(chosen, asked)}"
-    if chosen["id"] == "rows":
-        return f"{said}; {chosen['extra_rows']} more rows are needed."
-    if chosen["loss_estimate"] is not None:
+    if chosen.id == "rows":
+        return f"{said}; {chosen.extra_rows} more rows are needed."
+    if chosen.loss_estimate is not None:
         said += (
-            f"; {chosen['score_name']} changes from about "
-            f"{decimals(chosen['score_before_estimate'], 'estimate', 3)} to about "
-            f"{decimals(chosen['score_after_estimate'], 'estimate', 3)}"
+            f"; {chosen.score_name} changes from about "
+            f"{decimals(chosen.score_before_estimate, 'estimate', 3)} to about "
+            f"{decimals(chosen.score_after_estimate, 'estimate', 3)}"
         )
     return said + "."

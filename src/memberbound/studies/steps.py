@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
 from memberbound._version import __version__
 from memberbound.attacks.learner_audit import (
@@ -24,11 +25,27 @@ from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
-from memberbound.quantities import Certificate, at_confidence, percent
+from memberbound.quantities import Certificate, at_confidence, json_number, percent
 from memberbound.release.estimator import released_learner
-from memberbound.release.learning import chosen_method
-from memberbound.release.parameters import Population
+from memberbound.release.neighbour import PrivateRows, private_form
+from memberbound.release.parameters import Population, convex_loss
+from memberbound.release.preprocessing import label_of
 from memberbound.release.saving import TableModel
+from memberbound.report.model import (
+    Floor,
+    Histogram,
+    PopulationTranslation,
+    Question,
+    Records,
+    Result,
+    Seen,
+    State,
+    StepId,
+    SweepPoint,
+    Translation,
+    plain,
+    typed_as,
+)
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit_run
@@ -41,19 +58,177 @@ from memberbound.verbs.protect import protect
 
 __all__ = [
     "STEPS",
+    "Audited",
     "Bench",
+    "Certified",
+    "Coarsened",
+    "Explained",
+    "Finished",
+    "Gain",
+    "MeanRoc",
+    "Noised",
     "Notebook",
+    "Planned",
+    "Said",
+    "Score",
+    "Side",
     "Step",
+    "TableBound",
+    "Translated",
     "fingerprint",
 ]
 
+# ── What the steps answer ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Said:
+    """What every step answers: the verb's own dictionary, and its sentence."""
+
+    result: Result
+    sentence: str
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts of the verb's dictionary: ``theorems`` or ``assumptions``."""
+        found = self.result[key]
+        assert isinstance(found, list)
+        return [str(text) for text in found]
+
+
+@dataclass(frozen=True)
+class TableBound:
+    """What is certified of a table, whatever is trained on it."""
+
+    accuracy_upper: float
+    delta_upper: float
+    worst_leak_upper: float
+    confidence: float
+    theorems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], theorems: tuple[str, ...]) -> TableBound:
+        """Return the bounds among the fields of a certification."""
+        return cls(
+            fields["accuracy_upper"],
+            fields["delta_upper"],
+            fields["record_leak"]["max"],
+            fields["confidence"],
+            theorems,
+        )
+
+
+@dataclass(frozen=True)
+class Certified(Said):
+    """The table as it is."""
+
+    bound: TableBound
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean score of models on records they were not trained on, and that of one fixed answer."""
+
+    name: Literal["accuracy", "R²"]
+    estimate: float
+    models: int
+    chance: float
+
+
+@dataclass(frozen=True)
+class MeanRoc:
+    """The mean curve of the best attack."""
+
+    attack: str
+    fpr: tuple[float, ...]
+    tpr: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """How often the best attack is right, about the average or the worst record."""
+
+    blind: float
+    floor: Floor
+    estimate: Seen
+
+
+@dataclass(frozen=True)
+class Audited(Said):
+    """A learner under attack."""
+
+    score: Score
+    roc: MeanRoc
+    average: Side
+    worst: Side
+    histogram: Histogram
+    records: Records
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The gain over blind guessing that a release is certified to allow."""
+
+    upper: float
+    confidence: float
+    theorems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Noised(Said):
+    """A release with noise, for trial, and its audit."""
+
+    gain: Gain
+    advantage_upper: float
+    audit: Audited
+    game: Literal["subset", "neighbour"] = "subset"
+
+
+@dataclass(frozen=True)
+class Explained(Said):
+    """The promise in DP terms, of any data set."""
+
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class Translated(Said):
+    """The user's ε, for these records."""
+
+    population: PopulationTranslation
+
+
+@dataclass(frozen=True)
+class Planned(Said):
+    """How many rows would be enough; ``None`` if no number is, for a ``reason``."""
+
+    needed: int | None
+    rows: int
+    confidence: float
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Coarsened(Said):
+    """The coarser table; without a score where the target itself is coarser."""
+
+    bound: TableBound
+    atoms: int
+    rows_read: int
+    rows_released: int
+    information_kept_estimate: float | None
+    steps: tuple[str, ...]
+    score: Score | None
+    refusal_for_every_record: str | None
+
+
 # ── The steps of a study, each a verb of this package on the study's table ────────────────────────
 #
-# A step returns JSON-ready fields: ``result``, the verb's own dictionary, and beside it what the
-# report draws.  Nothing here is released: models and noise come from the study's seed, for trial.
+# Nothing here is released: models and noise come from the study's seed, for trial.
 
 #: Pairwise distances of more records than this take longer than the rest of a study.
 _MOST_RECORDS = 20_000
+#: Trials for the score of a model of all rows.
+_TRIALS = 8
 #: Populations beyond this size are protected with fewer calibration subsets than protect takes.
 _SMALL, _SUBSETS, _FEWEST_SUBSETS = 2_000, 512, 64
 #: Between the seed of the audits' halves and that of the calibration's.
@@ -84,18 +259,32 @@ class Step:
     ``optional`` steps look for a remedy; that there is none is a finding, not a failure.
     """
 
-    id: str
+    id: StepId
     title: str
     optional: bool
-    run: Callable[[Bench, Progress], dict[str, Any]]
+    run: Callable[[Bench, Progress], Said]
+    kind: type[Said] = Said
 
 
-def certify_table(bench: Bench, progress: Progress) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Finished:
+    """A step that has ended, with an answer or without."""
+
+    id: StepId
+    title: str
+    state: State
+    seconds: float
+    error: str | None
+    answer: Said | None
+
+
+def certify_table(bench: Bench, progress: Progress) -> Certified:
     """Certify the table as it is, whatever is trained on it."""
     data = bench.data
     found = certify(data.frame, **data.counted, confidence=bench.question.confidence)
     progress(1, 1)
-    return {"result": found.to_dict(), "sentence": found.sentence}
+    bound = TableBound.of(found.fields, found.theorems)
+    return Certified(found.to_dict(), found.sentence, bound)
 
 
 def _shadowed(bench: Bench, learner: Any, progress: Progress, models: int) -> ShadowRun:
@@ -110,7 +299,7 @@ def _shadowed(bench: Bench, learner: Any, progress: Progress, models: int) -> Sh
     )
 
 
-def score_of(run: ShadowRun) -> dict[str, Any]:
+def score_of(run: ShadowRun) -> Score:
     """Return the mean score of the models on records outside their halves; an estimate."""
     scores = []
     target = run.examples.target
@@ -124,13 +313,12 @@ def score_of(run: ShadowRun) -> dict[str, Any]:
                 scores.append(1 - np.square(logit[out]).sum() / spread)
         else:
             scores.append(correct[out].mean())
-    return {
-        "name": "R²" if run.signals.regression else "accuracy",
-        "estimate": float(np.mean(scores)),
-        "spread": float(np.std(scores)),
-        "models": len(scores),
-        "chance": chance_of(run.examples),
-    }
+    return _scored(run.examples, float(np.mean(scores)), len(scores))
+
+
+def _scored(examples: Examples, estimate: float, models: int) -> Score:
+    name: Literal["accuracy", "R²"] = "R²" if examples.task == "regression" else "accuracy"
+    return Score(name, estimate, models, chance_of(examples))
 
 
 def chance_of(examples: Examples) -> float:
@@ -142,7 +330,7 @@ def chance_of(examples: Examples) -> float:
 
 def _audited(
     bench: Bench, learner: Any, progress: Progress, certificate: Certificate | None = None
-) -> dict[str, Any]:
+) -> Audited:
     run = _shadowed(bench, learner, progress, bench.question.shadows)
     # Raises where an attack passes the certificate: then the study has found a bug.
     ceiling = None if certificate is None else read_ceiling(certificate)
@@ -156,15 +344,16 @@ def _audited(
     floor = 0.0 if run.failures else found.best_advantage.lower
     fpr, tpr = found.curves[found.best]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
-    return {
-        "result": answer.to_dict(),
-        "sentence": " ".join([answer.sentence, *failed]),
-        "score": score_of(run),
-        "roc": {"attack": found.best, "fpr": fpr.tolist(), "tpr": tpr.tolist()},
-        "average": _average(found, floor),
-        "worst": _worst(exposure),
-        "histogram": _histogram(exposure),
-    }
+    return Audited(
+        result=answer.to_dict(),
+        sentence=" ".join([answer.sentence, *failed]),
+        score=score_of(run),
+        roc=MeanRoc(found.best, tuple(fpr.tolist()), tuple(tpr.tolist())),
+        average=_average(found, floor),
+        worst=_worst(exposure),
+        histogram=_histogram(exposure),
+        records=typed_as(Records, exposure.to_dict(), "records"),
+    )
 
 
 def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
@@ -182,7 +371,7 @@ def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
         )
 
 
-def _average(found: LearnerAudit, advantage: float) -> dict[str, Any]:
+def _average(found: LearnerAudit, advantage: float) -> Side:
     """Return how often the best attack is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
@@ -194,60 +383,138 @@ def _average(found: LearnerAudit, advantage: float) -> dict[str, Any]:
     floor = down(prior * (1 + advantage), 4)
     blind = max(game.prior, 1 - game.prior)
     floor = max(blind, floor)  # guessing blindly is open to everybody
-    return {
-        "blind": blind,
-        "estimate": max(found.attacks[found.best].accuracy.estimate, floor),
-        "lower": floor,
-        "attack": found.best,
-        "confidence": found.confidence,
-    }
+    return _side(
+        blind,
+        Floor("audit", floor, found.confidence, found.best),
+        found.attacks[found.best].accuracy.estimate,
+        "mean over records and models of the best attack",
+    )
 
 
-def _worst(exposure: Exposure) -> dict[str, Any]:
+def _worst(exposure: Exposure) -> Side:
     """Return how often the attack is right about the record it knows best; see :func:`_average`."""
     most = int(np.argmax(exposure.lower))
     floor = max(exposure.blind, float(exposure.lower[most]))
-    return {
-        "blind": exposure.blind,
-        "estimate": max(exposure.worst_estimate, floor),
-        "lower": floor,
-        "record": most,
-        "attack": ", ".join(dict.fromkeys(exposure.attacks)),
-        "confidence": exposure.confidence,
-    }
+    attacks = ", ".join(dict.fromkeys(exposure.attacks))
+    return _side(
+        exposure.blind,
+        Floor("audit", floor, exposure.confidence, attacks),
+        exposure.worst_estimate,
+        "the record guessed best, chosen on half of the models, measured on the others",
+    )
 
 
-def _histogram(exposure: Exposure) -> dict[str, Any]:
+def _side(blind: float, floor: Floor, estimate: float, what: str) -> Side:
+    # Whoever does worse than what is proved, or than a blind guess, can do that instead.
+    seen = Seen("estimate", max(estimate, floor.lower), f"{what}; never below its floor")
+    return Side(blind, floor, seen)
+
+
+def _histogram(exposure: Exposure) -> Histogram:
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
-    return {"edges": [round(float(e), 2) for e in edges], "counts": counts.tolist()}
+    return Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
 
 
-def audit_model(bench: Bench, progress: Progress) -> dict[str, Any]:
+def audit_model(bench: Bench, progress: Progress) -> Audited:
     """Attack the learner as it is."""
     return _audited(bench, bench.learner(), progress)
 
 
 def _subsets(bench: Bench) -> int | None:
-    """Return how many calibration subsets the noise for every record takes; None is protect's own.
+    """Return how many subsets the convex form takes for every record; None: nothing is forced.
 
-    The convex form looks at N²/4 pairs of records per subset; beyond _SMALL records their number in
-    all is kept.  Fewer subsets cost noise, not validity.
+    It looks at N²/4 pairs of records per subset; beyond _SMALL records their number in all is kept,
+    and no other form is tried.  Fewer subsets cost noise, not validity.
     """
-    rows = bench.data.examples.rows
-    target = bench.data.examples.target
-    classes = np.unique(target) if bench.data.examples.task == "classification" else None
-    people = Population(bench.data.examples.features, target, classes)
-    method = chosen_method("auto", "every", bench.learner(), people, parameters=True)
-    if method != "convex" or rows <= _SMALL:
+    examples = bench.data.examples
+    classes = np.unique(examples.target) if examples.task == "classification" else None
+    people = Population(examples.features, examples.target, classes)
+    if examples.rows <= _SMALL or convex_loss(bench.learner(), people) is None:
         return None
-    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // rows**2)
+    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // examples.rows**2)
 
 
-def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], dict[str, Any]]:
-    def run(bench: Bench, progress: Progress) -> dict[str, Any]:
+def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
+    """Train on all rows for every record, and audit the same training on halves.
+
+    The certificate speaks of every table, so it holds for the halves that the audit draws as well.
+    """
+    asked, examples = bench.question, bench.data.examples
+    found = protect(
+        bench.data.frame,
+        target=asked.target,
+        columns=list(examples.columns),
+        learner=asked.learner,
+        eta=asked.eta,
+        game="neighbour",
+        bounds=bench.data.bounds,
+        # For trial: what the study makes is thrown away, the real release draws its own.
+        insecure_seed=asked.seed,
+    )
+    progress(1, 10)
+    kept = bench.data.frame[[*examples.columns, asked.target]]
+    named = () if examples.class_values is None else map(label_of, examples.class_values)
+    learner = PrivateRows(
+        kept,
+        asked.target,
+        tuple(named),
+        learner=asked.learner,
+        eta=asked.eta,
+        bounds=bench.data.bounds,
+    )
+    places = np.arange(examples.rows, dtype=np.float64)[:, None]
+    certificate = found.calibration.certificate
+    game = SubsetGame(examples.rows, examples.rows // 2, "every")
+    of_halves = replace(certificate, game=game)
+
+    def advance(done: int, total: int) -> None:
+        progress(total + 9 * done, 10 * max(total, 1))
+
+    rows = replace(bench, data=replace(bench.data, examples=replace(examples, features=places)))
+    audited = _audited(rows, learner, advance, of_halves)
+    audited = replace(audited, score=_score_of_most(examples, learner, asked.seed))
+    return Noised(
+        found.to_dict(),
+        found.sentence,
+        Gain(certificate.value, certificate.confidence, certificate.theorems),
+        read_ceiling(of_halves).advantage,
+        audited,
+        "neighbour",
+    )
+
+
+def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:
+    """Return the mean score of trials on four fifths: the release has all rows, no half."""
+    draws, scores = np.random.default_rng(seed), []
+    for trial in range(_TRIALS):
+        order = draws.permutation(examples.rows)
+        cut = 4 * examples.rows // 5
+        inside, out = order[:cut], order[cut:]
+        model = clone(learner).set_params(random_state=seed + trial)
+        answers = model.fit(inside[:, None], examples.target[inside]).predict(out[:, None])
+        truth = examples.target[out]
+        if examples.task == "regression":
+            spread = np.square(truth - truth.mean()).sum()
+            scores.append(1 - np.square(answers - truth).sum() / spread if spread > 0 else 0.0)
+        else:
+            scores.append(np.mean(answers == truth))
+    return _scored(examples, float(np.mean(scores)), _TRIALS)
+
+
+def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], Noised]:
+    def run(bench: Bench, progress: Progress) -> Noised:
         asked = bench.question
         examples = bench.data.examples
+        refusal = ""
+        if record == "every" and private_form(asked.learner):
+            try:
+                return _on_all_rows(bench, progress)
+            except InputError as problem:
+                # Without bounds a small table cannot pay for its ranges.
+                refusal = f" (Training on all rows, which makes no row public: {problem})"
+
+        pairs = _subsets(bench) if record == "every" else None
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
@@ -261,7 +528,8 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             record=record,
             game="subset",
             confidence=asked.confidence,
-            pairs=_subsets(bench) if record == "every" else None,
+            method="auto" if pairs is None else "convex",
+            pairs=pairs,
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,
@@ -277,35 +545,45 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             progress(total + done, 2 * max(total, 1))
 
         audited = _audited(bench, learner, second_half, certificate)
-        game = certificate.game
-        assert isinstance(game, SubsetGame)
-        ceiling = read_ceiling(certificate)
-        return {
-            "result": found.to_dict(),
-            "sentence": found.sentence,
-            "ceiling_advantage": ceiling.advantage,
-            "audit": audited,
-        }
+        return Noised(
+            found.to_dict(),
+            found.sentence + refusal,
+            Gain(certificate.value, certificate.confidence, certificate.theorems),
+            read_ceiling(certificate).advantage,
+            audited,
+        )
 
     return run
 
 
-def explain_promise(bench: Bench, progress: Progress) -> dict[str, Any]:
+def explain_promise(bench: Bench, progress: Progress) -> Explained:
     """Translate the promise into DP terms and the user's ε into a promise."""
     asked = bench.question
     strict = explain(target_eta=asked.eta)
     approximate = explain(target_eta=asked.eta, delta=asked.delta) if asked.delta else strict
     given = explain(epsilon=asked.epsilon, delta=asked.delta or None)
     progress(1, 1)
-    return {
-        "result": given.to_dict(),
-        "sentence": given.sentence,
-        "strict": strict.to_dict(),
-        "strict_with_delta": approximate.to_dict(),
-    }
+    said = Translation(
+        eta=asked.eta,
+        epsilon_as_strict=_found(strict.epsilon),
+        epsilon_as_strict_with_delta=_found(approximate.epsilon),
+        delta=asked.delta,
+        epsilon=asked.epsilon,
+        accuracy_upper=given.accuracy_upper,
+        eta_upper=given.eta_upper,
+        tpr_upper=given.tpr_upper,
+        sentence=given.sentence,
+        population=None,
+    )
+    return Explained(given.to_dict(), given.sentence, said)
 
 
-def translate_population(bench: Bench, progress: Progress) -> dict[str, Any]:
+def _found(epsilon: float | None) -> float:
+    assert epsilon is not None, "a promise below certainty has an ε"
+    return epsilon
+
+
+def translate_population(bench: Bench, progress: Progress) -> Translated:
     """Say what the user's ε means for these records."""
     asked = bench.question
     features = bench.data.examples.features
@@ -318,23 +596,23 @@ def translate_population(bench: Bench, progress: Progress) -> dict[str, Any]:
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )
     epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, 17)]
-    swept = found.sweep(epsilons)
-    return {
-        "result": found.to_dict(),
-        "sentence": found.sentence,
-        "sweep": [
-            {
-                "epsilon": e,
-                "worst_case_upper": point.worst_case,
-                "population_upper": point.population,
-                "practical_upper": point.practical,
-            }
-            for e, point in zip(epsilons, swept, strict=True)
-        ],
-    }
+    sweep = [
+        SweepPoint(e, point.worst_case, point.population, point.practical)
+        for e, point in zip(epsilons, found.sweep(epsilons), strict=True)
+    ]
+    said = PopulationTranslation(
+        sentence=found.sentence,
+        blind=found.blind,
+        worst_case_upper=found.compared.worst_case,
+        population_upper=found.compared.population,
+        practical_upper=found.success_upper,
+        pmp_epsilon_upper=json_number(found.pmp_epsilon_upper),
+        sweep=tuple(sweep),
+    )
+    return Translated(found.to_dict(), found.sentence, said)
 
 
-def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
+def plan_rows(bench: Bench, progress: Progress) -> Planned:
     """Find how many rows would be enough without any change."""
     asked = bench.question
     leak = 2 * asked.eta if asked.record == "every" else None
@@ -346,10 +624,12 @@ def plan_rows(bench: Bench, progress: Progress) -> dict[str, Any]:
         confidence=asked.confidence,
     )
     progress(1, 1)
-    return {"result": found.to_dict(), "sentence": found.sentence}
+    assert found.rows is not None  # a table was given
+    fields = (found.n_required, found.rows, found.confidence, found.reason)
+    return Planned(found.to_dict(), found.sentence, *fields)
 
 
-def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
+def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
     """Coarsen the table until the bound holds, and train the learner on what remains."""
     asked = bench.question
 
@@ -376,10 +656,8 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
     else:
         found = hardened(None)
     # Without a feature, or with one class left, a learner can only always say the same.
-    chance = chance_of(bench.data.examples)
-    name = "R²" if bench.data.examples.task == "regression" else "accuracy"
-    score: dict[str, Any] | None
-    score = {"name": name, "estimate": chance, "spread": 0.0, "models": 0, "chance": chance}
+    fixed = chance_of(bench.data.examples)
+    score: Score | None = _scored(bench.data.examples, fixed, 0)
     rule = dict(found.coarsener.recipe_.rules)[asked.target]
     if not isinstance(rule, Keep):
         # Fewer classes are easier to tell apart: a score on them is not one on the target.
@@ -402,24 +680,30 @@ def coarsen_columns(bench: Bench, progress: Progress) -> dict[str, Any]:
             progress=progress,
         )
         score = score_of(run)
-    return {
-        "result": found.to_dict(),
-        "sentence": found.sentence,
-        "score": score,
-        "refusal_for_every_record": refusal,
-    }
+    return Coarsened(
+        found.to_dict(),
+        found.sentence,
+        TableBound.of(found.after, found.theorems),
+        atoms=found.after["atoms"],
+        rows_read=found.rows_read,
+        rows_released=len(found.table),
+        information_kept_estimate=json_number(found.information_kept_estimate),
+        steps=found.steps,
+        score=score,
+        refusal_for_every_record=refusal,
+    )
 
 
 #: In the order in which they are run.
 STEPS = (
-    Step("certify", "Certify the table as it is", False, certify_table),
-    Step("audit", "Attack the model as it is", False, audit_model),
-    Step("protect-average", "Protect the average record", True, _protected("average")),
-    Step("protect-every", "Protect every record", True, _protected("every")),
-    Step("explain", "Translate into differential privacy", False, explain_promise),
-    Step("population", "What ε means for these records", True, translate_population),
-    Step("rows", "More rows", True, plan_rows),
-    Step("coarser", "Coarser columns", True, coarsen_columns),
+    Step("certify", "Certify the table as it is", False, certify_table, Certified),
+    Step("audit", "Attack the model as it is", False, audit_model, Audited),
+    Step("protect-average", "Protect the average record", True, _protected("average"), Noised),
+    Step("protect-every", "Protect every record", True, _protected("every"), Noised),
+    Step("explain", "Translate into differential privacy", False, explain_promise, Explained),
+    Step("population", "What ε means for these records", True, translate_population, Translated),
+    Step("rows", "More rows", True, plan_rows, Planned),
+    Step("coarser", "Coarser columns", True, coarsen_columns, Coarsened),
 )
 
 
@@ -431,13 +715,13 @@ STEPS = (
 _FOLDER = ".steps"
 
 
-def fingerprint(question: dict[str, Any], sha256: str) -> str:
+def fingerprint(question: Question, sha256: str) -> str:
     """Return what a step's answer depends on, as one SHA-256.
 
-    >>> fingerprint({"eta": 0.1}, "a") == fingerprint({"eta": 0.2}, "a")
+    >>> fingerprint(StudyQuestion("y", eta=0.1), "a") == fingerprint(StudyQuestion("y"), "a")
     False
     """
-    said = json.dumps([question, sha256, __version__], sort_keys=True)
+    said = json.dumps([plain(question), sha256, __version__], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 
@@ -455,16 +739,22 @@ class Notebook:
         folder.mkdir(exist_ok=True)
         return cls(folder, key)
 
-    def load(self, step: str) -> dict[str, Any] | None:
+    def load(self, step: Step) -> Finished | None:
         """Return a finished step of exactly this study, else nothing."""
-        path = self.folder / f"{step}.json"
+        path = self.folder / f"{step.id}.json"
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            return dict(said["step"]) if said["key"] == self.key else None
+            page = json.loads(path.read_text(encoding="utf-8"))
+            if page["key"] != self.key:
+                return None
+            said = dict(page["step"])
+            if said["answer"] is not None:
+                said["answer"] = typed_as(step.kind, said["answer"], step.id)
+            return Finished(**said)
         except (OSError, ValueError, KeyError, TypeError):
             return None  # a missing or damaged page is written again
 
-    def keep(self, step: str, content: dict[str, Any]) -> None:
+    def keep(self, step: Finished) -> None:
         """Write a finished step."""
-        text = json.dumps({"key": self.key, "step": content}, ensure_ascii=False, allow_nan=False)
-        write_text(text, self.folder / f"{step}.json", force=True)
+        page = {"key": self.key, "step": plain(step)}
+        text = json.dumps(page, ensure_ascii=False, allow_nan=False)
+        write_text(text, self.folder / f"{step.id}.json", force=True)

@@ -6,12 +6,13 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from memberbound._version import __version__
 from memberbound.declarations import (
     CacheFolder,
     Column,
@@ -28,27 +29,28 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
-from memberbound.games import SubsetGame
 from memberbound.learners import learner_from_name
 from memberbound.papers.ledger import theorems as ledger
-from memberbound.quantities import Mark, common_fields, marked
-from memberbound.report.marks import ceiling_of, estimate_of, floor_of, score
-from memberbound.report.schema import SCHEMA_ID as SCHEMA
+from memberbound.quantities import Mark, marked
+from memberbound.report.model import SCHEMA_ID as SCHEMA
+from memberbound.report.model import LedgerEntry, Report, Run, State, StepRecord, plain, typed_as
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
     StudyQuestion,
     read_configuration,
 )
-from memberbound.studies.recommendation import (
-    exposure,
-    remedies,
-    roc,
-    sandwich,
-    translation,
-    verdict,
+from memberbound.studies.recommendation import Findings, protects, remedies, verdict
+from memberbound.studies.steps import (
+    STEPS,
+    Bench,
+    Finished,
+    Noised,
+    Notebook,
+    Said,
+    Step,
+    fingerprint,
 )
-from memberbound.studies.steps import STEPS, Bench, Notebook, Step, fingerprint
 
 __all__ = [
     "SCHEMA",
@@ -63,14 +65,14 @@ __all__ = [
 class Study:
     """A study: ``report`` is what ``report.json`` holds."""
 
-    report: dict[str, Any] = field(repr=False)
+    report: Report = field(repr=False)
     out: str | None = None
     files: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether every step ended with an answer."""
-        return bool(self.report["status"] == "complete")
+        return self.report.complete
 
     @property
     def exit_code(self) -> int:
@@ -80,13 +82,13 @@ class Study:
     @property
     def sentence(self) -> str:
         """The verdict."""
-        return str(self.report["verdict"]["sentence"])
+        return self.report.verdict.sentence
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Which columns nobody looked at, and why."""
-        data = self.report["data"]
-        left = [f"{c!r} ({data['roles'][c]})" for c in data.get("left_out", ())]
+        data = self.report.data
+        left = [f"{c!r} ({data.roles[c]})" for c in data.left_out]
         if not left:
             return ()
         return (
@@ -94,38 +96,30 @@ class Study:
             "them",
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the report with the names of the files written."""
-        return self.report | {"out": self.out, "files": list(self.files)}
+        return self.report.to_dict() | {"out": self.out, "files": list(self.files)}
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
         head = ("how often anybody is right", "measured", "seen", "certified")
         lines = [_row(*head)]
-        for row in self.report["sandwich"]:
-            name = f"{row['label']}, {row['record']} record"
-            floor = floor_of(row)
-            if floor is not None and floor.kind != "audit":
-                floor = Mark("unproved", "blind")
-            marks = (floor, estimate_of(row), ceiling_of(row))
+        for row in self.report.sandwich:
+            name = f"{row.label}, {row.record} record"
+            idle = row.floor is not None and row.beaten is None
+            marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
             lines.append(_row(_shortened(name), *("–" if m is None else str(m) for m in marks)))
         lines += ["", f"{'remedy':<34}{'enough':<8}{'certified':>18}  score (estimate)"]
-        for remedy in self.report["remedies"]:
-            mark = "yes" if remedy["enough"] else "no"
-            most = str(marked(remedy["accuracy_upper"], "certificate"))
-            scores = "–"
-            if remedy["loss_estimate"] is not None:
-                before, after = (remedy[f"score_{when}_estimate"] for when in ("before", "after"))
-                scores = f"{score(before)} → {score(after)}"
-            star = "  ← recommended" if remedy["recommended"] else ""
-            lines.append(f"{remedy['label']:<34}{mark:<8}{most:>18}  {scores}{star}")
-        for step in self.report["steps"]:
-            if step["state"] != "done":
-                lines.append(f"note: {step['title']}: {step['error']}")
+        for remedy in self.report.remedies:
+            mark = "yes" if remedy.enough else "no"
+            most = str(marked(remedy.accuracy_upper, "certificate"))
+            star = "  ← recommended" if remedy.recommended else ""
+            lines.append(f"{remedy.label:<34}{mark:<8}{most:>18}  {remedy.price or '–'}{star}")
+        for step in self.report.steps_in("impossible", "failed", "stopped"):
+            lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
-        said = self.report["verdict"]
         lines += ["", *(f"wrote {name}" for name in self.files)]
-        lines += ["", said["sentence"], said["advice"]]
+        lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         return "\n".join(lines)
 
 
@@ -144,7 +138,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def study(
-    source: Table | None = None,
+    table: Table | None = None,
     *,
     target: Column | None = None,
     learner: LearnerName | None = None,
@@ -158,6 +152,11 @@ def study(
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     database_table: DatabaseTable | None = None,
+    bounds: Annotated[
+        Mapping[str, object] | str | os.PathLike[str],
+        Option("file", metavar="FILE", web=False),
+    ]
+    | None = None,
     config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
     | None = None,
     out: Annotated[
@@ -177,7 +176,7 @@ def study(
 ) -> Study:
     """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
 
-    Without a source the embedded data set is studied.  Nothing is released: the protected models
+    Without a table the embedded data set is studied.  Nothing is released: the protected models
     are made for trial, from the study's seed, and thrown away.
 
     Guarantee: every certificate in the report is that of the verb that made it, with its game, its
@@ -186,7 +185,7 @@ def study(
     work (no noise form for a random forest) is a finding.  Bad options are refused before any work.
 
     Args:
-        source: a file or a table; the embedded one unless given.
+        table: a file or a table; the embedded one unless given.
         target: column that the learner predicts.
         learner: a short name or ``package.module:factory``; unless given logistic, or ridge where
             the target is a number.
@@ -201,6 +200,8 @@ def study(
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
+        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
+            that trains on all rows; see ``memberbound bounds``.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
         out: folder for ``report.html`` and ``report.json``; nothing is written without it.
         resume: go on with a study in ``out`` that was stopped; steps of another question, table or
@@ -233,14 +234,14 @@ def study(
         "seed": seed,
     }
     said = {} if config is None else read_configuration(config)
-    table = said.pop("source", None) if source is None else source
-    said.pop("source", None)
-    place = said.pop("out", None) if out is None else out
-    said.pop("out", None)
-    question = _question(table, said, options)
+    named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
+    table = named if table is None else table
+    place = place if out is None else out
+    public = public if bounds is None else bounds
+    question = replace(_question(table, said, options), bounds=_name_of(public))
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _folder(place, resume=resume, force=force)
-    data = StudyData.read(table, question)
+    data = StudyData.read(table, question, public)
     if learner is None and said.get("learner") is None and data.examples.task == "regression":
         question = replace(question, learner="ridge")
     learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
@@ -248,13 +249,12 @@ def study(
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            notebook = Notebook.at(folder, fingerprint(question.to_dict(), data.sha256))
+            notebook = Notebook.at(folder, fingerprint(question, data.sha256))
         except OSError as problem:
             raise InputError(f"out must be a folder that can be written, got {problem}.") from None
     bench = Bench(question, data, jobs, None if cache is None else str(cache))
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
-    run = _Run(bench, notebook, resume=resume, progress=progress, folder=folder, source=asked_for)
-    result = run.finished()
+    result = _Run(bench, notebook, resume, progress, folder, asked_for).finished()
     if open_report and result.files:
         import webbrowser
 
@@ -262,7 +262,9 @@ def study(
     return result
 
 
-def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> StudyQuestion:
+def _question(
+    table: object, said: Mapping[str, object], options: Mapping[str, object]
+) -> StudyQuestion:
     wanted = options["target"] if options["target"] is not None else said.get("target")
     if wanted is None:
         if table is not None:
@@ -277,6 +279,13 @@ def _question(table: Any, said: dict[str, Any], options: dict[str, Any]) -> Stud
     if table is None and asked.database_table is not None:
         raise InputError("database_table must be left out for the embedded table. Name a file.")
     return asked
+
+
+def _name_of(bounds: object) -> str | None:
+    """Return what a report calls the bounds: the name of their file, without its folder."""
+    if bounds is None:
+        return None
+    return Path(bounds).name if isinstance(bounds, (str, os.PathLike)) else "given"
 
 
 def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
@@ -295,27 +304,18 @@ def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path
     return folder
 
 
+@dataclass(eq=False)
 class _Run:
-    """One study under way."""
+    """One study under way; ``source`` is what its commands call the table."""
 
-    def __init__(
-        self,
-        bench: Bench,
-        notebook: Notebook | None,
-        *,
-        resume: bool,
-        progress: Progress | None,
-        folder: Path | None,
-        source: str,
-    ) -> None:
-        self.bench = bench
-        self.notebook = notebook
-        self.resume = resume
-        self.progress = progress
-        self.folder = folder
-        self.source = source
-        self.started = datetime.now(UTC)
-        self.steps: list[dict[str, Any]] = []
+    bench: Bench
+    notebook: Notebook | None
+    resume: bool
+    progress: Progress | None
+    folder: Path | None
+    source: str
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    steps: list[Finished] = field(default_factory=list)
 
     def finished(self) -> Study:
         """Run every step and write the report; also when the run is interrupted."""
@@ -323,13 +323,15 @@ class _Run:
             for place, step in enumerate(STEPS):
                 self.steps.append(self._step(step, place))
         except KeyboardInterrupt:
-            missing = STEPS[len(self.steps) :]
-            self.steps += [_step_fields(s, "stopped", 0.0, "stopped by the user") for s in missing]
+            self.steps += [
+                Finished(step.id, step.title, "stopped", 0.0, "stopped by the user", None)
+                for step in STEPS[len(self.steps) :]
+            ]
             self._written()
             raise
         return self._written()
 
-    def _step(self, step: Step, place: int) -> dict[str, Any]:
+    def _step(self, step: Step, place: int) -> Finished:
         def advance(done: int, total: int) -> None:
             if self.progress is not None:
                 share = int(1000 * done / total) if total else 0
@@ -338,63 +340,70 @@ class _Run:
         advance(0, 1)
         known = None
         if self.notebook is not None and self.resume:
-            known = self.notebook.load(step.id)
+            known = self.notebook.load(step)
         if known is not None:
             return known
         start = time.perf_counter()
+        answer: Said | None = None
+        error: str | None = None
+        state: State = "failed"
         try:
-            answer = step.run(self.bench, advance)
-            json.dumps(answer, allow_nan=False)  # a number that no report can hold is a failure
-            state, error = "done", None
+            found = step.run(self.bench, advance)
+            json.dumps(plain(found), allow_nan=False)  # what no report can hold is a failure
+            answer, state = found, "done"
         except InputError as problem:
             # A remedy that cannot work is a finding; anything else is a failure.
-            answer, error = None, str(problem)
-            state = "impossible" if step.optional else "failed"
+            state, error = ("impossible" if step.optional else "failed"), str(problem)
         except MemberboundError as problem:
-            answer, state, error = None, "failed", str(problem)
+            error = str(problem)
         except Exception as problem:  # a learner may raise anything; the other steps go on
             first = (str(problem).splitlines() or [""])[0]
-            answer, state, error = None, "failed", f"{type(problem).__name__}: {first}"
-        found = _step_fields(step, state, time.perf_counter() - start, error, answer)
+            error = f"{type(problem).__name__}: {first}"
+        seconds = round(time.perf_counter() - start, 3)
+        done = Finished(step.id, step.title, state, seconds, error, answer)
         if self.notebook is not None and state in ("done", "impossible"):
-            self.notebook.keep(step.id, found)
-        return found
+            self.notebook.keep(done)
+        return done
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Return what report.json holds."""
         asked, data = self.bench.question, self.bench.data
-        answers = {s["id"]: s["answer"] for s in self.steps if s["state"] == "done"}
-        failed = [s["title"] for s in self.steps if s["state"] in ("failed", "stopped")]
-        refused = {s["id"]: s["error"] for s in self.steps if s["state"] == "impossible"}
-        listed = remedies(answers, asked, self.source, refused)
-        results = {id: answer["result"] for id, answer in answers.items()}
-        used = dict.fromkeys(t for result in results.values() for t in result["theorems"])
-        game = SubsetGame(
-            data.examples.rows,
-            data.examples.rows // 2,
-            asked.record,  # type: ignore[arg-type]  # checked by the question
+        answers = {s.id: s.answer for s in self.steps if s.answer is not None}
+        found = Findings.of(answers)
+        failed = [s.title for s in self.steps if s.state in ("failed", "stopped")]
+        refused = {s.id: str(s.error) for s in self.steps if s.state == "impossible"}
+        listed = remedies(found, asked, self.source, refused)
+        used = dict.fromkeys(t for said in answers.values() for t in said.texts("theorems"))
+        assumed = dict.fromkeys(s for said in answers.values() for s in _assumed(said))
+        return Report(
+            command="study",
+            version=__version__,
+            game="subset",
+            protects=protects(asked.record),
+            theorems=tuple(used),
+            assumptions=(*assumed, *data.population.selection.assumption),
+            schema=SCHEMA,
+            status="partial" if failed else "complete",
+            verdict=verdict(found, listed, asked, failed),
+            question=asked,
+            data=data.described(asked.target),
+            sandwich=found.sandwich(),
+            roc=found.roc(),
+            exposure=found.exposure(),
+            remedies=tuple(listed),
+            translation=found.translation(),
+            steps=tuple(_recorded(step) for step in self.steps),
+            ledger=tuple(
+                typed_as(LedgerEntry, entry.to_dict(), "ledger")
+                for id in used
+                for entry in ledger(id).results
+            ),
+            run=Run(
+                started=self.started.isoformat(timespec="seconds"),
+                seconds=round(sum(step.seconds for step in self.steps), 1),
+                python=platform.python_version(),
+            ),
         )
-        seconds = sum(step["seconds"] for step in self.steps)
-        assumed = (*_assumptions(answers), *data.population.selection.assumption)
-        return common_fields("study", game, tuple(used), assumed) | {
-            "schema": SCHEMA,
-            "status": "partial" if failed else "complete",
-            "verdict": verdict(answers, listed, asked, failed),
-            "question": asked.to_dict(),
-            "data": data.to_dict(asked.target),
-            "sandwich": sandwich(answers),
-            "roc": roc(answers),
-            "exposure": exposure(answers),
-            "remedies": listed,
-            "translation": translation(answers, asked.to_dict()),
-            "steps": [_shown(step) for step in self.steps],
-            "ledger": [entry.to_dict() for id in used for entry in ledger(id).results],
-            "run": {
-                "started": self.started.isoformat(timespec="seconds"),
-                "seconds": round(seconds, 1),
-                "python": platform.python_version(),
-            },
-        }
 
     def _written(self) -> Study:
         report = self.report()
@@ -403,39 +412,22 @@ class _Run:
         from memberbound.report.page import render
 
         html, plain = (self.folder / name for name in _FILES)
-        text = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
-        write_text(text + "\n", plain, force=True)
+        write_text(report.to_json(), plain, force=True)
         write_text(render(report), html, force=True)
         return Study(report, str(self.folder), (str(html), str(plain)))
 
 
-def _step_fields(
-    step: Step, state: str, seconds: float, error: str | None, answer: Any = None
-) -> dict[str, Any]:
-    return {
-        "id": step.id,
-        "title": step.title,
-        "state": state,
-        "seconds": round(seconds, 3),
-        "error": error,
-        "answer": answer,
-    }
-
-
-def _shown(step: dict[str, Any]) -> dict[str, Any]:
+def _recorded(step: Finished) -> StepRecord:
     """Return a step as the report lists it: the verb's dictionary, and that of its audit."""
-    answer = step["answer"]
-    return {name: value for name, value in step.items() if name != "answer"} | {
-        "sentence": None if answer is None else answer["sentence"],
-        "result": None if answer is None else answer["result"],
-        "audit": None if answer is None or "audit" not in answer else answer["audit"]["result"],
-    }
+    said = step.answer
+    return StepRecord(
+        *(step.id, step.title, step.state, step.seconds, step.error),
+        sentence=None if said is None else said.sentence,
+        result=None if said is None else said.result,
+        audit=said.audit.result if isinstance(said, Noised) else None,
+    )
 
 
-def _assumptions(answers: dict[str, Any]) -> tuple[str, ...]:
-    said: dict[str, None] = {}
-    for answer in answers.values():
-        said |= dict.fromkeys(answer["result"]["assumptions"])
-        if "audit" in answer:
-            said |= dict.fromkeys(answer["audit"]["result"]["assumptions"])
-    return tuple(said)
+def _assumed(said: Said) -> list[str]:
+    audit = said.audit.texts("assumptions") if isinstance(said, Noised) else []
+    return said.texts("assumptions") + audit

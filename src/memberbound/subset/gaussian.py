@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,9 +32,8 @@ from memberbound.errors import (
     positive,
 )
 from memberbound.games import SubsetGame
-from memberbound.numerics.roots import last_true, safe_crossing
-from memberbound.numerics.rounding import FloatArray, up, up_array
-from memberbound.quantities import significant
+from memberbound.numerics.roots import confirmed, last_true, least_scale
+from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.distances import (
     ClippedRecords,
@@ -43,6 +43,7 @@ from memberbound.subset.distances import (
     noise_on_sum,
     worst_case_sensitivity,
 )
+from memberbound.subset.mixtures import mixture_bounds
 
 if TYPE_CHECKING:
     from memberbound.subset.profile import NeighbourProfile
@@ -51,6 +52,7 @@ __all__ = [
     "ClippedRecords",
     "Query",
     "clipped",
+    "coupled_success",
     "dp_from_noise",
     "gaussian_bounds",
     "gaussian_success",
@@ -60,6 +62,8 @@ __all__ = [
     "noise_on_query",
     "noise_on_sum",
     "worst_case_sensitivity",
+    "worst_pmp_epsilon",
+    "worst_success",
 ]
 
 #: Sensitivity over σ at which two neighbours are told apart whatever ε and δ.
@@ -67,8 +71,9 @@ _LARGEST_SHIFT = 1e300
 _NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."
 #: A search for the least σ stops here, as a share of the diameter: the data need hardly any noise.
 _LEAST_SHARE = 2.0**-60
-#: Width of the bracket at which a search for σ stops, relative to σ.
-_NARROW = 2e-7
+#: Exact mixtures cost seconds: with them σ is found to this much, in so many evaluations,
+#: and not below this share of what the coupling asks for.
+_EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
 
 THEOREMS = ("X1", "L24-P12", "L24-L10", "I24-P2")
 ASSUMPTIONS = (
@@ -203,13 +208,58 @@ def gaussian_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) 
     return success if exact else np.minimum(up_array(success, 1), 1.0)
 
 
-def noise_for_pmp(profile: NeighbourProfile, target: float, delta: float) -> float:
+def worst_success(
+    profile: NeighbourProfile, game: SubsetGame, sigma: float, line: FloatArray | None = None
+) -> float:
+    """Return how often any attack on any record is right, from above, for searches.
+
+    ``line`` holds the records' values where the sum is one number: then the exact mixtures (X9) and
+    the coupling (X1) are both asked, and the smaller bound of every record counts.
+    """
+    found = gaussian_success(profile, game, sigma)
+    if line is not None:
+        exact = mixture_bounds(line, game, sigma=sigma, delta=0.0, every=False)
+        found = np.minimum(found, exact.success)
+    return float(found.max())
+
+
+def worst_pmp_epsilon(
+    profile: NeighbourProfile,
+    game: SubsetGame,
+    sigma: float,
+    delta: float,
+    line: FloatArray | None = None,
+) -> float:
+    """Return the largest ε̃ of any record, from above, for searches; ``line`` as above."""
+    if line is not None:
+        exact = mixture_bounds(line, game, sigma=sigma, delta=delta, every=False)
+        if math.isfinite(exact.pmp_epsilon_upper):
+            return exact.pmp_epsilon_upper
+    return float(profile.pmp_epsilon(delta, sigma).max())
+
+
+# ---- the least noise ------------------------------------------------------------------------
+#
+# Whoever asks for the least noise on a sum asks here: `population` for its inverse questions,
+# `protect` for the statistics that are sums.  So the same question has the same answer.
+
+
+def noise_for_pmp(
+    profile: NeighbourProfile,
+    target: float,
+    delta: float,
+    game: SubsetGame | None = None,
+    line: FloatArray | None = None,
+) -> float:
     """Return the smallest σ at which every record has ε̃ ≤ ``target`` at this δ.
 
-    Guarantee: ``gaussian_bounds(profile, …, sigma=σ, delta=δ).pmp_epsilon_upper ≤ target``.
-    Theorem: L24-P12; the bound falls as σ grows, since every Gaussian divergence does.
+    ``game`` and ``line`` (the values of a sum that is one number) allow the exact mixtures.
+
+    Guarantee: ``gaussian_bounds(profile, …, sigma=σ, delta=δ).pmp_epsilon_upper ≤ target``, or that
+    of :func:`worst_pmp_epsilon` with a line.
+    Theorem: L24-P12; the bound falls as σ grows, since every Gaussian divergence does.  X9.
     Numerics: evaluated again at the returned σ, which is less than 1e-6 above the least one, or
-    as much as ``profile.pmp_epsilon`` is above the least ε (1e-3).
+    as much as ``profile.pmp_epsilon`` is above the least ε (1e-3); with a line less than 1e-3.
     Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
     are equal that next to no noise is enough, a σ far below the diameter is returned.
 
@@ -228,15 +278,25 @@ def noise_for_pmp(profile: NeighbourProfile, target: float, delta: float) -> flo
         return math.log(worst) - limit if worst > 0 else -math.inf
 
     sigma = _least_noise(excess, noise_from_dp(eps, dlt, profile.diameter), profile.diameter)
-    return _confirmed(lambda s: float(profile.pmp_epsilon(dlt, s).max()), eps, sigma)
+    sigma = confirmed(lambda s: float(profile.pmp_epsilon(dlt, s).max()), eps, sigma)
+    if game is None or line is None:
+        return sigma
+    return _less(lambda s: worst_pmp_epsilon(profile, game, s, dlt, line) - eps, sigma, eps)
 
 
-def noise_for_success(profile: NeighbourProfile, game: SubsetGame, target: float) -> float:
-    """Return the smallest σ at which no attack on any record is right more often than ``target``.
+def noise_for_success(
+    profile: NeighbourProfile, game: SubsetGame, target: float, line: FloatArray | None = None
+) -> float:
+    """Return the smallest σ at which no attack is right more often than ``target``.
 
-    Guarantee: ``gaussian_bounds(profile, game, sigma=σ, …).success_upper ≤ target``.
-    Theorem: X1, I24-P2.
-    Numerics: evaluated again at the returned σ, less than 1e-6 above the least one.
+    On any record, or on the average record if the game says so.  ``line`` holds the records'
+    values where the sum is one number, and allows the exact mixtures.
+
+    Guarantee: the mean (the largest) of ``gaussian_bounds(profile, game, sigma=σ, …).success``, or
+    :func:`worst_success` with a line, is at most the target.
+    Theorem: X1, I24-P2, X9.
+    Numerics: evaluated again at the returned σ, less than 1e-6 above the least one; with a line
+    less than 1e-3.
     Edge cases: as :func:`noise_for_pmp`.  The target must exceed the blind guess
     max(k/N, 1 - k/N), which no noise can undercut.
     """
@@ -262,52 +322,42 @@ def noise_for_success(profile: NeighbourProfile, game: SubsetGame, target: float
         )
 
     def excess(sigma: float) -> float:
-        return float(gaussian_success(profile, game, sigma).max()) - limit
+        return coupled_success(profile, game, sigma) - limit
 
-    sigma = _least_noise(excess, start, profile.diameter)
-    return _confirmed(excess, 0.0, sigma)
+    sigma = confirmed(excess, 0.0, _least_noise(excess, start, profile.diameter))
+    if line is None:
+        return sigma
+    return _less(lambda s: worst_success(profile, game, s, line) - limit, sigma, limit - blind)
+
+
+def coupled_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> float:
+    """Return :func:`gaussian_success` of the record that the game names, from above."""
+    success = gaussian_success(profile, game, sigma)
+    if game.record == "every":
+        return float(success.max())
+    return up(float(success.mean()) * (1 + 2 * sum_slack(success.size)))
 
 
 def _least_noise(excess: Callable[[float], float], start: float, diameter: float) -> float:
-    """Smallest σ with ``excess(σ) ≤ 0``, to a relative 4e-7; at ``start`` it is about satisfied.
-
-    Every evaluation reads the whole profile, so the bracket is narrowed on ln σ, where both
-    searches are close to straight lines.
-    """
-    safe, above = start, excess(start)
-    while above > 0:  # a coarsely binned profile may ask for a little more than one pair
-        safe *= 1.25
-        above = excess(safe)
-        if safe > 1e6 * start:
-            raise SearchError(
-                f"no noise up to σ = {significant(safe, 'estimate')} meets the target."
-            )
-    unsafe, below = safe / 2, excess(safe / 2)
-    while below <= 0:
-        safe, above = unsafe, below
-        if safe < _LEAST_SHARE * diameter:
-            return safe
-        unsafe, below = safe / 2, excess(safe / 2)
-    # t = 1 + ln(σ/unsafe) lies in [1, 1.7], so that a width relative to t is one relative to σ.
-    top = 1 + math.log(safe / unsafe)
-    known = {1.0: below, top: above}
-
-    def at(t: float) -> float:
-        return known[t] if t in known else excess(unsafe * math.exp(t - 1))
-
-    found = safe_crossing(at, top, 1.0, relative=_NARROW)
-    return safe if found == top else unsafe * math.exp(found - 1)
+    """One pair at the diameter, or a little more for a coarsely binned profile, is enough."""
+    return least_scale(excess, start, floor=_LEAST_SHARE * diameter, ceiling=1e6 * start)
 
 
-def _confirmed(value: Callable[[float], float], target: float, sigma: float) -> float:
-    """Return σ, or a slightly larger one, at which ``value(σ) ≤ target`` is seen to hold."""
-    step = 1e-12
-    for _ in range(40):
-        found = value(sigma)
-        if found <= target:
-            return sigma
-        # What is too large by a share asks for about that share of noise, rarely for more.
-        share = found / target - 1 if target > 0 else 0.0
-        sigma *= 1 + max(step, min(share, 0.01))
-        step *= 2
-    raise SearchError(f"the noise found, σ = {sigma!r}, did not meet the target again.")
+def _less(excess: Callable[[float], float], sigma: float, far: float) -> float:
+    """Return a smaller σ than the coupling's if exact mixtures allow one."""
+
+    def near(trial: float) -> float:
+        over = excess(trial)
+        # Far off, or out of the mixture's reach: only the sign counts.
+        return over if over <= far else math.inf
+
+    with suppress(SearchError):
+        return least_scale(
+            near,
+            sigma,
+            floor=_EXACT_SHARE * sigma,
+            ceiling=sigma,
+            relative=_EXACT_RELATIVE,
+            evaluations=_EXACT_EVALUATIONS,
+        )
+    return sigma

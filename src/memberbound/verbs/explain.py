@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 from memberbound.declarations import Option, Rates
 from memberbound.dp import (
     AdvantageTarget,
     DpGuarantee,
     DpSgd,
+    DpSgdHistory,
     EtaTarget,
     SecurityTarget,
     Target,
@@ -44,6 +48,7 @@ __all__ = [
     "Question",
     "explain",
     "rates",
+    "steps_from_history",
     "target",
 ]
 
@@ -51,6 +56,11 @@ __all__ = [
 
 #: The δ at which ε is quoted for notions that have no single one.
 _DEFAULT_DELTA = 1e-5
+#: What has to be true of a history.
+_HISTORY = (
+    "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
+    "make_private derives them from the number of rows: then only replace-one numbers hold."
+)
 
 
 def rates(fpr: Sequence[float] | float | None) -> tuple[float, ...]:
@@ -99,6 +109,42 @@ def target(
     return TprTarget(tpr, fpr[0])
 
 
+def steps_from_history(history: Any) -> DpSgd | DpSgdHistory:
+    """Return the steps that an Opacus history lists, each (noise multiplier, sample rate, steps).
+
+    ``history`` is that list, a JSON file that holds it, an accountant, or a ``PrivacyEngine``.
+    Nothing else is read of them: no ε of an accountant is relied on.
+
+    Examples:
+        >>> steps_from_history([(1.0, 0.01, 60), (1.0, 0.01, 40)])
+        DpSgd(noise_multiplier=1.0, sample_rate=0.01, steps=100)
+    """
+    listed = history
+    if isinstance(history, (str, os.PathLike)):
+        try:
+            listed = json.loads(Path(history).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as problem:
+            raise InputError(f"history must be a JSON file, got {history!r}: {problem}.") from None
+        listed = listed.get("history") if isinstance(listed, dict) else listed
+    else:
+        listed = getattr(getattr(listed, "accountant", listed), "history", listed)
+    kinds: dict[tuple[float, float], int] = {}
+    try:
+        for noise, rate, steps in listed:
+            part = DpSgd(noise, rate, steps)
+            kind = (float(part.noise_multiplier), float(part.sample_rate))
+            kinds[kind] = kinds.get(kind, 0) + part.steps
+    except (TypeError, ValueError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(
+            "history must be a list of [noise multiplier, sample rate, steps], an accountant or a "
+            f"PrivacyEngine, got {type(history).__name__}: {problem}."
+        ) from None
+    parts = tuple(DpSgd(*kind, steps) for kind, steps in kinds.items())
+    return parts[0] if len(parts) == 1 else DpSgdHistory(parts)
+
+
 @dataclass(frozen=True)
 class Question:
     """The parameters as given: exactly one notion, or the frame of an inverse question."""
@@ -109,6 +155,7 @@ class Question:
     noise_multiplier: float | None
     sample_rate: float | None
     steps: int | None
+    history: DpSgd | DpSgdHistory | None = None
 
     def _notion(self) -> str:
         sgd = [self.noise_multiplier, self.sample_rate, self.steps]
@@ -116,6 +163,7 @@ class Question:
             "epsilon": self.epsilon is not None,
             "gdp": self.gdp is not None,
             "DP-SGD parameters": any(v is not None for v in sgd),
+            "history": self.history is not None,
         }
         chosen = [name for name, present in given.items() if present]
         if len(chosen) > 1:
@@ -125,7 +173,7 @@ class Question:
         if not chosen:
             raise InputError(
                 "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
-                "sample_rate and steps; got none of them."
+                "sample_rate and steps, or a history of them; got none of them."
             )
         return chosen[0]
 
@@ -139,7 +187,8 @@ class Question:
             return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
         if notion == "gdp":
             return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
-        return guarantee_from_dp_sgd(self._dp_sgd(), adjacency or "add-remove")
+        steps = self._dp_sgd() if self.history is None else self.history
+        return guarantee_from_dp_sgd(steps, adjacency or "add-remove")
 
     def _dp_sgd(self) -> DpSgd:
         pairs = {
@@ -165,6 +214,7 @@ class Question:
             ("epsilon", self.epsilon),
             ("gdp", self.gdp),
             ("noise_multiplier", self.noise_multiplier),
+            ("history", self.history),
         ):
             if value is not None:
                 raise InputError(
@@ -185,16 +235,21 @@ class Question:
         """Return ε, δ and what was assumed about δ."""
         if self.epsilon is not None:
             return float(self.epsilon), float(self.delta or 0.0), ()
-        notes: tuple[str, ...] = ()
+        notes: tuple[str, ...] = () if self.history is None else (_HISTORY,)
         delta = self.delta
         if delta is None:
             delta = _DEFAULT_DELTA
-            notes = (f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}.",)
+            said = f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}."
+            notes = (*notes, said)
         eps = guarantee.curve.epsilon(fraction("delta", delta))
         return (eps if math.isfinite(eps) else None), float(delta), notes
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, Any]:
         """Return what was given (or found) besides ε and δ."""
+        if isinstance(self.history, DpSgd):
+            return asdict(self.history)
+        if self.history is not None:
+            return {"history": [list(asdict(part).values()) for part in self.history.parts]}
         values = {
             "gdp": self.gdp,
             "noise_multiplier": self.noise_multiplier,
@@ -237,6 +292,7 @@ class Explanation:
         "eta_upper": "upper",
         "gdp": "given",
         "guess_upper": "upper",
+        "history": "given",
         "lam": "given",
         "noise_multiplier": "given",
         "nu": "given",
@@ -255,7 +311,7 @@ class Explanation:
     lam: float = 1.0
     prior: float = 0.5
     fpr: tuple[float, ...] = DEFAULT_FPR
-    parameters: dict[str, float] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
     target: str | None = None
     notes: tuple[str, ...] = ()
     baseline: tuple[float, ...] = ()
@@ -381,6 +437,10 @@ class Explanation:
     def setting(self) -> str:
         """The parameters, in words; one that was looked for is rounded to the safe side."""
         p = self.parameters
+        if "history" in p:
+            kinds = p["history"]
+            total = sum(steps for _, _, steps in kinds)
+            return f"{total} steps of DP-SGD of {len(kinds)} kinds of noise and sampling"
         if self.guarantee.notion == "DP-SGD":
             noise = float(p["noise_multiplier"])
             shown = significant(noise, "given" if self.target is None else "upper")
@@ -506,6 +566,7 @@ def explain(
     noise_multiplier: float | None = None,
     sample_rate: float | None = None,
     steps: Annotated[int, Option("whole", least=1, most=10**12)] | None = None,
+    history: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     nu: float = 0.5,
     lam: float = 1.0,
     prior: float = 0.5,
@@ -519,9 +580,10 @@ def explain(
 ) -> Explanation:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows.
 
-    Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, or DP-SGD's ``noise_multiplier``,
-    ``sample_rate`` and ``steps``.  For the inverse give one target instead: alone (or with
-    ``delta``) it yields an ε, with ``sample_rate`` and ``steps`` a noise multiplier.
+    Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
+    ``sample_rate`` and ``steps``, or a ``history`` of such steps.  For the inverse give one target
+    instead: alone (or with ``delta``) it yields an ε, with ``sample_rate`` and ``steps`` a noise
+    multiplier.
 
     Guarantee: every ``*_upper`` holds for every attack, every ``*_lower`` likewise.
     Theorem: A25-P5, A25-T6, I24-P2, I24-T4, X2, X11 (see ``memberbound theorems``).
@@ -537,6 +599,8 @@ def explain(
         noise_multiplier: DP-SGD: noise over clipping norm.
         sample_rate: DP-SGD: Poisson sampling rate, batch over data size.
         steps: DP-SGD: number of steps.
+        history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
+            also that list, an Opacus accountant or ``PrivacyEngine``.
         nu: MIS: probability of a fresh test point.
         lam: MIS: weight of a missed member.
         prior: share of candidates who were in, for the accuracy.
@@ -554,6 +618,7 @@ def explain(
         memberbound explain --gdp 1 --fpr 0.01 --fpr 0.001 --plot roc.png
         memberbound explain --noise-multiplier 1 --sample-rate 0.01 --steps 1000
         memberbound explain --gdp 1 --baseline 0.1
+        memberbound explain --history history.json --adjacency replace-one
         memberbound explain --target-advantage 0.1
         memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
@@ -562,7 +627,8 @@ def explain(
         >>> round(result.advantage_upper, 6), round(result.tpr_upper["0.01"], 6)
         (0.462117, 0.027183)
     """
-    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps)
+    listed = None if history is None else steps_from_history(history)
+    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps, listed)
     asked = rates(fpr)
     wanted = target(
         advantage=target_advantage,

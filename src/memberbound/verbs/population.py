@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
@@ -39,7 +38,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
-from memberbound.numerics.roots import safe_crossing
+from memberbound.numerics.roots import confirmed, fixed_order, least_scale, safe_crossing
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import (
     Certificate,
@@ -61,13 +60,14 @@ from memberbound.subset.gaussian import (
     clipped,
     dp_from_noise,
     gaussian_bounds,
-    gaussian_success,
     noise_for_pmp,
     noise_for_success,
     noise_from_dp,
     noise_on_query,
     noise_on_sum,
     worst_case_sensitivity,
+    worst_pmp_epsilon,
+    worst_success,
 )
 from memberbound.subset.joint import repeated_noise
 from memberbound.subset.mixtures import mixture_bounds
@@ -501,9 +501,6 @@ def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str
 
 # ── ``population`` for Gaussian noise on a sum or a mean ──────────────────────────────────────────
 
-#: Less noise than e^-this of what the coupling asks for is not looked for.
-LEAST_SHARE = 4.0
-
 
 @dataclass(frozen=True, eq=False)
 class GaussianSetting:
@@ -572,55 +569,29 @@ class GaussianSetting:
         """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
         noise = self.effective(sigma)
         if quantity == "pmp":
-            if self.line is not None:
-                exact = mixture_bounds(
-                    self.line, self.game, sigma=noise, delta=self.delta, every=False
-                )
-                if math.isfinite(exact.pmp_epsilon_upper):
-                    return exact.pmp_epsilon_upper
-            return float(self.profile.pmp_epsilon(self.delta, noise).max())
-        found = gaussian_success(self.profile, self.game, noise)
-        if self.line is not None:
-            exact = mixture_bounds(self.line, self.game, sigma=noise, delta=0.0, every=False)
-            found = np.minimum(found, exact.success)
-        return float(found.max())
+            return worst_pmp_epsilon(self.profile, self.game, noise, self.delta, self.line)
+        return worst_success(self.profile, self.game, noise, self.line)
 
     def sigma_for(self, quantity: Quantity, target: float) -> float:
         """Smallest σ with ε̃ ≤ target or success ≤ target, on the safe side."""
-        if quantity == "pmp":
-            found = noise_for_pmp(self.profile, target, self.delta)
-        else:
-            found = noise_for_success(self.profile, self.game, target)
-        sigma = self.released(found)
-        if found == 0.0 or self.line is None:
+        pmp = quantity == "pmp"
+
+        def found(line: FloatArray | None) -> float:
+            if pmp:
+                return noise_for_pmp(self.profile, target, self.delta, self.game, line)
+            return noise_for_success(self.profile, self.game, target, line)
+
+        def reached(sigma: float) -> float:
+            bounds = self.best(sigma)
+            return bounds.pmp_epsilon_upper if pmp else bounds.success_upper
+
+        sigma = self.released(found(self.line))
+        if sigma == 0.0 or self.line is None:
             return sigma
-
-        allowed = (
-            target if quantity == "pmp" else target - max(self.game.prior, 1 - self.game.prior)
-        )
-
-        @cache
-        def excess(shift: float) -> float:
-            over = self.worst(quantity, sigma * math.exp(-shift)) - target
-            # Far off, or out of the mixture's reach: only the sign counts.
-            return over if over <= allowed else math.inf
-
-        # The exact mixture allows less noise: look for it below what the coupling asks for.
-        safe, unsafe = 0.0, 0.5
-        while unsafe <= LEAST_SHARE and excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 2 * unsafe
-        shift = safe
-        if unsafe <= LEAST_SHARE:
-            with suppress(SearchError):
-                shift = safe_crossing(excess, safe, unsafe, relative=1e-3, evaluations=24)
         # With ε as well, other values are worked out: the answer itself must meet the target.
-        for factor in (1.0, 1.001, 1.01, 1.1, 1.5, 3.0, 10.0):
-            less = min(sigma, sigma * math.exp(-shift) * factor)
-            bounds = self.best(less)
-            reached = bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
-            if reached <= target:
-                return less
-        return sigma
+        with suppress(SearchError):
+            return confirmed(reached, target, sigma)
+        return self.released(found(None))
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for who knows all but one, who knows the population's worst, and who not."""
@@ -712,6 +683,9 @@ def answer_gaussian(
 
 # ── ``population`` for the exponential mechanism ──────────────────────────────────────────────────
 
+#: More than 1/this times the ε of the population's own worst case is not looked for.
+_LEAST_EXPONENTIAL = 2.0**-40
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -783,22 +757,15 @@ class ExponentialSetting:
         if quantity == "success":
             allowed = _pure_epsilon_for_success(target, prior)
         start = down(allowed / unit, 8)
+        if start <= 0:
+            return 0.0
         if not self.enumerable:
-            best = start
-            for step in range(1, 25):
-                trial = start * 1.25**step
-                if reached(trial) > target:
-                    break
-                best = trial
-            return best
-        top = start
-        for _ in range(40):
-            top *= 2
-            if reached(top) > target:
-                return safe_crossing(
-                    lambda e: reached(e) - target, start, top, relative=1e-6, evaluations=60
-                )
-        return top
+            trials = (start * 1.25**step for step in range(1, 25))
+            return fixed_order(lambda e: reached(e) <= target, trials) or start
+        # ε falls as its inverse, the noise, grows.
+        return 1 / least_scale(
+            lambda s: reached(1 / s) - target, 1 / start, floor=_LEAST_EXPONENTIAL / start
+        )
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for the three attackers."""

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from memberbound.declarations import DatabaseTable, Force, Option, OutputFile, Table
 from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
+from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, common_fields, significant
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.neighbour import PrivateLinear
+from memberbound.release.neighbour import PrivateModel
 from memberbound.release.saving import TableModel, load
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def predict(
     model: Annotated[object, Option("file", metavar="MODEL")],
     table: Table,
     *,
+    learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,
@@ -114,6 +116,7 @@ def predict(
 
     Args:
         model: a file that ``protect`` wrote, or the model itself.
+        learner: for a network: the ``package.module:factory`` that it was trained with.
         table: the rows: a file, a pandas, polars or pyarrow table, or an array.
         out: file for the answers (CSV, Parquet or Arrow): ``prediction`` and, for classifiers that
             have them, ``probability_<class>``.
@@ -122,6 +125,7 @@ def predict(
 
     Command line:
         memberbound predict model.skops new.csv --out answers.csv
+        memberbound predict network.safetensors new.csv --learner nets:two_layers
 
     Examples:
         >>> import pandas
@@ -135,15 +139,18 @@ def predict(
     if out is not None:
         own = Path(table) if isinstance(table, (str, os.PathLike)) else None
         check_output(Path(out), source=own, force=force)
-    found = model if path is None else load(path)
-    if not isinstance(found, (MembershipPrivate, PrivateLinear, TableModel)):
+    factory = None if learner is None else network_factory(learner)
+    if learner is not None and factory is None:
+        raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
+    found = model if path is None else load(path, factory=factory)
+    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
         raise InputError(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
     inner = getattr(found, "released_", None)
-    found = inner if isinstance(inner, PrivateLinear) else found
-    taker = found if isinstance(found, PrivateLinear) else TableModel.of(found)
+    found = inner if isinstance(inner, PrivateModel) else found
+    taker = found if isinstance(found, PrivateModel) else TableModel.of(found)
     rows, notices = taker.encoded(table, database_table)
     chances = taker.probabilities(rows)
     result = Prediction(

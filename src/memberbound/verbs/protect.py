@@ -30,7 +30,13 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
-from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners import (
+    Examples,
+    encoded_rows,
+    learner_from_name,
+    network_factory,
+    read_examples,
+)
 from memberbound.numerics.rounding import FloatArray, sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -43,26 +49,22 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
-from memberbound.release.calibration import Calibration, FreshSubsets, Progress, checked_eta
+from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.methods import released_statistic
 from memberbound.release.neighbour import (
-    PrivateLinear,
+    ALL_ROWS_METHODS,
+    PrivateModel,
     check_neighbour,
     fit_private,
     plays_neighbour,
     private_form,
     replaces_preprocessing,
 )
+from memberbound.release.networks import NetworkModel, fit_network
 from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import (
-    Release,
-    calibration_seed_from,
-    released_vector,
-    secret_subset,
-    source_from_seed,
-)
-from memberbound.release.saving import LINEAR_ENDINGS, TableModel, save
+from memberbound.release.releasing import Release, source_from_seed
+from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, TableModel, save
 from memberbound.release.statistics import (
     SumStatistic,
     computed,
@@ -70,7 +72,6 @@ from memberbound.release.statistics import (
     histogram,
     mean,
     quantiles,
-    release_sum,
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
@@ -143,7 +144,7 @@ class Protection:
     }
 
     calibration: Calibration
-    released: TableModel | PrivateLinear | Release
+    released: TableModel | PrivateModel | Release
     what: str
     scores: tuple[TrialScores, ...] = ()
     out: str | None = None
@@ -195,7 +196,7 @@ class Protection:
     @property
     def mu(self) -> float | None:
         """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None if self._budget is None else self._budget.mu
+        return None if self._budget is None else self._budget.normal_mu
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -444,14 +445,14 @@ def release_all_rows(
     public = {name: bound for name, bound in public.items() if name in table.columns}
     told = progress or (lambda _done, _total: None)
     told(0, 2)
-    released = fit_private(
+    released = _trained(
         table,
         target,
+        form if form != "network" else learner,
         eta=eta,
-        learner=form,
         bounds=public,
         tune=tune,
-        source=source_from_seed(insecure_seed),
+        seed=insecure_seed,
     )
     told(1, 2)
     seed = None if insecure_seed is None else insecure_seed + 1
@@ -459,8 +460,8 @@ def release_all_rows(
     told(2, 2)
     if replaces_preprocessing(learner):
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
-    if learner is not None and not isinstance(learner, str):
-        notes = ["the learner's own settings are not used: the descent has its own", *notes]
+    if learner is not None and not isinstance(learner, str) and form != "network":
+        notes = ["the learner's own settings are not used: the private form has its own", *notes]
     return Protection(
         released.calibration_,
         released,
@@ -471,22 +472,50 @@ def release_all_rows(
     )
 
 
+def _trained(
+    table: Any,
+    target: str,
+    learner: Any,
+    *,
+    eta: float,
+    bounds: Bounds,
+    tune: bool,
+    seed: int | None,
+) -> PrivateModel:
+    """Train a learner that has a private form."""
+    source = source_from_seed(seed)
+    form = str(private_form(learner))
+    factory = network_factory(learner)
+    if form != "network" or factory is None:
+        return fit_private(
+            table, target, eta=eta, learner=form, bounds=bounds, tune=tune, source=source
+        )
+    if tune:
+        raise InputError("tune must be left out for a network: its settings are not tried out.")
+    name = learner if isinstance(learner, str) else getattr(factory, "__name__", "network")
+    return fit_network(table, target, factory, eta=eta, bounds=bounds, source=source, name=name)
+
+
 def _rehearsed(
-    table: Any, target: str, released: PrivateLinear, bounds: Bounds, seed: int | None
+    table: Any,
+    target: str,
+    released: PrivateModel,
+    bounds: Bounds,
+    seed: int | None,
 ) -> tuple[tuple[TrialScores, ...], list[str]]:
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
     train, test = table.iloc[order[:cut]], table.iloc[order[cut:]]
     try:
-        trial = fit_private(
+        trial = _trained(
             train,
             target,
+            getattr(released.model, "factory", released.learner),
             eta=released.eta,
-            learner=released.learner,
             bounds=bounds,
             tune=released.tuned,
-            source=source_from_seed(seed),
+            seed=seed,
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
@@ -571,7 +600,7 @@ _CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _
 _NUMBER_SCORES = {"R²": _r_squared}
 
 
-def _truth(trial: PrivateLinear, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
     values = Values.of(column)
     if not trial.class_names:
@@ -586,10 +615,13 @@ def _commonest(labels: NDArray[Any]) -> Any:
     return names[int(np.argmax(counts))]
 
 
-def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
+def _clean(trial: PrivateModel, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
-    from sklearn import linear_model, svm
+    from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
+
+    if isinstance(trial.model, NetworkModel):
+        return None
 
     # Encoded numbers are half a standardised one, over the nominal length of a row.
     strength = 4.0 * trial.encoder.length**2
@@ -598,6 +630,9 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         "svm": lambda: svm.LinearSVC(C=strength),
         "ridge": lambda: linear_model.Ridge(alpha=1 / strength),
         "huber": linear_model.HuberRegressor,
+        "boosting": ensemble.HistGradientBoostingClassifier
+        if trial.class_names
+        else ensemble.HistGradientBoostingRegressor,
     }
     wanted = seen[usable] if not trial.class_names else seen[usable].astype(str)
     try:
@@ -608,7 +643,7 @@ def _clean(trial: PrivateLinear, train: Any, seen: NDArray[Any], usable: NDArray
         return None
 
 
-def _misfits(table: Any, target: str, released: PrivateLinear, bounds: Bounds) -> Sequence[str]:
+def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
     """Say where the bounds contradict the table, and whom the model does not know."""
     found = []
     for name, bound in bounds.items():
@@ -758,7 +793,7 @@ def release_statistic(
     notes: tuple[str, ...],
     *,
     eta: float,
-    record: str,
+    record: Record,
     method: str,
     confidence: float,
     pairs: int | None,
@@ -768,31 +803,18 @@ def release_statistic(
     progress: Progress,
 ) -> Protection:
     """Calibrate the noise on fresh subsets, then draw the secret one and release."""
-    whom: Any = record
-    if isinstance(statistic, SumStatistic) and method in ("auto", "neighbour"):
-        release = release_sum(statistic, game, eta=eta, record=whom, insecure_seed=insecure_seed)
-    elif method == "convex":
-        raise InputError("method 'convex' belongs to linear models; a statistic has no loss.")
-    else:
-        source = source_from_seed(insecure_seed)
-        played = replace(game, record=whom)
-        fresh = FreshSubsets(played, calibration_seed_from(source, calibration_seed))
-        options: dict[str, Any] = {
-            "eta": eta,
-            "record": whom,
-            "confidence": confidence,
-            "workers": workers,
-            "progress": progress,
-        }
-        if method == "izzo":
-            calibration = calibrate_izzo(statistic, fresh, subsets=pairs, **options)
-        elif method == "moment" or (method == "auto" and record == "every"):
-            calibration = calibrate_moment(statistic, fresh, subsets=pairs, **options)
-        else:
-            calibration = calibrate_neighbour(statistic, fresh, pairs=pairs, **options)
-        secret = secret_subset(played, source)
-        values = released_vector(statistic, calibration, secret, source)
-        release = Release(values, calibration, _names_of(statistic), source.secure)
+    release = released_statistic(
+        statistic,
+        replace(game, record=record),
+        eta=eta,
+        method=method,
+        confidence=confidence,
+        pairs=pairs,
+        workers=workers,
+        insecure_seed=insecure_seed,
+        calibration_seed=calibration_seed,
+        progress=progress,
+    )
     details = {"values": release.values.tolist(), "names": list(release.names)}
     said = (*notes, *fit_notes(release.calibration))
     return Protection(release.calibration, release, name, (), None, said, details)
@@ -846,11 +868,6 @@ def _release_table_statistic(
     return Protection(released.calibration, released, statistic, details=details)
 
 
-def _names_of(statistic: Any) -> tuple[str, ...]:
-    """Return the names of a statistic's coordinates, where it has any."""
-    return tuple(getattr(statistic, "names", ()))
-
-
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
 
 
@@ -863,7 +880,9 @@ def protect(
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     record: Literal["average", "every"] = "every",
     game: Literal["neighbour", "subset"] | None = None,
-    method: Literal["auto", "gradient", "neighbour", "convex", "moment", "izzo"] = "auto",
+    method: Literal[
+        "auto", "gradient", "boosting", "neighbour", "convex", "moment", "izzo"
+    ] = "auto",
     bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     confidence: float = 0.95,
     tune: bool | None = None,
@@ -912,10 +931,10 @@ def protect(
         record: ``every`` or ``average``.
         game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
             half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber), and for statistics with
-            ``bounds``, unless given.
-        method: ``gradient`` (neighbour game), ``neighbour``, ``convex``, ``moment``, ``izzo``
-            (subset game) or ``auto``.
+            private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
+            modules), and for statistics with ``bounds``, unless given.
+        method: ``gradient``, ``boosting`` (neighbour game), ``neighbour``, ``convex``, ``moment``,
+            ``izzo`` (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
         confidence: of the calibration, in the subset game.
@@ -942,6 +961,7 @@ def protect(
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
         memberbound protect patients.csv --target ill --bounds bounds.yaml
+        memberbound protect patients.csv --target ill --learner nets:two_layers
         memberbound protect patients.csv --target ill --record every --game subset --method convex
         memberbound protect patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
 
@@ -964,7 +984,10 @@ def protect(
     )
     one_of("record", record, ("average", "every"))
     one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
-    one_of("method", method, ("auto", "gradient", "neighbour", "convex", "moment", "izzo"))
+    methods = ("auto", *ALL_ROWS_METHODS, "neighbour", "convex", "moment", "izzo")
+    one_of("method", method, methods)
+    if method == "boosting" and learner is None and statistic is None:
+        learner = "boosting"
     fraction("confidence", confidence, open_left=True, open_right=True)
     if (target is None) == (statistic is None):
         raise InputError("protect needs a target for the learner, or a statistic (one of them).")
@@ -980,9 +1003,8 @@ def protect(
         game, record, method, learner, statistic, bounds=bounds, only_subset=only_subset, size=size
     )
     if out is not None:
-        ending = LINEAR_ENDINGS if all_rows else (".skops",)
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
-        formats = (".safetensors",) if statistic is not None else ending
+        formats = _endings(statistic, learner, all_rows)
         check_output(Path(out), formats=formats, source=own, force=force)
     if statistic is not None and (query is not None or learner is not None):
         raise InputError("learner and query belong to a target, not to a statistic.")
@@ -1061,6 +1083,15 @@ def protect(
     return replace(result, out=str(out))
 
 
+def _endings(statistic: Any, learner: Any, all_rows: bool) -> tuple[str, ...]:
+    """Return the endings of the files that the release can go to."""
+    if statistic is not None:
+        return (".safetensors",)
+    if not all_rows:
+        return (".skops",)
+    return NETWORK_ENDINGS if private_form(learner) == "network" else LINEAR_ENDINGS
+
+
 def _plays_all_rows(
     game: str | None,
     record: str,
@@ -1080,8 +1111,8 @@ def _plays_all_rows(
     if game == "neighbour" or (game is None and bounds is not None):
         check_neighbour(record, method, {**only_subset, "size": size})
         return True
-    if bounds is not None or method == "gradient":
-        raise InputError("bounds and method 'gradient' belong to the neighbour game.")
+    if bounds is not None or method in ALL_ROWS_METHODS:
+        raise InputError("bounds and methods of all rows belong to the neighbour game.")
     return False
 
 

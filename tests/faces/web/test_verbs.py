@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.answering import page_of
+from memberbound.faces.web.answering import ANSWERS
 from memberbound.faces.web.verbs import performed as perform
 from memberbound.faces.web.work import Teller, renamed, sentence_of
 
@@ -242,9 +242,9 @@ def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
     assert job["result"]["data"]["name"] == "small.csv"
     assert {"report.html", "report.json"} <= set(job["files"])
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    page, scripts = page_of(report)
-    assert scripts.startswith("'nonce-")
-    assert "small.csv" in page
+    shown = ANSWERS["report"](report)
+    assert shown["scripts"].startswith("'nonce-")
+    assert "small.csv" in shown["page"]
 
 
 def test_the_engine_stays_below_the_memory_of_its_job():

@@ -24,7 +24,7 @@ from memberbound.faces.web.work import limited
 from memberbound.verbs.explain import Explanation, explain
 from memberbound.verbs.plan import plan
 
-__all__ = ["ANSWERS", "explained", "main", "page_of", "planned", "roc"]
+__all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
 
 #: Points of a drawn curve: evenly, and evenly on a logarithmic scale.
 _EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
@@ -68,23 +68,16 @@ def roc(options: Keywords) -> dict[str, object]:
     }
 
 
-def page_of(report: Keywords) -> tuple[str, str]:
-    """Return the page of a ``report.json`` from somewhere and the source of its script.
-
-    That script is the only one that runs: the word that marks it is drawn here, so that nothing in
-    the report can know it.
-    """
-    from memberbound.report.page import render
-    from memberbound.report.schema import validate
-
-    validate(report)
-    nonce = secrets.token_urlsafe(16)
-    return render(report, nonce), f"'nonce-{nonce}'"
-
-
 def _report(options: Keywords) -> dict[str, object]:
-    page, scripts = page_of(options)
-    return {"page": page, "scripts": scripts}
+    """Return a ``report.json`` from somewhere as a page whose own script is the only one that runs.
+
+    The word that marks the script is drawn here, so that nothing in the report can know it.
+    """
+    from memberbound.report.model import checked
+    from memberbound.report.page import render
+
+    nonce = secrets.token_urlsafe(16)
+    return {"page": render(checked(options), nonce), "scripts": f"'nonce-{nonce}'"}
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,333 @@
+"""Boosting on all rows: an additive model of binned columns, in the neighbour game.
+
+Round by round, column by column, the residuals of all rows are added up per leaf, normal noise is
+added, and the column's table of scores moves against the noisy sums.  Leaves are runs of bins that
+public coins choose, the same for every table.  A record is in one leaf of a column, so replacing it
+moves a vector of sums by at most twice the clip (proofs/boosting.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memberbound.errors import InputError, fraction, one_of, positive, whole_number
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.budget import noisy_release
+from memberbound.release.gradient import (
+    GRADIENT_LOSSES,
+    MOST_DRAWS,
+    clipped_residuals,
+    noise_for_path,
+)
+from memberbound.release.losses import Loss
+from memberbound.release.preprocessing import (
+    CELLS,
+    MISSING,
+    NOTHING_FOUND,
+    ColumnCode,
+    Encoder,
+    Values,
+)
+from memberbound.release.randomness import RandomSource
+
+__all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draws"]
+
+IntArray = NDArray[np.int64]
+
+#: Bins of a column of numbers.
+_BINS = 32
+#: Chosen once on breast cancer, heart, Adult and ACS; docs/gradient.md has why.
+_CLIP = 0.25
+_ROUNDS = 60
+_REACH = {"classes": 1.0, "numbers": 0.25}
+_FASTEST = 16.0
+#: Leaves of a column of numbers, and the signal μ·rows/√columns from which on there are more.
+_FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
+#: A clipped residual is a whole number of at most 2^30 units, so that sums are exact.
+_UNITS = 30
+#: Means nearer to an end of their range than this bend the bins no further.
+_OUTERMOST = 0.02
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How to boost: public numbers, chosen without the data.
+
+    ``rate`` multiplies a leaf's noisy sum over the number of rows; ``averaged`` is the share of the
+    rounds, at the end, whose tables are averaged.
+
+    Examples:
+        >>> Boosting.default(rows=32561, columns=14, draws=500, mu=0.2513).rounds
+        60
+    """
+
+    rounds: int
+    rate: float
+    leaves: int = _MORE_LEAVES
+    clip: float = _CLIP
+    averaged: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds))
+        object.__setattr__(self, "leaves", whole_number("leaves", self.leaves))
+        object.__setattr__(self, "rate", positive("rate", self.rate))
+        if self.leaves > _BINS:
+            raise InputError(f"leaves must be at most {_BINS}, got {self.leaves!r}.")
+        if not 1e-100 <= positive("clip", self.clip) <= 1e100:
+            raise InputError(f"clip must be between 1e-100 and 1e100, got {self.clip!r}.")
+        fraction("averaged", self.averaged, open_left=True)
+
+    @classmethod
+    def default(
+        cls, *, rows: int, columns: int, draws: int, mu: float, regression: bool = False
+    ) -> Boosting:
+        """Return the rule of docs/gradient.md: a function of public numbers only.
+
+        ``draws`` is how many numbers a round with the most leaves releases.  Noise in a column's
+        table is about 2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so
+        that is fixed, and the rate is chosen such that this noise is at most of order one.
+        """
+        signal = positive("mu", mu) * rows / math.sqrt(whole_number("columns", columns))
+        rounds = max(1, min(_ROUNDS, MOST_DRAWS // whole_number("draws", draws)))
+        reach = _REACH["numbers" if regression else "classes"]
+        leaves = _MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES
+        rate = reach * signal / rounds
+        # Where the rate needs no holding back for the noise, less has to be cut off.
+        clip = _CLIP if rate < _FASTEST else 2 * _CLIP
+        return cls(rounds, min(rate, _FASTEST), leaves, clip)
+
+
+def most_boosting_draws(width: int, columns: int, outputs: int) -> int:
+    """Return how many numbers default rounds draw at most, for encoders of at most this width."""
+    per_round = outputs * (width + columns * (_MORE_LEAVES + 1))
+    return max(per_round, min(_ROUNDS * per_round, MOST_DRAWS))
+
+
+# ── Bins: a map of single records, made of what the encoder holds ─────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """How a column falls into bins: ``ordered`` runs of numbers, then everything else."""
+
+    code: ColumnCode
+
+    @property
+    def ordered(self) -> int:
+        return 0 if self.code.scaling is None else _BINS
+
+    @property
+    def texts(self) -> tuple[int, ...]:
+        """Cells of values that are no numbers and have a bin of their own."""
+        return tuple(cell for cell in self.code.cells if cell >= MISSING)
+
+    @property
+    def count(self) -> int:
+        if self.code.scaling is None:
+            return self.code.indicators + int(not self.code.other)
+        return _BINS + len(self.texts) + 1
+
+    def leaf_count(self, leaves: int) -> int:
+        """Return the number of leaves if numbers fall into so many."""
+        return self.count - self.ordered + (leaves if self.ordered else 0)
+
+    def edges(self) -> FloatArray:
+        """Return the ends of the runs inside the range: closer together where the mean is."""
+        scaling = self.code.scaling
+        assert scaling is not None
+        reach = 2 * scaling.limit * scaling.spread
+        low = max(scaling.low, scaling.centre - reach)
+        high = min(scaling.high, scaling.centre + reach)
+        mean = min(max((scaling.centre - low) / (high - low), _OUTERMOST), 1 - _OUTERMOST)
+        place = np.arange(1, _BINS) / _BINS
+        # The middle one of the edges is the mean.
+        if mean < 0.5:
+            share = place ** -math.log2(mean)
+        else:
+            share = 1 - (1 - place) ** -math.log2(1 - mean)
+        return np.asarray(low + (high - low) * share)
+
+    def of(self, values: Values) -> IntArray:
+        """Return the bin of every value, a function of that value alone."""
+        if self.code.scaling is None:
+            places = self.code.places(values)
+            return np.where(places < 0, self.count - 1, places)
+        numbers = values.numbers
+        moved = self.code.scaling.transformed(numbers)
+        found = np.searchsorted(self.edges(), moved, side="right")
+        other = np.full(CELLS, self.count - 1, dtype=np.int64)
+        other[list(self.texts)] = _BINS + np.arange(len(self.texts))
+        return np.where(np.isnan(numbers), other[values.cells], found)
+
+    def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
+        """Return the leaf of every bin: random runs of numbers, each other bin on its own."""
+        if not self.ordered:
+            return np.arange(self.count)
+        cuts = 1 + coins.permutation(_BINS - 1)[: count - 1]
+        runs = np.searchsorted(np.sort(cuts), np.arange(_BINS), side="right")
+        return np.concatenate([runs, count + np.arange(self.count - _BINS)])
+
+
+def _binned(encoder: Encoder) -> list[_Bins]:
+    return [_Bins(code) for code in encoder.columns if code.width]
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedModel:
+    """A table of scores per column, as released: nothing here was computed without noise.
+
+    ``scale`` is the noise of a leaf's sum, ``released_size`` the number of sums of one round.
+    """
+
+    tables: tuple[FloatArray, ...]
+    loss: str
+    boosting: Boosting
+    scale: float
+    mu: float
+    released_size: int
+
+    @property
+    def outputs(self) -> int:
+        """Number of scores."""
+        return int(self.tables[0].shape[1])
+
+    @staticmethod
+    def features(encoder: Encoder, read: Mapping[str, Values]) -> NDArray[Any]:
+        """Return the bins of columns that were read, (rows, columns)."""
+        parts = _binned(encoder)
+        if not parts:
+            raise InputError(NOTHING_FOUND)
+        kind = np.min_scalar_type(max(part.count for part in parts))
+        found = np.empty((len(read[parts[0].code.name]), len(parts)), dtype=kind, order="F")
+        for k, part in enumerate(parts):
+            found[:, k] = part.of(read[part.code.name])
+        return found
+
+    def scores(self, bins: NDArray[Any]) -> FloatArray:
+        """Return the scores of binned records."""
+        return np.asarray(sum(table[bins[:, k]] for k, table in enumerate(self.tables)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields."""
+        return {
+            "loss": self.loss,
+            "tables": [table.tolist() for table in self.tables],
+            "boosting": asdict(self.boosting),
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], encoder: Encoder, mu: float) -> BoostedModel:
+        """Return the model that :meth:`to_dict` described."""
+        tables = tuple(np.array(table, dtype=np.float64) for table in given["tables"])
+        parts = _binned(encoder)
+        outputs = tables[0].shape[-1]
+        if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
+            raise ValueError("tables do not fit the columns")
+        loss = one_of("loss", given["loss"], GRADIENT_LOSSES)
+        how = Boosting(**given["boosting"])
+        size = outputs * sum(part.leaf_count(how.leaves) for part in parts)
+        return cls(tables, loss, how, float(given["scale"]), mu, size)
+
+
+# ── Boosting itself ───────────────────────────────────────────────────────────────────────────────
+
+
+def leaf_sums(
+    residuals: FloatArray, leaves: IntArray, count: int, *, clip: float, units: int
+) -> FloatArray:
+    """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
+
+    Guarantee: replacing one record moves the result by at most 2·2^units in length
+    (proofs/boosting.md, claim 1), as long as there are at most 2^(53 - units) records.
+
+    Examples:
+        >>> leaf_sums(np.array([[0.5], [0.1], [-9.0]]), np.array([0, 0, 1]), 2, clip=0.2, units=2)
+        array([[ 6.],
+               [-4.]])
+    """
+    largest = math.ldexp(1.0, units)
+    scaled = residuals * (largest / clip)
+    if residuals.shape[1] == 1:
+        kept = np.clip(scaled, -largest, largest)
+    else:
+        kept = clipped_residuals(scaled, np.ones(len(scaled)), largest)
+    # Towards zero: nothing gets longer.
+    whole = np.trunc(kept)
+    sums = [np.bincount(leaves, weights=column, minlength=count) for column in whole.T]
+    return np.column_stack(sums)
+
+
+def boost(
+    encoder: Encoder,
+    bins: NDArray[Any],
+    target: FloatArray,
+    loss: Loss,
+    *,
+    mu: float,
+    source: RandomSource,
+    weights: ArrayLike | None = None,
+    boosting: Boosting | None = None,
+    pace: float = 1.0,
+) -> BoostedModel:
+    """Boost on all rows with noise for μ, and return the average of the last rounds' tables.
+
+    ``pace`` multiplies the rate.
+
+    Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
+    slack of their draws of a μ-GDP pair under replace-one: for every record of any table.
+    Theorem: X22 (proofs/boosting.md).
+    Assumes: bins and target of a record are functions of that record and of public or released
+    numbers; the number of rows is public.
+    Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
+    Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
+    between 0 and 1.
+    """
+    parts = _binned(encoder)
+    rows, columns = bins.shape
+    if columns != len(parts) or target.shape != (rows, loss.outputs):
+        raise InputError("bins and target must be those of the encoder and the loss.")
+    weight = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
+    if weight.shape != (rows,) or not ((weight >= 0) & (weight <= 1)).all():
+        raise InputError("weights must be numbers from 0 to 1, one per record.")
+    how = boosting or Boosting.default(
+        rows=rows,
+        columns=columns,
+        draws=loss.outputs * sum(part.leaf_count(_MORE_LEAVES) for part in parts),
+        mu=mu,
+        regression=loss.name == "ridge",
+    )
+    how = replace(how, rate=how.rate * pace)
+    units = min(_UNITS, 52 - rows.bit_length())
+    scale = noise_for_path(math.ldexp(2.0, units), how.rounds * columns, positive("mu", mu))
+    step = how.rate * how.clip / math.ldexp(1.0, units) / rows
+
+    # Structure is public: the same coins for every table.
+    coins = np.random.default_rng(0)
+    scores = np.zeros((rows, loss.outputs))
+    tables = [np.zeros((part.count, loss.outputs)) for part in parts]
+    means = [np.zeros_like(table) for table in tables]
+    first = how.rounds - max(1, math.ceil(how.rounds * how.averaged))
+    for number in range(how.rounds):
+        for k, part in enumerate(parts):
+            leaves = part.leaves(how.leaves, coins)
+            place = bins[:, k]
+            residuals = loss.residuals(scores, target) * weight[:, None]
+            count = part.leaf_count(how.leaves)
+            exact = leaf_sums(residuals, leaves[place], count, clip=how.clip, units=units)
+            # From here on nothing but the noisy sums is used: post-processing.
+            moved = -step * noisy_release(exact, scale, source)[leaves]
+            tables[k] += moved
+            scores += moved[place]
+        if number >= first:
+            for k, table in enumerate(tables):
+                means[k] += (table - means[k]) / (number - first + 1)
+    in_residuals = up(scale * how.clip / math.ldexp(1.0, units), 8)
+    size = loss.outputs * sum(part.leaf_count(how.leaves) for part in parts)
+    return BoostedModel(tuple(means), loss.name, how, in_residuals, mu, size)

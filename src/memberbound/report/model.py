@@ -1,0 +1,795 @@
+"""The report of a study as typed objects: what ``report.json`` holds, and reading one.
+
+The dataclasses *are* the format.  Its JSON Schema is generated from them, a file is checked
+against them, and everything that shows a report takes them.  What one field may hold stands in its
+annotation; what depends on two fields is checked when the object is made.
+
+pydantic is imported when something is read or the schema is asked for, not before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Protocol, TypeVar
+
+from memberbound.errors import InputError
+from memberbound.quantities import Mark, decimals, marked, significant
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = [
+    "SCHEMA_ID",
+    "Ceiling",
+    "Data",
+    "Erratum",
+    "Exposure",
+    "Floor",
+    "Histogram",
+    "LedgerEntry",
+    "ListedRecord",
+    "ModelScore",
+    "PopulationTranslation",
+    "Price",
+    "Question",
+    "Records",
+    "Remedy",
+    "Report",
+    "RocCurve",
+    "Run",
+    "SandwichRow",
+    "Seen",
+    "Spread",
+    "StepRecord",
+    "SweepPoint",
+    "Translation",
+    "Verdict",
+    "checked",
+    "document",
+    "plain",
+    "read",
+    "scored",
+    "typed_as",
+]
+
+# ── What a field may hold ─────────────────────────────────────────────────────────────────────────
+
+#: Name and version of the format; a report says it under ``schema``.
+SCHEMA_ID: Final = "memberbound-report/1"
+_CoreSchema = dict[str, object]
+
+
+class _Handler(Protocol):
+    """What pydantic hands to a marker: makes the schema of a type."""
+
+    def __call__(self, source: object) -> _CoreSchema: ...
+
+    def generate_schema(self, hint: object) -> _CoreSchema: ...
+
+
+class Rule:
+    """A limit on a field, in the words of pydantic's core schemas (``ge``, ``min_length``, …)."""
+
+    def __init__(self, **words: float | str) -> None:
+        self.words = words
+
+    def __get_pydantic_core_schema__(self, source: object, handler: _Handler) -> _CoreSchema:
+        return handler(source) | self.words
+
+
+class _VerbsOwn:
+    """Marks a verb's own dictionary: open, but with the keys that every result carries."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: _Handler) -> _CoreSchema:
+        keys = {
+            "command": Name,
+            "version": Name,
+            "game": Literal["iid", "subset", "neighbour", "model"],
+            "protects": Name,
+            "theorems": list[Theorem],
+            "assumptions": list[str],
+        }
+        known = {
+            key: {"type": "typed-dict-field", "schema": handler.generate_schema(hint)}
+            for key, hint in keys.items()
+        }
+        return {"type": "typed-dict", "fields": known, "extra_behavior": "allow"}
+
+
+Name = Annotated[str, Rule(min_length=1)]
+#: A probability or a share.
+Share = Annotated[float, Rule(ge=0, le=1)]
+#: How often a guesser is right who may do as well as a blind one.
+Right = Annotated[float, Rule(ge=0.5, le=1)]
+Confidence = Annotated[float, Rule(gt=0, le=1)]
+#: Gain over blind guessing.
+Eta = Annotated[float, Rule(gt=0, lt=0.5)]
+Delta = Annotated[float, Rule(ge=0, lt=1)]
+Epsilon = Annotated[float, Rule(ge=0, le=1e9)]
+Positive = Annotated[float, Rule(gt=0, le=1e9)]
+Seconds = Annotated[float, Rule(ge=0, le=1e9)]
+Count = Annotated[int, Rule(ge=0, le=2**53 - 1)]
+#: Accuracy or R², which may be far below 0.
+Score = Annotated[float, Rule(ge=-1e300, le=1)]
+Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
+Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
+#: A verb's own dictionary, as its command prints it with ``--json``.
+Result = Annotated[Mapping[str, object], _VerbsOwn()]
+Role = Literal["number", "category", "date", "identifier", "text"]
+#: Subjects that are models, and all of them.
+Learned = Literal["model", "noise-average", "noise-every"]
+Subject = Literal["model", "noise-average", "noise-every", "table", "coarser-table"]
+Protected = Literal["average record", "every record"]
+StepId = Literal[
+    "certify", "audit", "protect-average", "protect-every", "explain", "population", "rows",
+    "coarser",
+]  # fmt: skip
+State = Literal["done", "impossible", "failed", "stopped"]
+RemedyId = Literal["nothing", "rows", "coarser", "noise-average", "noise-every"]
+
+
+def _rising(name: str, values: Iterable[float], *, strictly: bool = False) -> None:
+    for before, after in pairwise(values):
+        if after < before or (strictly and after == before):
+            raise InputError(f"{name} must be in rising order, got {after} after {before}.")
+
+
+# ── What a report holds ───────────────────────────────────────────────────────────────────────────
+#
+# Keys that reports of older versions lack have a default; all others are required.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The study in one sentence, and what to do."""
+
+    level: Literal["safe", "exposed", "unproved", "partial"]
+    sentence: Name
+    advice: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Everything that the answer depends on, beside the data."""
+
+    target: Name
+    learner: Name
+    eta: Eta
+    record: Literal["every", "average"]
+    epsilon: Positive
+    delta: Delta
+    confidence: Annotated[float, Rule(gt=0, lt=1)]
+    shadows: Annotated[int, Rule(ge=8, le=10**9)]
+    extra_rows: Count
+    columns: tuple[str, ...] | None
+    roles: Mapping[str, Role] | None = None
+    database_table: str | None
+    bounds: str | None = None
+    seed: Annotated[int, Rule(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The table that was studied; no value of any row."""
+
+    name: str
+    embedded: bool
+    rows: Annotated[int, Rule(ge=1, le=2**53 - 1)]
+    columns: tuple[str, ...]
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    encoded_features: Count
+    target: str
+    task: Literal["classification", "regression"]
+    classes: tuple[str, ...]
+    sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+
+
+class _Number:
+    """One of the three kinds of numbers: ``side`` is the field that holds it."""
+
+    side: ClassVar[str]
+    called: ClassVar[str]
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return float(getattr(self, self.side))
+
+
+@dataclass(frozen=True)
+class Ceiling(_Number):
+    """A certificate: nobody is right more often."""
+
+    kind: Literal["certificate"]
+    upper: Right
+    confidence: Confidence
+    theorems: tuple[Theorem, ...]
+
+    side = "upper"
+    called = "certified ceiling"
+
+
+@dataclass(frozen=True)
+class Seen(_Number):
+    """An estimate: neither proved nor a bound."""
+
+    kind: Literal["estimate"]
+    estimate: Share
+    what: Name
+
+    side = called = "estimate"
+
+
+@dataclass(frozen=True)
+class Floor(_Number):
+    """An audit: an attack that was tried is right at least this often."""
+
+    kind: Literal["audit"]
+    lower: Right
+    confidence: Confidence
+    attack: Name
+
+    side = "lower"
+    called = "measured floor"
+
+
+@dataclass(frozen=True)
+class SandwichRow:
+    """How often anybody is right about a record of a subject, in one game."""
+
+    subject: Subject
+    label: Name
+    record: Literal["average", "worst"]
+    game: Literal["iid", "subset"]
+    blind: Right
+    ceiling: Ceiling | None
+    estimate: Seen | None
+    floor: Floor | None
+
+    @property
+    def numbers(self) -> tuple[Ceiling | Seen | Floor, ...]:
+        """Those of the three numbers that there are."""
+        return tuple(n for n in (self.ceiling, self.estimate, self.floor) if n is not None)
+
+    @property
+    def most(self) -> Mark:
+        """The ceiling for a reader; without one nothing is proved."""
+        return marked(None if self.ceiling is None else self.ceiling.upper, "certificate")
+
+    @property
+    def seen(self) -> Mark | None:
+        """The estimate for a reader, if there is one."""
+        return None if self.estimate is None else marked(self.estimate.estimate, "estimate")
+
+    @property
+    def least(self) -> Mark | None:
+        """The floor for a reader, if there is one."""
+        return None if self.floor is None else marked(self.floor.lower, "audit", blind=self.blind)
+
+    @property
+    def beaten(self) -> Floor | None:
+        """The floor, if it proves that an attack does better than blind guessing."""
+        return self.floor if self.least is not None and self.least.kind == "audit" else None
+
+
+@dataclass(frozen=True)
+class RocCurve:
+    """Members found (tpr) over false alarms (fpr), measured or certified."""
+
+    subject: Learned
+    kind: Literal["estimate", "certificate"]
+    label: Name
+    fpr: Shares
+    tpr: Shares
+
+    def __post_init__(self) -> None:
+        if len(self.fpr) != len(self.tpr):
+            raise InputError(
+                f"tpr must be as long as fpr ({len(self.fpr)}), got {len(self.tpr)} numbers."
+            )
+        _rising("fpr", self.fpr)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many records an attack is right about how often."""
+
+    edges: Shares
+    counts: Annotated[tuple[Count, ...], Rule(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if len(self.edges) != len(self.counts) + 1:
+            raise InputError(
+                f"edges must be one more than counts ({len(self.counts)}), got {len(self.edges)}."
+            )
+        _rising("edges", self.edges, strictly=True)
+
+    @property
+    def bars(self) -> tuple[tuple[float, float, int], ...]:
+        """The lower edge, the upper edge and the count of every bar."""
+        return tuple(zip(self.edges, self.edges[1:], self.counts, strict=False))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How often the attack is right about single records, over all of them."""
+
+    mean: Share
+    median: Share
+    p99: Share
+    max: Share
+
+
+@dataclass(frozen=True)
+class ListedRecord:
+    """One of the records that are guessed best."""
+
+    record: Count
+    estimate: Share
+    lower: Share
+    upper: Share
+    proved: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """What an audit found about single records; ``ends_hold`` says whom the list's ends hold for.
+
+    Reports of older versions lack it: their ends are those of single records, not valid for a list
+    that was picked from all.
+    """
+
+    targets: Annotated[int, Rule(ge=1, le=10**6)]
+    attacks: tuple[str, ...]
+    blind_accuracy: Right
+    accuracy_estimate: Spread
+    worst_record_estimate: Share | None = None
+    exposed_records: Count
+    exposed_share: Share
+    exposed_above: Right
+    confidence: Confidence
+    ends_hold: str | None = None
+    most_exposed: tuple[ListedRecord, ...]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Who is exposed by a model."""
+
+    subject: Learned
+    label: Name
+    histogram: Histogram
+    records: Records
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that could be done: what is certified of it, and what it costs."""
+
+    id: RemedyId
+    label: Name
+    protects: Protected | None
+    game: Literal["iid", "subset", "neighbour"] | None
+    enough: bool
+    accuracy_upper: Right | None
+    confidence: Confidence | None
+    score_name: Literal["accuracy", "R²"] | None
+    score_before_estimate: Score | None
+    score_after_estimate: Score | None
+    loss_estimate: float | None
+    above_chance: bool | None
+    extra_rows: Count | None
+    information_kept_estimate: Annotated[float, Rule(ge=0)] | None
+    steps: tuple[str, ...]
+    sentence: str
+    command: str | None
+    recommended: bool
+
+    def __post_init__(self) -> None:
+        needed = []
+        if self.recommended and not self.enough:
+            raise InputError("enough must be True where a remedy is recommended, got False.")
+        if self.enough:
+            needed += [("accuracy_upper", "a number"), ("confidence", "a number")]
+        if self.score_after_estimate is not None:
+            needed += [("score_before_estimate", "a number"), ("score_name", "a text")]
+        for name, kind in needed:
+            if getattr(self, name) is None:
+                raise InputError(f"{name} must be {kind} here, got None.")
+
+    @property
+    def price(self) -> Price | None:
+        """What happens to the model's score, if that is known."""
+        name, before, after = self.score_name, self.score_before_estimate, self.score_after_estimate
+        if name is None or before is None or after is None:
+            return None
+        return Price(name, before, after)
+
+
+@dataclass(frozen=True)
+class Price:
+    """A model's score as it is and with a remedy, both estimates."""
+
+    name: str
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return f"{scored(self.before)} → {scored(self.after)}"
+
+
+def scored(value: float) -> Mark:
+    """Return a model's score for a reader, an estimate."""
+    small = abs(value) < 10
+    shown = decimals(value, "estimate", 3) if small else significant(value, "estimate", 4)
+    return Mark("estimate", f"≈ {shown}")
+
+
+@dataclass(frozen=True)
+class ModelScore:
+    """An estimate of how well a model predicts records that it was not trained on."""
+
+    subject: str
+    label: str
+    name: str
+    estimate: float
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """Certified success of three attackers at one ε."""
+
+    epsilon: Positive
+    worst_case_upper: Right
+    population_upper: Right
+    practical_upper: Right
+
+
+@dataclass(frozen=True)
+class PopulationTranslation:
+    """What the user's ε means for these records."""
+
+    sentence: Name
+    blind: Right
+    worst_case_upper: Right
+    population_upper: Right
+    practical_upper: Right
+    pmp_epsilon_upper: Epsilon | None
+    sweep: tuple[SweepPoint, ...]
+
+    def __post_init__(self) -> None:
+        _rising("sweep", [point.epsilon for point in self.sweep], strictly=True)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The promise in terms of differential privacy, and the user's ε as a promise."""
+
+    eta: Eta
+    epsilon_as_strict: Epsilon
+    epsilon_as_strict_with_delta: Epsilon
+    delta: Delta
+    epsilon: Positive
+    accuracy_upper: Right
+    eta_upper: Annotated[float, Rule(ge=0, le=0.5)]
+    tpr_upper: Mapping[Annotated[str, Rule(pattern="^[0-9.e-]+$")], Share]
+    sentence: Name
+    population: PopulationTranslation | None
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of the study: how it ended, and what its verb answered."""
+
+    id: StepId
+    title: Name
+    state: State
+    seconds: Seconds
+    error: str | None
+    sentence: str | None
+    result: Result | None
+    audit: Result | None
+
+    def __post_init__(self) -> None:
+        wrong = "null" if self.state != "done" else "an object"
+        if (self.result is None) == (self.state == "done"):
+            raise InputError(f"result must be {wrong} in state {self.state!r}, got the other.")
+        if (self.error is None) != (self.state == "done"):
+            wrong = "null" if self.state == "done" else "a text"
+            raise InputError(f"error must be {wrong} in state {self.state!r}, got {self.error!r}.")
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """What a paper printed, and what holds."""
+
+    printed: str
+    holds: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """A theorem that a step used, as the ledger has it."""
+
+    id: Theorem
+    also: tuple[str, ...] = ()
+    title: Name
+    statement: Name
+    status: Name
+    reason: str | None
+    code: tuple[str, ...]
+    tests: tuple[str, ...]
+    erratum: Erratum | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """When the study was run, and how long it took."""
+
+    started: Annotated[
+        str, Rule(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
+    ]
+    seconds: Seconds
+    python: Name
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a study found, with the kind, the game and the record of every number.
+
+    Everything that ``report.html`` draws is here.
+    """
+
+    command: Literal["study"]
+    version: Name
+    game: Literal["subset"]
+    protects: Protected
+    theorems: tuple[Theorem, ...]
+    assumptions: tuple[Name, ...]
+    schema: Literal["memberbound-report/1"]
+    status: Literal["complete", "partial"]
+    verdict: Verdict
+    question: Question
+    data: Data
+    sandwich: tuple[SandwichRow, ...]
+    roc: tuple[RocCurve, ...]
+    exposure: tuple[Exposure, ...]
+    remedies: tuple[Remedy, ...]
+    translation: Translation | None
+    steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
+    ledger: tuple[LedgerEntry, ...]
+    run: Run
+
+    #: A key that nobody described is an error, and a number is finite.
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+    def __post_init__(self) -> None:
+        chosen = [remedy.id for remedy in self.remedies if remedy.recommended]
+        if len(chosen) > 1:
+            raise InputError(f"remedies must be recommended once, got {chosen!r}.")
+        for place, item in enumerate(self.exposure):
+            if item.histogram.edges != self.exposure[0].histogram.edges:
+                raise InputError(
+                    f"exposure[{place}].histogram.edges must be those of exposure[0], got others."
+                )
+        keys: dict[str, Sequence[object]] = {
+            "theorems": self.theorems,
+            "steps": [step.id for step in self.steps],
+            "remedies": [remedy.id for remedy in self.remedies],
+            "ledger": [entry.id for entry in self.ledger],
+            "sandwich": [(row.subject, row.record) for row in self.sandwich],
+            "roc": [(curve.subject, curve.kind) for curve in self.roc],
+            "exposure": [item.subject for item in self.exposure],
+        }
+        for name, ids in keys.items():
+            twice = next((one for place, one in enumerate(ids) if one in ids[:place]), None)
+            if twice is not None:
+                raise InputError(f"{name} must be distinct, got {twice!r} twice.")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step ended with an answer."""
+        return self.status == "complete"
+
+    @property
+    def recommended(self) -> Remedy | None:
+        """The remedy that the study recommends."""
+        return next((remedy for remedy in self.remedies if remedy.recommended), None)
+
+    @property
+    def scores(self) -> list[ModelScore]:
+        """The score of the model as it is, then that of every remedy that changes it."""
+        priced = [(r, r.price) for r in self.remedies if r.price is not None]
+        as_it_is = [
+            ModelScore("model", "The model as it is", price.name, price.before)
+            for _, price in priced[:1]
+        ]
+        return as_it_is + [
+            ModelScore(remedy.id, remedy.label, price.name, price.after)
+            for remedy, price in priced
+            if remedy.id != "nothing"
+        ]
+
+    def steps_in(self, *states: State) -> list[StepRecord]:
+        """Return the steps that ended in one of these states."""
+        return [step for step in self.steps if step.state in states]
+
+    def blind_in(self, game: str | None) -> float:
+        """Return how often a blind guess is right in a game of the report."""
+        return max((row.blind for row in self.sandwich if row.game == game), default=0.5)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what ``report.json`` holds."""
+        return plain(self)
+
+    def to_json(self) -> str:
+        """Return the text of ``report.json``."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def plain(value: object) -> dict[str, object]:
+    """Return a dataclass as JSON-ready fields, in their order."""
+
+    def below(item: object) -> object:
+        if is_dataclass(item):
+            return plain(item)
+        if isinstance(item, (list, tuple)):
+            return [below(part) for part in item]
+        if isinstance(item, Mapping):
+            return {key: below(part) for key, part in item.items()}
+        return item
+
+    return {f.name: below(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
+
+
+# ── Reading: JSON becomes objects, or one sentence says what is wrong where ───────────────────────
+
+_LONGEST = 80
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: type[object]) -> TypeAdapter[object]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def document() -> dict[str, object]:
+    """Return the JSON Schema, draft 2020-12."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:memberbound:report:1",
+    } | _adapter(Report).json_schema()
+
+
+def typed_as(kind: type[T], value: object, name: str) -> T:
+    """Return JSON-ready fields as an object of a dataclass.
+
+    Raises:
+        InputError: the first thing that is wrong, and where below ``name``.
+    """
+    from pydantic import ValidationError
+
+    try:
+        # Through its text, since JSON has no tuples.
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        # A class can be hashed, whatever mypy thinks of its objects.
+        found = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+    except UnicodeEncodeError:
+        raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None
+    except RecursionError:
+        raise InputError(f"{name} must not be nested without end.") from None
+    except ValidationError as problem:
+        raise InputError(_sentence(problem, name)) from None
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"{name} must be plain JSON: {problem}.") from None
+    assert isinstance(found, kind)
+    return found
+
+
+def checked(report: object) -> Report:
+    """Return a report from the dictionary that ``report.json`` holds, or refuse anything else.
+
+    Raises:
+        InputError: the first thing that is wrong: where, and what.
+    """
+    if not isinstance(report, Mapping):
+        raise InputError(f"report must be a JSON object, got {_shown(report)}.")
+    if report.get("schema") != SCHEMA_ID:
+        found = _shown(report.get("schema"))
+        raise InputError(f"report must have schema {SCHEMA_ID!r}, got {found}.")
+    return typed_as(Report, report, "report")
+
+
+def read(path: str | os.PathLike[str]) -> Report:
+    """Return the report in a file, checked.
+
+    Raises:
+        InputError: there is no such file, it is not JSON, or not a report of this format.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise InputError(f"report must be an existing file, got {str(path)!r}.")
+
+    def refuse(word: str) -> None:
+        raise InputError(f"report {place.name} must hold finite numbers, got {word}.")
+
+    try:
+        report = json.loads(place.read_text(encoding="utf-8-sig"), parse_constant=refuse)
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(f"report {place.name} must not be nested without end.") from None
+    except (ValueError, OSError) as problem:
+        first = (str(problem).splitlines() or ["unreadable"])[0]
+        raise InputError(f"report {place.name} must be JSON: {first}.") from None
+    return checked(report)
+
+
+_OBJECT, _LIST, _WHOLE = "an object", "a list", "a whole number"
+#: What pydantic calls a problem → what would be right, in words.
+_RULES = {
+    "bool_type": "true or false",
+    "dataclass_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int_from_float": _WHOLE,
+    "int_type": _WHOLE,
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "list_type": _LIST,
+    "mapping_type": _OBJECT,
+    "string_pattern_mismatch": "a text of the form {pattern}",
+    "string_too_long": "a text of at most {max_length} characters",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_type": "a text",
+    "too_short": "a list of at least {min_length}",
+    "tuple_type": _LIST,
+}
+
+
+def _sentence(problem: ValidationError, name: str) -> str:
+    """Return the first of pydantic's complaints: where, what would be right, what was got."""
+    first = problem.errors(include_url=False)[0]
+    kind, context, path = first["type"], first.get("ctx", {}), list(first["loc"])
+    if kind == "value_error":  # said by the object itself, with the field in front
+        return f"{_place(name, path)}.{context['error']}"
+    if kind == "json_invalid":
+        return f"{name} must not be nested without end."
+    got = _shown(first["input"])
+    if kind == "missing":
+        rule = f"an object with {path.pop()!r}"
+    elif kind == "unexpected_keyword_argument":
+        rule, got = f"an object without {path[-1]!r}", f"{path.pop()!r}: {got}"
+    elif kind == "literal_error":
+        options = context["expected"].replace(" or ", ", ")
+        rule = f"one of {options}" if "," in options else options
+    else:
+        rule = _RULES[kind].format(**context) if kind in _RULES else "different"
+    return f"{_place(name, path)} must be {rule}, got {got}."
+
+
+def _place(name: str, path: Iterable[int | str]) -> str:
+    """Return where in the report, as one would write it: report.roc[2].kind."""
+    return name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+
+
+def _shown(value: object) -> str:
+    """Return a value as it may stand in a sentence, shortened."""
+    if isinstance(value, Mapping):
+        return f"an object with {len(value)} keys"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,398 @@
+"""Private boosting: what one record can move, what the noise is worth, and what is learnt."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import memberbound as mb
+from memberbound.errors import InputError
+from memberbound.release import boosting, gradient, neighbour, preprocessing
+from memberbound.release.boosting import BoostedModel, Boosting, boost, leaf_sums
+from memberbound.release.gradient import gradient_loss
+from memberbound.release.neighbour import PrivateModel, fit_private, private_form
+from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, Values
+from memberbound.release.randomness import InsecureSource
+
+RELEASERS = (boosting, gradient, neighbour, preprocessing)
+
+
+def hills(rows=3000, seed=0):
+    """The ends of one column are ill, whatever the others say."""
+    draws = np.random.default_rng(seed)
+    place = draws.uniform(-3, 3, rows)
+    ill = (np.abs(place) > 1.5) ^ (draws.random(rows) < 0.05)
+    city = draws.choice(["Rome", "Oslo"], rows)
+    return pd.DataFrame({"place": place, "city": city, "ill": np.where(ill, "yes", "no")})
+
+
+HILLS = {"place": [-3, 3], "city": ["Rome", "Oslo"], "ill": ["no", "yes"]}
+
+
+def accuracy(model, table, target="ill"):
+    return float(np.mean(model.predict(table) == table[target].astype(str)))
+
+
+# What one record can move
+
+
+residuals = st.floats(-1e3, 1e3) | st.floats(-2.0, 2.0) | st.just(0.0)
+
+
+@st.composite
+def neighbouring_residuals(draw):
+    """Residuals and leaves of a few records, and the same with the first one replaced."""
+    rows, outputs = draw(st.integers(2, 6)), draw(st.integers(1, 3))
+    width = {"min_size": outputs, "max_size": outputs}
+    values = draw(st.lists(st.lists(residuals, **width), min_size=rows, max_size=rows))
+    leaves = draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
+    other = [draw(st.lists(residuals, **width)), *values[1:]]
+    return (values, leaves), (other, [draw(st.integers(0, 3)), *leaves[1:]])
+
+
+@given(
+    neighbouring_residuals(),
+    st.sampled_from([1e-100, 0.25, 0.3, 1.0, 1e100]),
+    st.sampled_from([1, 20, 30]),
+)
+@settings(max_examples=200)
+def test_a_replaced_record_moves_leaf_sums_by_twice_the_clip(pair, clip, units):
+    one, other = (
+        leaf_sums(np.array(values), np.array(leaves), 4, clip=clip, units=units)
+        for values, leaves in pair
+    )
+    # Whole numbers, so that the distance is exact.
+    assert (one == np.rint(one)).all()
+    far = sum(int(x) ** 2 for x in (one - other).ravel())
+    assert far <= (2 * 2**units) ** 2
+
+
+def test_sums_are_exact_in_any_order():
+    draws = np.random.default_rng(0)
+    values = draws.normal(size=(100_000, 1))
+    leaves = draws.integers(0, 5, 100_000)
+    order = draws.permutation(100_000)
+    one = leaf_sums(values, leaves, 5, clip=0.25, units=30)
+    other = leaf_sums(values[order], leaves[order], 5, clip=0.25, units=30)
+    assert np.array_equal(one, other)
+
+
+def distances(monkeypatch, first, second, fit):
+    """Squares of shift ÷ noise of every release, both tables seeing the past of the first one."""
+    honest = preprocessing.noisy_release
+    past, squares = [], []
+
+    def told(values, scale, source):
+        past.append((np.array(values, dtype=np.float64), honest(values, scale, source)))
+        return past[-1][1]
+
+    def replayed(values, scale, source):
+        del source
+        exact, noisy = past[len(squares)]
+        squares.append(float(np.square((np.asarray(values) - exact) / scale).sum()))
+        return noisy
+
+    for release, table in ((told, first), (replayed, second)):
+        for module in RELEASERS:
+            monkeypatch.setattr(module, "noisy_release", release)
+        model = fit(table)
+    assert len(squares) == len(past)
+    return squares, model
+
+
+def neighbour_of(table):
+    other = table.copy()
+    for name, value in {"place": 2.9, "city": "Ulm", "ill": "yes"}.items():
+        other.loc[5, name] = value
+    other.loc[5, "ill"] = "yes" if table.loc[5, "ill"] == "no" else "no"
+    return other
+
+
+@pytest.mark.parametrize("learner", ["boosting", "logistic"])
+@pytest.mark.parametrize("public", [("ill",), ("place", "city", "ill")])
+@pytest.mark.parametrize("tune", [False, True])
+def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, public, tune):
+    table = hills(900)
+    asked = {"learner": learner, "bounds": {name: HILLS[name] for name in public}, "tune": tune}
+
+    def fit(frame):
+        return fit_private(frame, "ill", eta=0.3, source=InsecureSource(3), **asked)
+
+    squares, model = distances(monkeypatch, table, neighbour_of(table), fit)
+    assert 0 < math.fsum(squares) <= model.budget.mu**2
+
+
+def test_a_clip_that_is_forgotten_is_caught(monkeypatch):
+    table = hills(300)
+
+    def unclipped(residuals, leaves, count, *, clip, units):
+        return honest(residuals, leaves, count, clip=4 * clip, units=units + 2)
+
+    honest = boosting.leaf_sums
+    monkeypatch.setattr(boosting, "leaf_sums", unclipped)
+
+    def fit(frame):
+        return fit_private(
+            frame, "ill", eta=0.3, learner="boosting", bounds=HILLS, source=InsecureSource(3)
+        )
+
+    squares, model = distances(monkeypatch, table, neighbour_of(table), fit)
+    assert math.fsum(squares) > model.budget.mu**2
+
+
+# The worst record of the worst table: one leaf, a residual beyond the clip on either side
+
+
+ONE = Encoder((ColumnCode("city", None, ("Rome",), (), True),))
+CLEAR = Boosting(rounds=3, rate=1e-6)
+
+
+def canary_advantage(monkeypatch, runs, mu):
+    """Return the advantage of the exact likelihood ratio: the sums of the canary's leaf."""
+    seen = []
+    honest = preprocessing.noisy_release
+
+    def watched(values, scale, source):
+        seen.append(honest(values, scale, source))
+        return seen[-1]
+
+    monkeypatch.setattr(boosting, "noisy_release", watched)
+    bins = np.zeros((9, 1), dtype=np.uint8)
+    found = []
+    for world in (0, 1):
+        loss, target = gradient_loss("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
+        source = InsecureSource(world)
+        scores = []
+        for _ in range(runs):
+            seen.clear()
+            boost(ONE, bins, target, loss, mu=mu, source=source, boosting=CLEAR)
+            scores.append(sum(float(noisy[0, 0]) for noisy in seen))
+        found.append(np.array(scores))
+    middle = (found[0].mean() + found[1].mean()) / 2
+    return float(np.mean(found[0] > middle) - np.mean(found[1] > middle))
+
+
+def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypatch):
+    mu, runs = 1.0, 1500
+    certified = 2 * stats.norm.cdf(mu / 2) - 1
+    reached = canary_advantage(monkeypatch, runs, mu)
+    # Four standard errors of a difference of two shares.
+    assert 0.9 * certified - 0.05 < reached < certified + 4 * math.sqrt(0.5 / runs)
+
+
+def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
+    honest = boosting.noise_for_path
+    monkeypatch.setattr(boosting, "noise_for_path", lambda *asked: honest(*asked) / 2)
+    runs = 500
+    assert canary_advantage(monkeypatch, runs, 1.0) > 0.383 + 4 * math.sqrt(0.5 / runs)
+
+
+# Settings and bins
+
+
+def test_parts_add_up_and_noise_is_that_of_the_rounds():
+    model = fit_private(
+        hills(2000), "ill", eta=0.2, learner="boosting", bounds=HILLS, source=InsecureSource(1)
+    )
+    shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.parts}
+    assert set(shares) == {"means of columns with public ranges", "boosting"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    how, mu = model.model.boosting, model.budget.parts[-1].mu
+    exact = math.sqrt(how.rounds * 2) * 2 * how.clip / mu
+    assert exact <= model.model.scale <= exact * (1 + 1e-12)
+    assert model.calibration_.noise_scale == pytest.approx(
+        model.model.scale * math.sqrt(how.leaves + 1 + 3)
+    )
+
+
+@given(st.integers(1, 3000), st.integers(1, 200), st.integers(1, 32), st.data())
+@settings(max_examples=100)
+def test_no_default_draws_more_than_was_allowed_for_before(width, columns, outputs, data):
+    draws = outputs * data.draw(st.integers(1, width + 5 * columns))
+    how = Boosting.default(rows=1000, columns=columns, draws=draws, mu=0.25)
+    assert how.rounds * draws <= boosting.most_boosting_draws(width, columns, outputs)
+
+
+def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
+    cells = tuple(range(preprocessing.MISSING, preprocessing.MISSING + 63))
+    number = ColumnCode("a", Scaling(0.0, 1.0, 0.5, 0.2), (), cells)
+    texts = ColumnCode("b", None, (), cells, True)
+    public = ColumnCode("c", Scaling(0.0, 1.0, 0.5, 0.2))
+    labels = ColumnCode("d", None, ("x", "y"), (), True)
+    bounds = preprocessing.read_bounds({"c": [0, 1], "d": ["x", "y"]})
+    leaves = sum(boosting._Bins(code).leaf_count(4) for code in (number, texts, public, labels))
+    allowed = boosting.most_boosting_draws(preprocessing.widest(list("abcd"), bounds), 4, 1)
+    assert 60 * leaves <= allowed
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.01, 1.0), st.sampled_from([0.0, 0.3]))
+def test_edges_rise_within_the_range(centre, spread, unit):
+    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 1.0, centre, spread, unit)))
+    edges = bins.edges()
+    assert (np.diff(edges) >= 0).all()
+    assert 0 <= edges[0] <= edges[-1] <= 1
+
+
+def test_every_value_has_a_bin_of_its_own_making():
+    cells = (preprocessing.MISSING, int(Values.of(pd.Series(["old"])).cells[0]))
+    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
+    values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
+    assert bins.of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
+    assert bins.count == 35
+    coins = np.random.default_rng(0)
+    leaves = bins.leaves(4, coins)
+    assert sorted(set(leaves.tolist())) == list(range(7))
+    assert (np.diff(leaves) >= 0).all()
+
+
+def test_structure_is_the_same_for_every_table():
+    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 1.0, 0.5, 0.2)))
+    one, other = (bins.leaves(4, np.random.default_rng(0)).tolist() for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rounds": 0}, {"rate": 0.0}, {"leaves": 33}, {"clip": 1e200}, {"averaged": 0.0}]
+)
+def test_bad_settings_are_refused(wrong):
+    with pytest.raises(InputError, match="must be"):
+        Boosting(**({"rounds": 1, "rate": 1.0} | wrong))
+
+
+def test_bins_and_weights_must_fit():
+    loss, target = gradient_loss("logistic", np.array([0, 1]), 2)
+    with pytest.raises(InputError, match="those of the encoder"):
+        boost(ONE, np.zeros((2, 2), dtype=int), target, loss, mu=1.0, source=InsecureSource(0))
+    with pytest.raises(InputError, match="from 0 to 1"):
+        boost(
+            ONE,
+            np.zeros((2, 1), dtype=int),
+            target,
+            loss,
+            mu=1.0,
+            source=InsecureSource(0),
+            weights=[2, 1],
+        )
+
+
+# What is learnt, and kept
+
+
+@pytest.fixture(scope="module")
+def boosted():
+    return fit_private(
+        hills(), "ill", eta=0.05, learner="boosting", bounds=HILLS, source=InsecureSource(1)
+    )
+
+
+def test_what_no_line_can_tell_is_learnt(boosted):
+    fresh = hills(seed=1)
+    line = fit_private(hills(), "ill", eta=0.05, bounds=HILLS, source=InsecureSource(1))
+    assert accuracy(boosted, fresh) > 0.85
+    assert accuracy(line, fresh) < 0.65
+    chances = boosted.predict_proba(fresh)
+    assert np.allclose(chances.sum(axis=1), 1.0)
+    assert boosted.certificate_.value <= 0.05
+    assert boosted.calibration_.method == "boosting"
+
+
+def test_a_stored_model_is_the_model(boosted, tmp_path):
+    fresh = hills(200, seed=2)
+    again = PrivateModel.from_dict(json.loads(json.dumps(boosted.to_dict())))
+    assert np.array_equal(again.predict_proba(fresh), boosted.predict_proba(fresh))
+    assert again.to_dict() == boosted.to_dict()
+    assert again.calibration_.noise_scale == boosted.calibration_.noise_scale
+    broken = boosted.to_dict()
+    broken["tables"] = broken["tables"][:1]
+    with pytest.raises(InputError, match="another"):
+        PrivateModel.from_dict(broken)
+    assert isinstance(again.model, BoostedModel)
+
+
+def test_raw_tables_with_gaps_constants_and_new_categories():
+    draws = np.random.default_rng(0)
+    rows = 6000
+    table = hills(rows).assign(
+        always=1,
+        gaps=np.where(draws.random(rows) < 0.3, np.nan, draws.normal(size=rows)),
+        person=[f"person {k}" for k in range(rows)],
+    )
+    table["gaps"] = table["gaps"].astype(object)
+    table.loc[7, "gaps"] = "unknown"
+    model = fit_private(table, "ill", eta=0.1, learner="boosting", source=InsecureSource(1))
+    assert accuracy(model, hills(rows, 1).assign(always=1, gaps=0.0, person="x")) > 0.8
+    odd = pd.DataFrame(
+        {"place": [None, "x", 1e300], "city": [3, None, "Ulm"], "always": [0, 2, None]}
+    ).assign(gaps=[None, "old", -1e300], person=None)
+    assert set(model.predict(odd)) <= {"yes", "no"}
+    stored = json.dumps(model.to_dict())
+    assert not any(word in stored for word in ("Rome", "Oslo", "person 1", "unknown"))
+
+
+def test_three_classes_and_numbers():
+    table = hills(4000)
+    table["kind"] = np.select([table["place"] < -1, table["place"] < 1], ["a", "b"], "c")
+    bounds = {"place": [-3, 3], "kind": ["a", "b", "c"]}
+    model = fit_private(
+        table[["place", "kind"]],
+        "kind",
+        eta=0.1,
+        learner="boosting",
+        bounds=bounds,
+        source=InsecureSource(1),
+    )
+    assert accuracy(model, table, "kind") > 0.85
+    numbers = table[["place"]].assign(height=table["place"] ** 2)
+    model = fit_private(
+        numbers,
+        "height",
+        eta=0.1,
+        learner="boosting",
+        bounds={"place": [-3, 3], "height": [0, 9]},
+        source=InsecureSource(1),
+    )
+    missed = np.mean((model.predict(numbers) - numbers["height"]) ** 2)
+    assert missed < 0.3 * numbers["height"].var()
+    assert not model.class_names
+
+
+@pytest.mark.parametrize("ending", [".json", ".skops"])
+def test_protect_saves_and_predicts(ending, tmp_path):
+    out = tmp_path / f"model{ending}"
+    answer = mb.protect(
+        hills(2000),
+        target="ill",
+        learner="boosting",
+        record="every",
+        eta=0.1,
+        bounds=HILLS,
+        insecure_seed=1,
+        out=out,
+    )
+    said = answer.to_dict()
+    assert (said["game"], said["method"], said["what"]) == (
+        "neighbour",
+        "boosting",
+        "boosting model",
+    )
+    assert said["score_released"] > said["score_baseline"]
+    assert said["score_clean"] > 0.9
+    found = mb.predict(out, hills(50, 3))
+    assert found.to_dict()["rows"] == 50
+    certificate = json.loads((tmp_path / f"model{ending}.certificate.json").read_text())
+    assert certificate["kind"] == "boosted model"
+
+
+def test_learners_made_of_trees_are_shown_the_way():
+    assert private_form("boosting") == "boosting"
+    asked = {"target": "ill", "record": "every", "game": "neighbour"}
+    for learner in ("tree", "random-forest"):
+        with pytest.raises(InputError, match="Take 'boosting'"):
+            mb.protect(hills(100), learner=learner, **asked)
+    with pytest.raises(InputError, match="leave it out for boosting"):
+        mb.protect(hills(100), learner="boosting", method="gradient", **asked)
