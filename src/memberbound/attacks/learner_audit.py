@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Duel, chosen_attacks
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.attacks.scores import interval_fields
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, MemberboundError, fraction, whole_number
@@ -262,10 +263,10 @@ class AttackAudit:
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
         return {
-            "auc": _fields(self.auc),
-            "advantage": _fields(self.advantage),
-            "accuracy": _fields(self.accuracy),
-            "tpr_at_fpr": {rate: _fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "auc": interval_fields(self.auc),
+            "advantage": interval_fields(self.advantage),
+            "accuracy": interval_fields(self.accuracy),
+            "tpr_at_fpr": {rate: interval_fields(bound) for rate, bound in self.tpr_at_fpr.items()},
             "no_leak_p_value": json_number(self.no_leak_p_value),
             "settings": dict(self.settings),
         }
@@ -301,7 +302,7 @@ class LearnerAudit:
         return {
             "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
             "best": self.best,
-            "best_advantage": _fields(self.best_advantage),
+            "best_advantage": interval_fields(self.best_advantage),
             "confidence": self.confidence,
             "models": self.run.signals.models,
             "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
@@ -499,16 +500,6 @@ def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[st
                 f"No TPR at FPR {significant(rate, 'given')}: {out} non-members per release are "
                 f"too few, at least {int(np.ceil(1 / rate)) - 1} are needed."
             )
-
-
-def _fields(bound: AuditBound | None) -> dict[str, float | None] | None:
-    if bound is None:
-        return None
-    return {
-        "estimate": json_number(bound.estimate),
-        "lower": json_number(bound.lower),
-        "upper": json_number(bound.upper),
-    }
 
 
 # ── Which records are exposed: the attacks' accuracy on each record, and a list that is proved ────

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -511,7 +511,7 @@ def harden(
     force: Force = False,
     bins: NumbersByColumn | None = None,
     hierarchies: Annotated[
-        Mapping[str, Any],
+        Mapping[str, str | Path | Mapping[str, object]],
         Option("text by column", flag="--hierarchy", metavar="COL=FILE", web=False),
     ]
     | None = None,
