@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.curve.families import GaussianCurve
-from memberbound.dp.calibration import EtaTarget, calibrated_noise_multiplier
+from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
 from memberbound.release.budget import NeighbourBudget

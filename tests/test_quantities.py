@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import memberbound
-from memberbound.attacks.sandwich import Ceiling, ContradictionError, Sandwich, sandwiched
+from memberbound.attacks.learner_audit import Ceiling, ContradictionError, Sandwich, sandwiched
 from memberbound.games import IidGame, SubsetGame
 from memberbound.quantities import (
     AuditBound,
@@ -625,9 +625,8 @@ def test_persons_and_rows_are_an_assumption() -> None:
 #: Module → why its own formats are no bounds. Papers have tables of their own.
 ELSEWHERE = {
     "quantities.py": "the place itself",
-    "faces/web/calculations.py": "seconds that a request may take",
-    "faces/web/child.py": "seconds that a job may take",
-    "faces/web/limits.py": "sizes of uploads",
+    "faces/web/child.py": "seconds that a request or a job may take",
+    "faces/web/gate.py": "sizes of uploads",
     "faces/web/jobs.py": "seconds that a job took",
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",

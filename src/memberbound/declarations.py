@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
 __all__ = [
     "CacheFolder",
@@ -100,11 +100,23 @@ class Option:
     least: float | None = None
     most: float | None = None
     web: bool = True
-    typed_default: Any = None
+    typed_default: bool | int | str | None = None
     configured: bool = False
 
 
+class Answer(Protocol):
+    """What a verb returns: the dictionary of the contract, and a text for people."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+
+    def summary(self) -> str:
+        """Return what a person reads."""
+
+
 Path = str | os.PathLike[str]
+#: Keyword arguments of a verb; a face has checked them against its declaration.
+Keywords = dict[str, Any]
 
 Whole = Annotated[int, Option("whole")]
 Seed = Annotated[int, Option("whole", least=0, most=2**32 - 1)]
@@ -123,13 +135,13 @@ ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…
 Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
 TextByColumn = Annotated[Mapping[str, str], Option("text by column", metavar="COL=…")]
 #: A file, or an object in memory.
-Table = Annotated[Any, Option("table", metavar="FILE")]
+Table = Annotated[object, Option("table", metavar="FILE")]
 DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
-InputFile = Annotated[Any, Option("file", metavar="FILE")]
+InputFile = Annotated[object, Option("file", metavar="FILE")]
 #: Probabilities: a file, or numbers.
-Law = Annotated[Any, Option("law", metavar="FILE")]
+Law = Annotated[object, Option("law", metavar="FILE")]
 #: Points: a file with one per row, or rows of numbers.
-Points = Annotated[Any, Option("points", metavar="FILE")]
+Points = Annotated[object, Option("points", metavar="FILE")]
 #: A file that is written; over the web the server names it.
 OutputFile = Annotated[Path, Option("out", metavar="FILE", web=False)]
 #: A file with a line per record; over the web a switch asks for it.
@@ -140,9 +152,9 @@ CacheFolder = Annotated[Path | bool, Option("cache", metavar="DIR", web=False)]
 #: Called with (done, total) or (stage, done, total) while work is under way.
 Progress = Annotated[Callable[..., None], Option("progress")]
 #: For Python only.
-Hidden = Annotated[Any, Option("hidden", web=False)]
+Hidden = Annotated[object, Option("hidden", web=False)]
 
-_PLAIN: dict[Any, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
+_PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _SECTION = re.compile(r"^(\w[\w ]*):\s*$")
 _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
@@ -153,7 +165,7 @@ class Parameter:
 
     name: str
     option: Option
-    default: Any
+    default: object
     help: str
     positional: bool = False
     required: bool = False
@@ -181,7 +193,7 @@ class Verb:
     """A verb of the contract: what it is called, what it says of itself, what it takes."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., Answer | None]
     summary: str
     examples: tuple[str, ...]
     parameters: tuple[Parameter, ...]
@@ -198,7 +210,7 @@ class Verb:
         return tuple(p for p in self.parameters if p.kind in kinds)
 
 
-def declared(function: Callable[..., Any]) -> Verb:
+def declared(function: Callable[..., Answer | None]) -> Verb:
     """Read a verb's declaration from its signature and its docstring.
 
     A parameter without a line under ``Args:`` is an error: it would have no help anywhere.
@@ -247,7 +259,7 @@ def _capitalised(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 
-def _option(hint: Any) -> Option:
+def _option(hint: object) -> Option:
     """Return how an annotated type is typed by hand; ``None`` among its members is passed over."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):

@@ -6,9 +6,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["FORMATS", "check_output", "write_table", "write_text", "written_whole"]
 
@@ -41,7 +44,7 @@ def check_output(
     return target
 
 
-def write_table(frame: Any, path: Path, *, force: bool = False) -> None:
+def write_table(frame: DataFrame, path: Path, *, force: bool = False) -> None:
     """Write a pandas table as CSV, Parquet or Arrow, by the ending of the name."""
     ending = path.name.lower()
 

@@ -35,7 +35,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, Literal
+from typing import Literal
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, fraction
@@ -316,7 +316,7 @@ def side_below(sides: Side | Sides | None, key: str) -> Side | Sides | None:
 
 
 def numbers_in(
-    value: Any, sides: Side | Sides | None, path: str = ""
+    value: object, sides: Side | Sides | None, path: str = ""
 ) -> Iterator[tuple[str, float, Side | None]]:
     """Yield every double of a dictionary with its path and its side; ``None`` if undeclared.
 

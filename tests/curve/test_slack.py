@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memberbound.curve import GaussianCurve, PolygonCurve
-from memberbound.curve.slack import SlackCurve
+from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 
 GRID = np.linspace(0.0, 1.0, 41)

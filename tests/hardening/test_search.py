@@ -7,16 +7,17 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.hardening.evidence import (
+from memberbound.hardening import (
+    Archive,
     Bench,
     cell_profile,
     column_ladder,
     entropy_estimate,
+    explore,
     given_ladder,
     information_estimate,
     smallest_safe_count,
 )
-from memberbound.hardening.search import Archive, explore
 from memberbound.verbs.harden import harden
 
 

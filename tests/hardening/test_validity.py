@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from memberbound.errors import InputError
-from memberbound.hardening.evidence import cell_profile
+from memberbound.hardening import cell_profile
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.records import record_leak_upper
 from memberbound.iid.worst_case import leak_of_law

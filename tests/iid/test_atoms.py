@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.iid.atoms import (
+from memberbound.iid.worst_case import (
     diversity,
     diversity_given_largest_atom,
     largest_diversity,

@@ -14,8 +14,8 @@ import pytest
 from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
-from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.izzo_scale import spread
+from memberbound.papers.printed_examples import ReciprocalSum
 from memberbound.release.noise import LaplaceNoise, izzo_constant
 
 DIGITS = 50

@@ -366,7 +366,7 @@ def test_a_test_that_does_not_exist_is_caught(path):
 
 def test_a_test_that_does_not_use_the_code_is_caught():
     assert use_problems(changed(tests=GOOD.tests[:1]))  # an oracle alone
-    assert use_problems(changed(code=("memberbound.iid.atoms.slow_law",)))
+    assert use_problems(changed(code=("memberbound.iid.worst_case.slow_law",)))
 
 
 @pytest.mark.parametrize(

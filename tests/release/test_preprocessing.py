@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memberbound.curve import GaussianCurve, PolygonCurve
-from memberbound.curve.slack import SlackCurve
+from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.release import boosting, gradient, preprocessing
 from memberbound.release import budget as budgets

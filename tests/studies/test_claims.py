@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.attacks.exposure import record_exposure
-from memberbound.attacks.learner_audit import audit_shadows
-from memberbound.attacks.sandwich import ContradictionError
+from memberbound.attacks.learner_audit import ContradictionError, audit_shadows, record_exposure
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from memberbound.attacks.exposure import _worst
-from memberbound.attacks.learner_audit import mean_roc
+from memberbound.attacks.learner_audit import _worst, mean_roc
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets

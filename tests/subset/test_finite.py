@@ -14,7 +14,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.papers import example_mechanisms as ours
+from memberbound.papers import printed_examples as ours
 from memberbound.subset.finite import (
     SUBSET_LIMIT,
     exact_dp_ratio,

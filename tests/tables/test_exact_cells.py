@@ -27,7 +27,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.hardening.evidence import cell_profile
+from memberbound.hardening import cell_profile
 from memberbound.tables import (
     cell_counts,
     count_pair_profile,

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from random import Random
 
-from memberbound.iid.atoms import diversity, leak_from_diversity
+from memberbound.iid.worst_case import diversity, leak_from_diversity
 from oracle import iid, mechanisms
 
 F = Fraction

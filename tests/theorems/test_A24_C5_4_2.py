@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.iid.atoms import diversity, leak_between, older_leak_lower
-from memberbound.iid.worst_case import leak_of_law
+from memberbound.iid.worst_case import diversity, leak_between, leak_of_law, older_leak_lower
 
 
 def laws(seed=542, count=150):

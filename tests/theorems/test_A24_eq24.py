@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from random import Random
 
-from memberbound.papers.example_learners import leak_of_learner
+from memberbound.papers.printed_examples import leak_of_learner
 from oracle import iid, mechanisms
 
 F = Fraction

@@ -6,9 +6,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from memberbound.iid import atoms
-from memberbound.iid.atoms import diversity, leak_between, leak_from_diversity
-from memberbound.iid.worst_case import leak_of_law
+from memberbound.iid import worst_case
+from memberbound.iid.worst_case import diversity, leak_between, leak_from_diversity, leak_of_law
 from memberbound.numerics.binomial import half_deviation_upper
 
 
@@ -40,10 +39,10 @@ def test_between():
 
 
 def test_wrong_constants_are_caught(monkeypatch):
-    monkeypatch.setattr(atoms, "LOWER_CONSTANT", 0.42)
+    monkeypatch.setattr(worst_case, "LOWER_CONSTANT", 0.42)
     assert violations()[0]
-    monkeypatch.setattr(atoms, "LOWER_CONSTANT", 0.29)
-    monkeypatch.setattr(atoms, "UPPER_CONSTANT", 0.37)
+    monkeypatch.setattr(worst_case, "LOWER_CONSTANT", 0.29)
+    monkeypatch.setattr(worst_case, "UPPER_CONSTANT", 0.37)
     assert violations()[0]
 
 

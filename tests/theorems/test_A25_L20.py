@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from memberbound.iid.atoms import diversity, slow_law
-from memberbound.iid.worst_case import leak_of_law
+from memberbound.iid.worst_case import diversity, leak_of_law, slow_law
 
 
 def zipf_two(head):

@@ -6,8 +6,7 @@ from random import Random
 
 import numpy as np
 
-from memberbound.iid.atoms import leak_by_size_of_atom
-from memberbound.iid.worst_case import leak_of_law
+from memberbound.iid.worst_case import leak_by_size_of_atom, leak_of_law
 from oracle import iid
 
 F = Fraction

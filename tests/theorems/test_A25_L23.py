@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.iid.atoms import diversity, largest_diversity
+from memberbound.iid.worst_case import diversity, largest_diversity
 
 
 def exceeded(bound):

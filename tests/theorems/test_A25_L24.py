@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.iid.atoms import Between, diversity, diversity_given_largest_atom
+from memberbound.iid.worst_case import Between, diversity, diversity_given_largest_atom
 from memberbound.papers.ledger import ERRATA
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import matched_neighbour
+from memberbound.papers.printed_examples import matched_neighbour
 from oracle import subset
 
 F = Fraction

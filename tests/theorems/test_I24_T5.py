@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import comb
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import SetIndicator
+from memberbound.papers.printed_examples import SetIndicator
 from memberbound.subset.finite import exact_dp_ratio, exact_eta, finite_bounds
 from oracle import mechanisms, subset
 

@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import RandomisedResponse, SetIndicator
+from memberbound.papers.printed_examples import RandomisedResponse, SetIndicator
 from memberbound.subset.finite import exact_eta, neighbour_curve
 from oracle import mechanisms, subset
 

@@ -7,7 +7,7 @@ the smallest member, has n eta/2 instead (erratum).
 from fractions import Fraction
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import OneRecord
+from memberbound.papers.printed_examples import OneRecord
 from memberbound.subset.finite import exact_eta, exact_pmp_delta, exact_pmp_ratio, finite_bounds
 from oracle import mechanisms, subset
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import product
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import EvenParityBits, Parity, WholeSet
+from memberbound.papers.printed_examples import EvenParityBits, Parity, WholeSet
 from memberbound.subset.finite import exact_eta, exact_pmp_ratio
 
 F = Fraction

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import RandomisedResponse
+from memberbound.papers.printed_examples import RandomisedResponse
 from memberbound.subset.finite import exact_pmp_ratio, finite_bounds, finite_curves, finite_worlds
 from oracle import finite, mechanisms, subset
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.papers.example_mechanisms import SumModulo
+from memberbound.papers.printed_examples import SumModulo
 from memberbound.subset.finite import exact_dp_ratio, exact_pmp_ratio, finite_bounds
 from oracle import mechanisms, subset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ __all__ = [
     "rmia_offline",
     "statistic",
 ]
+
+T = TypeVar("T")
 
 # ── Targets against shadows: the sums over shadow models that every attack is made of ─────────────
 #
@@ -81,11 +83,12 @@ class Duel:
     practice: Duel | None = None
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def remembered(self, name: str, compute: Callable[[], Any]) -> Any:
+    def remembered(self, name: str, compute: Callable[[], T]) -> T:
         """Return a table that several attacks share, computed once."""
         if name not in self._known:
             self._known[name] = compute()
-        return self._known[name]
+        found: T = self._known[name]
+        return found
 
     def learning(self) -> Duel:
         """Return the duel of every shadow with the others, in which all halves are known."""
@@ -191,8 +194,7 @@ def logit_moments(duel: Duel, clip: float) -> tuple[Moments, Moments, FloatArray
         ins, outs = duel.moments(statistic(duel.shadow, clip))
         return ins, outs, statistic(duel.target, clip)
 
-    known: tuple[Moments, Moments, FloatArray] = duel.remembered(f"logits at {clip!r}", compute)
-    return known
+    return duel.remembered(f"logits at {clip!r}", compute)
 
 
 def lira(duel: Duel, *, variance: str = "record", clip: float | None = None) -> FloatArray:
@@ -259,8 +261,7 @@ def _confidences(duel: Duel) -> tuple[Moments, Moments, FloatArray]:
     def compute() -> tuple[Moments, Moments, FloatArray]:
         return *duel.moments(duel.shadow.confidence), duel.target.confidence
 
-    known: tuple[Moments, Moments, FloatArray] = duel.remembered("confidences", compute)
-    return known
+    return duel.remembered("confidences", compute)
 
 
 def _share_below(confidence: FloatArray, prior: FloatArray, gamma: float) -> FloatArray:
@@ -323,7 +324,7 @@ def _regressed(
         out = ~membership[model]
         rows.append(features[out])
         answers.append(logits[model][out])
-    learner: Any = HistGradientBoostingRegressor(
+    learner = HistGradientBoostingRegressor(
         loss="quantile", quantile=quantile, max_iter=50, max_leaf_nodes=15, random_state=0
     )
     # Threads that wait for each other on a busy machine cost more than they save.
@@ -367,8 +368,7 @@ def combined(duel: Duel) -> FloatArray:
 
 
 def _features(duel: Duel) -> FloatArray:
-    known: FloatArray = duel.remembered("combined", lambda: _computed_features(duel))
-    return known
+    return duel.remembered("combined", lambda: _computed_features(duel))
 
 
 def _computed_features(duel: Duel) -> FloatArray:

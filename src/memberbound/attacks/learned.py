@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from memberbound.games import IidGame, SubsetGame
 from memberbound.numerics.means import betting_lower, hoeffding_upper, log_error_shared
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import AuditBound, Estimate
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 __all__ = [
     "LearnedAttack",
@@ -146,7 +149,7 @@ class LearnedAttack:
 def learned_attack(
     targets: Targets,
     *,
-    classifier: Any = None,
+    classifier: BaseEstimator | None = None,
     folds: int = 5,
     confidence: float = 0.95,
     seed: int = 0,
@@ -251,7 +254,7 @@ def _advantages(scores: FloatArray, membership: Mask) -> FloatArray:
 
 def _scored(
     targets: Targets,
-    classifier: Any,
+    classifier: BaseEstimator,
     known: NDArray[np.intp],
     held: NDArray[np.intp],
     *,
@@ -281,7 +284,9 @@ def _scored(
     return np.asarray(found, dtype=np.float64).reshape(asked.shape[:2])
 
 
-def _fit(classifier: Any, table: FloatArray, member: Mask, weight: FloatArray) -> Any:
+def _fit(
+    classifier: BaseEstimator, table: FloatArray, member: Mask, weight: FloatArray
+) -> BaseEstimator:
     from sklearn.utils.validation import has_fit_parameter
 
     if has_fit_parameter(classifier, "sample_weight"):
@@ -358,7 +363,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     )
 
 
-def _default(seed: int) -> Any:
+def _default(seed: int) -> BaseEstimator:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=seed)

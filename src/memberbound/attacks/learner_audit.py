@@ -1,37 +1,57 @@
-"""The audit of a learner in the subset game, with intervals over its releases."""
+"""The audit of a learner: what attacks reach, which records are exposed, beside a certificate."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Duel, chosen_attacks
+from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
+from memberbound.attacks.scores import interval_fields
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
-from memberbound.errors import InputError, fraction, whole_number
+from memberbound.errors import InputError, MemberboundError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import AuditBound, json_number, significant
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.quantities import (
+    AuditBound,
+    Certificate,
+    Sides,
+    at_confidence,
+    json_number,
+    significant,
+)
 
 __all__ = [
     "AttackAudit",
     "Block",
+    "Ceiling",
+    "ContradictionError",
+    "Exposure",
     "LearnerAudit",
     "ReleaseStatistics",
+    "Sandwich",
     "audit_shadows",
     "best_threshold",
     "blocks_of",
     "mean_interval",
     "mean_roc",
     "no_leak_p_value",
+    "read_ceiling",
+    "record_exposure",
     "release_statistics",
+    "sandwiched",
 ]
 
 # ── What an attack reaches against each release, and bounds for its mean over releases ────────────
@@ -243,10 +263,10 @@ class AttackAudit:
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
         return {
-            "auc": _fields(self.auc),
-            "advantage": _fields(self.advantage),
-            "accuracy": _fields(self.accuracy),
-            "tpr_at_fpr": {rate: _fields(bound) for rate, bound in self.tpr_at_fpr.items()},
+            "auc": interval_fields(self.auc),
+            "advantage": interval_fields(self.advantage),
+            "accuracy": interval_fields(self.accuracy),
+            "tpr_at_fpr": {rate: interval_fields(bound) for rate, bound in self.tpr_at_fpr.items()},
             "no_leak_p_value": json_number(self.no_leak_p_value),
             "settings": dict(self.settings),
         }
@@ -282,7 +302,7 @@ class LearnerAudit:
         return {
             "attacks": {name: audit.to_dict() for name, audit in self.attacks.items()},
             "best": self.best,
-            "best_advantage": _fields(self.best_advantage),
+            "best_advantage": interval_fields(self.best_advantage),
             "confidence": self.confidence,
             "models": self.run.signals.models,
             "targets_of_intervals": sum(b.last - b.first for b in self.blocks),
@@ -482,11 +502,299 @@ def _rate_warnings(statistics: ReleaseStatistics, run: ShadowRun) -> Iterator[st
             )
 
 
-def _fields(bound: AuditBound | None) -> dict[str, float | None] | None:
-    if bound is None:
-        return None
-    return {
-        "estimate": json_number(bound.estimate),
-        "lower": json_number(bound.lower),
-        "upper": json_number(bound.upper),
+# ── Which records are exposed: the attacks' accuracy on each record, and a list that is proved ────
+#
+# A record is played once per target model: the attack says "in" or "out" and is right or wrong.
+# Whoever reads the result looks at the records that were guessed best, so every end holds for all
+# records at once (the error is shared among them); records of one release may depend on each other.
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Accuracy of the attack on every record, with intervals that hold for all records at once.
+
+    Attributes:
+        estimate: share of the target models on which the attack was right about the record.
+        lower: the best of the attacks is right at least this often; for all records at once, with
+            half of the error.
+        upper: the weakest of the attacks is right at most this often; likewise.
+        exposed: numbers of the records whose ``lower`` exceeds ``level``, the most exposed first.
+        worst_estimate: accuracy on the record that is guessed best, chosen on half of the target
+            models and measured on the other, so that choosing it does not flatter it; the largest
+            ``lower`` where that is more.
+        blind: accuracy of an attacker who sees no model.
+        attacks: the attack of each block of targets, chosen on the shadows before it.
+    """
+
+    estimate: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    exposed: NDArray[np.int64]
+    level: float
+    blind: float
+    targets: int
+    confidence: float
+    attacks: tuple[str, ...]
+    game: SubsetGame
+    worst_estimate: float
+
+    @property
+    def eta_lower(self) -> FloatArray:
+        """Accuracy beyond blind guessing that is proved, per record, for all records at once."""
+        return np.maximum(np.nextafter(self.lower - self.blind, -1.0), 0.0)
+
+    def unproved(self) -> Exposure:
+        """Return the same without any floor, for halves that were not uniform."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return replace(self, exposed=nobody, lower=np.zeros_like(self.lower))
+
+    def to_dict(self, most: int = 20) -> dict[str, object]:
+        """Return JSON-ready fields, with the records that are guessed best."""
+        order = np.argsort(-self.estimate, kind="stable")[:most]
+        return {
+            "targets": self.targets,
+            "attacks": list(self.attacks),
+            "blind_accuracy": self.blind,
+            "accuracy_estimate": {
+                "mean": float(self.estimate.mean()),
+                "median": float(np.median(self.estimate)),
+                "p99": float(np.quantile(self.estimate, 0.99)),
+                "max": float(self.estimate.max()),
+            },
+            "worst_record_estimate": self.worst_estimate,
+            "exposed_records": int(self.exposed.size),
+            "exposed_share": float(self.exposed.size / self.estimate.size),
+            "exposed_above": self.level,
+            "confidence": self.confidence,
+            "ends_hold": "for all records at once",
+            "most_exposed": [
+                {
+                    "record": int(r),
+                    "estimate": float(self.estimate[r]),
+                    "lower": float(self.lower[r]),
+                    "upper": float(self.upper[r]),
+                    "proved": bool(np.isin(r, self.exposed)),
+                }
+                for r in order
+            ],
+        }
+
+
+def record_exposure(
+    audit: LearnerAudit,
+    *,
+    attack: str | None = None,
+    above: float | None = None,
+    confidence: float | None = None,
+) -> Exposure:
+    """Measure how often the attack is right about each record, and list the exposed ones.
+
+    ``attack`` names one of the audited attacks; left out, each block of targets is attacked with
+    the one that was best on the shadows before it.  A record is listed if its accuracy provably
+    exceeds ``above``, which is blind guessing unless told otherwise.
+
+    Guarantee: with probability at least ``confidence`` every ``lower`` and every ``upper`` of all
+    records hold together, so whichever records are looked at; ``lower`` alone fails with half the
+    error.  About every listed record some attack is right with probability above ``above``, so no
+    certificate for every record may promise less.
+    Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
+    Assumes: as the audit.
+    Numerics: ends are rounded outward.
+    Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
+
+    Examples:
+        >>> from memberbound.attacks.learner_audit import audit_shadows
+        >>> from memberbound.attacks.shadows import train_shadows
+        >>> from memberbound.learners import Examples, learner_from_name
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+        >>> x[0], y[0] = (0.0, 0.0), 1  # an outlier: the only one of its class far from the others
+        >>> x[1:, 0] += 9 * y[1:]
+        >>> rows = Examples(x, y, "classification", ("a", "b"), ("0", "1"))
+        >>> run = train_shadows(rows, learner_from_name("tree"), models=24, backend="sequential")
+        >>> record_exposure(audit_shadows(run, attacks=["lira"])).exposed.tolist()
+        [0]
+    """
+    sure = audit.confidence if confidence is None else confidence
+    error = 1 - fraction("confidence", sure, open_left=True, open_right=True)
+    if attack is not None and attack not in audit.attacks:
+        raise InputError(f"attack must be one of {', '.join(audit.attacks)}, got {attack!r}.")
+    membership = audit.run.membership
+    right, used = [], []
+    for block in audit.blocks:
+        name = attack or max(block.trust, key=lambda n: block.trust[n])
+        used.append(name)
+        right.append(block.guesses[name] == membership[block.first : block.last])
+    answers = np.vstack(right)
+    trials = len(answers)
+    hits = answers.sum(axis=0)
+    prior = audit.game.prior
+    blind = max(prior, 1 - prior)
+    level = blind if above is None else fraction("above", above)
+    if level < blind:
+        raise InputError(f"above must be at least blind guessing {blind!r}, got {above!r}.")
+    each = error / (2 * len(hits))
+    lower = clopper_pearson_lower(hits, trials, each)
+    listed = np.flatnonzero(lower > level)
+    listed = listed[np.argsort(-hits[listed], kind="stable")]
+    return Exposure(
+        hits / trials,
+        lower,
+        clopper_pearson_upper(hits, trials, each),
+        listed,
+        level,
+        blind,
+        trials,
+        sure,
+        tuple(used),
+        audit.game,
+        max(_worst(answers), float(lower.max())),
+    )
+
+
+def _worst(answers: NDArray[np.bool_]) -> float:
+    """Return the accuracy on the record guessed best, chosen and measured on different targets."""
+    odd = np.arange(len(answers)) % 2 == 1
+    shares = []
+    for choosing, measuring in ((answers[odd], answers[~odd]), (answers[~odd], answers[odd])):
+        share = choosing.mean(axis=0)
+        # Several may look equally bad: the mean over all of them.
+        shares.append(float(measuring[:, share == share.max()].mean()))
+    return sum(shares) / 2
+
+
+# ── A certificate and an audit of the same quantity in the same game, side by side ────────────────
+#
+# The certificate is a ceiling for every attack and the audit a floor reached by one.  If the floor
+# is above the ceiling, one of the two is wrong, and that is said loudly.
+
+
+class ContradictionError(MemberboundError):
+    """An audit above a certificate: one of them is a bug, or an assumption does not hold."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A certified advantage in the subset game at k = N/2, average or every record."""
+
+    advantage: float
+    confidence: float
+    record: str
+    population: int | None = None
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """Certified advantage above, audited advantage below; ``gap`` is their ratio."""
+
+    SIDES: ClassVar[Sides] = {
+        "audited_advantage_lower": "lower",
+        "certificate_confidence": "lower",
+        "certified_advantage_upper": "upper",
+        "sandwich_gap": "estimate",
     }
+
+    ceiling: Ceiling
+    floor: float
+
+    @property
+    def gap(self) -> float | None:
+        """Certified over audited, where the audit shows anything at all."""
+        return self.ceiling.advantage / self.floor if self.floor > 0 else None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "certified_advantage_upper": self.ceiling.advantage,
+            "certificate_confidence": self.ceiling.confidence,
+            "certificate_protects": f"{self.ceiling.record} record",
+            "audited_advantage_lower": self.floor,
+            "sandwich_gap": json_number(self.gap),
+        }
+
+
+def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, object]) -> Ceiling:
+    """Return the ceiling that a certificate of η in the subset game puts on the advantage.
+
+    Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.
+    At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
+    For odd N see :func:`_ceiling`.
+    """
+    if isinstance(given, Certificate):
+        game = given.game
+        upper = given.quantity == "eta" and given.direction == "upper"
+        if not isinstance(game, SubsetGame) or not upper:
+            raise InputError(
+                "certificate must bound eta in the subset game from above, which is what this "
+                f"audit plays, got {given.quantity} in the {game.name} game, {given.direction}."
+            )
+        return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
+    if isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        if not path.is_file():
+            raise InputError(f"certificate {path} does not exist.")
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, UnicodeDecodeError):
+            raise InputError(f"certificate {path} must be JSON.") from None
+    else:
+        said = given
+    inner = said.get("certificate", said) if isinstance(said, dict) else {}
+    try:
+        if inner["game"] != "subset" or inner["quantity"] != "eta":
+            raise InputError("certificate must bound eta in the subset game.")
+        # Without the sizes 2η could be the ceiling of another game than this audit's halves.
+        if said.get("population") is None or said.get("size") is None:
+            raise InputError(
+                "certificate must say population and size, got none. Use the certificate file that "
+                "protect writes beside a release."
+            )
+        return _ceiling(
+            float(inner["upper"]),
+            float(inner["confidence"]),
+            "every" if inner["protects"] == "every record" else "average",
+            int(said["population"]),
+            int(said["size"]),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError("certificate must be one that protect has written.") from None
+
+
+def _ceiling(eta: float, confidence: float, record: str, population: int, size: int) -> Ceiling:
+    if population - 2 * size not in (0, 1):
+        raise InputError(
+            f"certificate must be about halves, as this audit is, got {size} of {population}."
+        )
+    most = up(2 * eta)
+    if population % 2:
+        # η is measured from the likelier answer "out", so with π = k/N < ½ it bounds
+        # π·TPR - (1-π)·FPR.  With FPR ≤ 1 - advantage: advantage ≤ (η + 1 - 2π)/(1 - π), which is
+        # (2Nη + 2)/(N + 1) at k = (N-1)/2 and more than 2η.  Linear in η: so also on average.
+        most = up(2 * (population * eta + 1) / (population + 1), 8)
+    return Ceiling(min(1.0, most), confidence, record, population)
+
+
+def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
+    """Put an audited advantage below a certified one; raise when they contradict each other."""
+    game = floor.game
+    if not isinstance(game, SubsetGame) or floor.quantity != "advantage":
+        raise InputError(
+            "floor must be an advantage in the subset game, which is what the certificate bounds, "
+            f"got {floor.quantity} in the {game.name} game."
+        )
+    if ceiling.population not in (None, game.population):
+        raise InputError(
+            f"certificate must be about the audited population of {game.population} records, got "
+            f"{ceiling.population}."
+        )
+    if floor.lower > ceiling.advantage:
+        raise ContradictionError(
+            "the audit reached an advantage of at least "
+            f"{significant(floor.lower, 'lower', 4)}{at_confidence(floor.confidence)}, above the "
+            f"certified {significant(ceiling.advantage, 'upper', 4)}"
+            f"{at_confidence(ceiling.confidence)}. One of the two is wrong, or the audited learner "
+            "is not the certified one: please report it."
+        )
+    return Sandwich(ceiling, max(0.0, floor.lower))

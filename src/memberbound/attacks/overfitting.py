@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,11 @@ from memberbound.games import IidGame, ModelGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
 from memberbound.quantities import AuditBound, Estimate, json_number, percent, significant
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+    from torch import Tensor
+    from torch.nn import Module
 
 __all__ = [
     "OverfittingCeiling",
@@ -416,7 +421,7 @@ def _losses(
 # was seen: the error of all looks together is at most 1 - confidence.
 
 #: Losses of one record, from labels and what the estimator says.
-RecordLoss = Callable[[Any, Any, Any], ArrayLike]
+RecordLoss: TypeAlias = "Callable[[BaseEstimator, ArrayLike, ArrayLike], ArrayLike]"
 _COLUMNS = (
     *("step", "train_loss_mean", "fresh_loss_mean", "threshold", "share_above", "fresh_share"),
     *("ceiling_estimate", "ceiling_lower", "ceiling_upper"),
@@ -546,7 +551,7 @@ class OverfittingMonitor:
 # ---- scikit-learn ----------------------------------------------------------------------------
 
 
-def record_losses(estimator: Any, X: Any, y: Any) -> FloatArray:
+def record_losses(estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> FloatArray:
     """Return the loss of every record: -ln p(y|x), 0/1 without probabilities, or squared error.
 
     A label that the estimator has never seen has an infinite loss.
@@ -567,7 +572,7 @@ def record_losses(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 
 def partial_fit_watched(
-    estimator: Any,
+    estimator: BaseEstimator,
     train: tuple[ArrayLike, ArrayLike],
     fresh: tuple[ArrayLike, ArrayLike],
     monitor: OverfittingMonitor,
@@ -578,7 +583,7 @@ def partial_fit_watched(
     seed: int = 0,
     losses: RecordLoss = record_losses,
     progress: Callable[[int, int], None] | None = None,
-) -> Any:
+) -> BaseEstimator:
     """Train with ``partial_fit`` for at most ``epochs`` passes and stop when the monitor says so.
 
     Args:
@@ -621,7 +626,7 @@ def partial_fit_watched(
     return estimator
 
 
-def _is_classifier(estimator: Any) -> bool:
+def _is_classifier(estimator: BaseEstimator) -> bool:
     from sklearn.base import is_classifier
 
     return bool(is_classifier(estimator))
@@ -644,10 +649,10 @@ class TorchWatch:
         batch: records per forward pass.
     """
 
-    model: Any
-    train: tuple[Any, Any]
-    fresh: tuple[Any, Any]
-    loss: Callable[[Any, Any], Any]
+    model: Module
+    train: tuple[Tensor, Tensor]
+    fresh: tuple[Tensor, Tensor]
+    loss: Callable[[Tensor, Tensor], Tensor]
     monitor: OverfittingMonitor
     batch: int = 4096
 
@@ -661,7 +666,7 @@ class TorchWatch:
             self.model.train(training)
         return self.monitor.should_stop
 
-    def _losses(self, inputs: Any, labels: Any) -> FloatArray:
+    def _losses(self, inputs: Tensor, labels: Tensor) -> FloatArray:
         try:
             import torch
         except ImportError:

@@ -31,6 +31,7 @@ __all__ = [
     "Scores",
     "audit_samples",
     "audit_scores",
+    "interval_fields",
 ]
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
@@ -213,12 +214,12 @@ class ScoreAudit:
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
         return {
-            "auc": _interval(self.auc),
-            "advantage": _interval(self.advantage),
-            "accuracy": _interval(self.accuracy),
+            "auc": interval_fields(self.auc),
+            "advantage": interval_fields(self.advantage),
+            "accuracy": interval_fields(self.accuracy),
             "prior": self.prior,
-            "accuracy_sample_prior": _interval(self.accuracy_sample_prior),
-            "tpr_at_fpr": {key: _interval(bound) for key, bound in self.tpr_at_fpr.items()},
+            "accuracy_sample_prior": interval_fields(self.accuracy_sample_prior),
+            "tpr_at_fpr": {key: interval_fields(bound) for key, bound in self.tpr_at_fpr.items()},
             "auc_standard_error_estimate": json_number(self.auc_standard_error.value),
             "members": self.members,
             "non_members": self.non_members,
@@ -442,7 +443,8 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
     return float(low), estimate, high
 
 
-def _interval(bound: AuditBound | None) -> dict[str, float | None] | None:
+def interval_fields(bound: AuditBound | None) -> dict[str, float | None] | None:
+    """Return what a measured bound is in the contract; nothing where nothing was measured."""
     if bound is None:
         return None
     return {

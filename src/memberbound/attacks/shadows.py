@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
+from memberbound.learners.examples import Learner
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = [
@@ -61,7 +62,7 @@ def default_cache() -> Path:
     return base / "memberbound"
 
 
-def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0) -> str:
+def fingerprint(examples: Examples, learner: Learner, *, seed: int, copies: int = 0) -> str:
     """Return the SHA-256 that names a run.
 
     Edge cases: a learner that cannot be pickled, or that was defined in an interactive session, has
@@ -93,7 +94,7 @@ def fingerprint(examples: Examples, learner: Any, *, seed: int, copies: int = 0)
     return digest.hexdigest()
 
 
-def _sources(learner: Any) -> list[bytes]:
+def _sources(learner: object) -> list[bytes]:
     """Return sources and versions of the learner and its parts: pickles hold only their names."""
     get = getattr(learner, "get_params", None)
     parts = [learner, *(get(deep=True).values() if callable(get) else ())]
@@ -106,7 +107,7 @@ def _sources(learner: Any) -> list[bytes]:
     return sorted(sources)
 
 
-def _source(code: Any) -> set[bytes]:
+def _source(code: type | Callable[..., object]) -> set[bytes]:
     """Return the file and the package version of a class or function, where it has them."""
     module = str(getattr(code, "__module__", None) or "")
     package = module.partition(".")[0]
@@ -115,9 +116,10 @@ def _source(code: Any) -> set[bytes]:
     with contextlib.suppress(TypeError, OSError):
         found.add(Path(inspect.getsourcefile(code) or "").read_bytes())
     if len(found) == 1 and module == "__main__":
+        name = getattr(code, "__name__", code)
         raise InputError(
-            f"learner must be defined in a file to be cached, got {code.__name__} from a session, "
-            "whose changes a cache cannot notice. Move it to a module or run without a cache."
+            f"learner must be defined in a file to be cached, got {name} from a session, whose "
+            "changes a cache cannot notice. Move it to a module or run without a cache."
         )
     return found
 
@@ -256,15 +258,28 @@ def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     return member, int(rng.integers(2**31 - 1))
 
 
+class Cluster(Protocol):
+    """What is used of a client of dask."""
+
+    def scatter(self, data: object, *, broadcast: bool) -> object:
+        """Send an object to the workers."""
+
+    def submit(self, function: Callable[..., object], *given: object, pure: bool) -> object:
+        """Call a function on one of them."""
+
+    def close(self) -> None:
+        """Leave the cluster."""
+
+
 def train_shadows(
     examples: Examples,
-    learner: Any,
+    learner: Learner,
     *,
     models: int = 64,
     seed: int = 0,
     n_jobs: int = -1,
     backend: str = "processes",
-    client: Any = None,
+    client: Cluster | None = None,
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
     progress: Progress | None = None,
@@ -381,7 +396,7 @@ class _Work:
     """One fit per call; sent to the workers."""
 
     examples: Examples
-    learner: Any
+    learner: Learner
     seed: int
     copies: int
     folder: str | None
@@ -402,7 +417,7 @@ class _Work:
         return model, signals, seconds
 
 
-def _unfitted(learner: Any, seed: int) -> Any:
+def _unfitted(learner: Learner, seed: int) -> Learner:
     """Return a fresh copy with every seed set anew, those of its parts included."""
     if not callable(getattr(learner, "get_params", None)):
         return copy.deepcopy(learner)
@@ -410,11 +425,12 @@ def _unfitted(learner: Any, seed: int) -> Any:
 
     fresh = clone(learner)
     names = [n for n in fresh.get_params(deep=True) if n.split("__")[-1] in _SEEDS]
-    return fresh.set_params(**dict.fromkeys(names, seed)) if names else fresh
+    seeded: Learner = fresh.set_params(**dict.fromkeys(names, seed)) if names else fresh
+    return seeded
 
 
 def _outcomes(
-    work: _Work, models: list[int], n_jobs: int, backend: str, client: Any
+    work: _Work, models: list[int], n_jobs: int, backend: str, client: Cluster | None
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
     """Yield fits as they finish."""
     if not models:
@@ -432,7 +448,7 @@ def _outcomes(
 
 
 def _on_dask(
-    work: _Work, models: list[int], client: Any
+    work: _Work, models: list[int], client: Cluster | None
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
     try:
         distributed = import_module("distributed")
@@ -443,7 +459,7 @@ def _on_dask(
         ) from None
     own = client is None
     # A default client is a cluster on this machine.
-    cluster = distributed.Client() if own else client
+    cluster: Cluster = distributed.Client() if client is None else client
     try:
         # The population travels to each worker once, not with every fit.
         sent = cluster.scatter(work, broadcast=True)

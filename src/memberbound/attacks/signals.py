@@ -8,16 +8,20 @@ are still labelled rightly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.learners import Examples
+from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 __all__ = [
     "BoolArray",
@@ -79,7 +83,7 @@ class Signals:
         scale = np.maximum(loss.mean(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         return np.asarray(np.exp(-loss / (2 * scale)))
 
-    def __getitem__(self, models: Any) -> Signals:
+    def __getitem__(self, models: slice | list[int] | NDArray[np.intp]) -> Signals:
         """Return the signals of some of the models."""
         return Signals(
             self.logit[models],
@@ -110,7 +114,9 @@ class Signals:
         )
 
 
-def signals_of(model: Any, examples: Examples, *, copies: int = 0, seed: int = 0) -> Signals:
+def signals_of(
+    model: BaseEstimator, examples: Examples, *, copies: int = 0, seed: int = 0
+) -> Signals:
     """Return the signals of one fitted model on every record, as (1, N) arrays.
 
     Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (a logistic
@@ -134,11 +140,12 @@ def signals_of(model: Any, examples: Examples, *, copies: int = 0, seed: int = 0
 
 
 def logits_of(
-    model: Any, features: FloatArray, target: NDArray[Any], task: str
+    model: BaseEstimator, features: FloatArray, target: Labels, task: str
 ) -> tuple[FloatArray, BoolArray, Kind]:
     """Return the logit of the true class (or the residual), correctness, and where it is from."""
     if task == "regression":
-        residual = np.asarray(model.predict(features), dtype=np.float64).reshape(-1) - target
+        residual = np.array(model.predict(features), dtype=np.float64).reshape(-1)
+        residual -= np.asarray(target, dtype=np.float64)
         return residual, np.abs(residual) <= np.abs(residual).mean(), "residuals"
     rows = np.arange(len(target))
     classes = getattr(model, "classes_", None)
@@ -174,7 +181,7 @@ def logits_of(
     return np.asarray(logit), np.asarray(correct), kind
 
 
-def _agreement(model: Any, examples: Examples, copies: int, seed: int) -> FloatArray:
+def _agreement(model: BaseEstimator, examples: Examples, copies: int, seed: int) -> FloatArray:
     """Return the share of noisy copies of each record that keep the true label."""
     rng = np.random.default_rng(seed)
     spread = _NOISE * examples.features.std(axis=0)
@@ -185,7 +192,7 @@ def _agreement(model: Any, examples: Examples, copies: int, seed: int) -> FloatA
     return right / copies
 
 
-def gradient_norms(model: Any, examples: Examples) -> FloatArray | None:
+def gradient_norms(model: BaseEstimator, examples: Examples) -> FloatArray | None:
     """Return ‖∇ℓ(θ; x)‖ per record for scikit-learn's linear models and perceptrons, else ``None``.
 
     The gradient of one record with respect to a layer is (error) ⊗ (input, 1), so its squared
@@ -204,7 +211,7 @@ def gradient_norms(model: Any, examples: Examples) -> FloatArray | None:
     return None if error is None else np.sqrt(np.square(error).sum(axis=1) * reach)
 
 
-def _output_error(model: Any, examples: Examples) -> FloatArray | None:
+def _output_error(model: BaseEstimator, examples: Examples) -> FloatArray | None:
     """Return predicted probabilities less the indicator of the truth, or twice the residual."""
     if examples.task == "regression":
         residual = np.asarray(model.predict(examples.features)).reshape(-1) - examples.target
@@ -218,11 +225,12 @@ def _output_error(model: Any, examples: Examples) -> FloatArray | None:
     return error[:, 1:] if error.shape[1] == 2 else error
 
 
-def _perceptron_gradient(model: Any, examples: Examples) -> FloatArray | None:
-    activate, derive = _ACTIVATIONS.get(getattr(model, "activation", ""), (None, None))
+def _perceptron_gradient(model: BaseEstimator, examples: Examples) -> FloatArray | None:
+    activation = _ACTIVATIONS.get(getattr(model, "activation", ""))
     error = _output_error(model, examples)
-    if activate is None or derive is None or error is None:
+    if activation is None or error is None:
         return None
+    activate, derive = activation
     inputs = [examples.features]
     for weights, shift in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
         inputs.append(activate(inputs[-1] @ weights + shift))
@@ -235,8 +243,9 @@ def _perceptron_gradient(model: Any, examples: Examples) -> FloatArray | None:
     return np.asarray(np.sqrt(total))
 
 
+Activation = Callable[[FloatArray], FloatArray]
 #: Activation, and its derivative as a function of the activation's value.
-_ACTIVATIONS: dict[str, tuple[Any, Any]] = {
+_ACTIVATIONS: dict[str, tuple[Activation, Activation]] = {
     "identity": (lambda a: a, np.ones_like),
     "logistic": (lambda a: 1.0 / (1.0 + np.exp(-a)), lambda v: v * (1.0 - v)),
     "relu": (lambda a: np.maximum(a, 0.0), lambda v: (v > 0).astype(np.float64)),

@@ -3,23 +3,19 @@
 Submodules are imported when first used, so that ``import memberbound`` stays quick.
 """
 
-from memberbound.dp.calibration import (
-    AdvantageTarget,
-    EtaTarget,
-    SecurityTarget,
-    Target,
-    TprTarget,
-    calibrated_epsilon,
-    calibrated_gdp,
-    calibrated_noise_multiplier,
-)
 from memberbound.dp.conversions import (
+    DpGuarantee,
     accuracy_from_dp,
     advantage_from_dp,
     epsilon_from_advantage,
     eta_from_dp,
     eta_from_pmp,
     eta_from_pmp_printed,
+    guarantee_from_dp_sgd,
+    guarantee_from_epsilon_delta,
+    guarantee_from_gaussian_mechanism,
+    guarantee_from_gdp,
+    guarantee_from_laplace_mechanism,
     guarantee_from_rdp,
     guarantee_from_zcdp,
     leak_from_dp,
@@ -34,15 +30,17 @@ from memberbound.dp.conversions import (
     tpr_from_eta,
 )
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
-from memberbound.dp.guarantees import (
-    DpGuarantee,
-    guarantee_from_dp_sgd,
-    guarantee_from_epsilon_delta,
-    guarantee_from_gaussian_mechanism,
-    guarantee_from_gdp,
-    guarantee_from_laplace_mechanism,
-)
 from memberbound.dp.loss_lattice import guarantee_from_pld
+from memberbound.dp.targets import (
+    AdvantageTarget,
+    EtaTarget,
+    SecurityTarget,
+    Target,
+    TprTarget,
+    calibrated_epsilon,
+    calibrated_gdp,
+    calibrated_noise_multiplier,
+)
 
 __all__ = [
     "AdvantageTarget",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.curve import TradeoffCurve, polygon_from_lines
-from memberbound.dp.guarantees import DpGuarantee
+from memberbound.dp.conversions import DpGuarantee
 from memberbound.errors import InputError, whole_number
 from memberbound.games import Adjacency
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = [
     "Composition",
@@ -153,7 +156,7 @@ class LossLattice:
         shift = float(exponent[self.mass > 0].max())
         with np.errstate(under="ignore"):  # the noise term covers masses that vanish
             weighted = np.exp(np.minimum(exponent - shift, 0.0)) * self.mass
-        # Any number near the sum will do: what is divided out is multiplied back in.
+        # A number near the sum will do: what is divided out is multiplied back in.
         total = float(weighted.sum())
         if total < _TINY / UNIT:
             return None
@@ -458,7 +461,7 @@ _ROUNDINGS = 16.0
 
 
 def guarantee_from_pld(
-    pld: Any, compositions: int = 1, adjacency: Adjacency = "add-remove"
+    pld: PrivacyLossDistribution, compositions: int = 1, adjacency: Adjacency = "add-remove"
 ) -> DpGuarantee:
     """Return a curve from a ``dp_accounting.pld`` privacy-loss distribution.
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from memberbound._version import __version__
-from memberbound.declarations import Parameter, Verb, declared
+from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, MemberboundError, finite_number
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
@@ -112,7 +112,7 @@ def whole(name: str, text: str) -> float:
     return int(value) if value == int(value) else value
 
 
-def _python_value(parameter: Parameter, typed: Any) -> Any:
+def _python_value(parameter: Parameter, typed: object) -> object:
     """Return what the verb takes for what was typed."""
     name = parameter.name
     if typed is None or typed == []:
@@ -120,16 +120,16 @@ def _python_value(parameter: Parameter, typed: Any) -> Any:
     match parameter.kind:
         case "whole":
             return whole(name, typed) if isinstance(typed, str) else typed
-        case "names":
+        case "names" if isinstance(typed, str):
             return names(name, typed)
-        case "numbers":
+        case "numbers" if isinstance(typed, str):
             return numbers(name, typed)
-        case "numbers by column":
+        case "numbers by column" if isinstance(typed, list):
             pairs = by_column(name, typed).items()
             return {column: numbers(f"{name} of {column!r}", text) for column, text in pairs}
-        case "text by column":
+        case "text by column" if isinstance(typed, list):
             return by_column(name, typed)
-        case "roles":
+        case "roles" if isinstance(typed, str):
             return by_column(name, names(name, typed))
     return typed
 
@@ -176,9 +176,13 @@ def _flags(parameter: Parameter) -> str:
     return f"{parameter.flag}/--no-{parameter.flag.removeprefix('--')}"
 
 
-def _keyword(name: str, hint: Any, default: Any) -> inspect.Parameter:
+def _keyword(name: str, hint: object, default: object) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+#: Draws an answer of one verb into a file.
+Drawing = Callable[[Any, Path], Path]
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ class _Command:
     """What runs when a command is given: the verb, with what was typed."""
 
     verb: Verb
-    drawing: Callable[[Any, Path], Path] | None = None
+    drawing: Drawing | None = None
 
     @property
     def typed(self) -> list[Parameter]:
@@ -208,9 +212,8 @@ class _Command:
             shown.append(_keyword("json_", Annotated[bool, note], False))
         return inspect.Signature(shown)
 
-    def __call__(self, **given: Any) -> None:
+    def __call__(self, plot: Path | None = None, json_: bool = False, **given: object) -> None:
         """Run the verb, say what was written, print the answer."""
-        plot = given.get("plot")
         if plot is not None:
             from memberbound.report.pictures import check_target
 
@@ -222,11 +225,11 @@ class _Command:
         if plot is not None and self.drawing is not None:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
-            show(result, given["json_"])
+            show(result, json_)
             if code := getattr(result, "exit_code", 0):
                 raise typer.Exit(code)
 
-    def answer(self, given: dict[str, Any]) -> Any:
+    def answer(self, given: Keywords) -> Answer | None:
         """Return what the verb answers to what was typed."""
         values = {p.name: _python_value(p, given[p.name]) for p in self.typed}
         for parameter in self.verb.of_kind("cache"):
@@ -244,7 +247,7 @@ class _Command:
             return self.verb.function(*first, **values)
 
 
-def _left_to_configuration(parameter: Parameter, given: dict[str, Any]) -> bool:
+def _left_to_configuration(parameter: Parameter, given: Keywords) -> bool:
     """Tell whether a configuration file says what was not typed."""
     if given.get("config") is None:
         return False
@@ -254,7 +257,7 @@ def _left_to_configuration(parameter: Parameter, given: dict[str, Any]) -> bool:
     return untouched and read_configuration(given["config"]).get(parameter.name) is not None
 
 
-def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> Callable[..., None]:
+def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     """Return the function that Typer turns into the command of a verb.
 
     ``drawing`` writes a picture of the answer; with it the command has ``--plot``.
@@ -276,7 +279,7 @@ def command(verb: Verb, drawing: Callable[[Any, Path], Path] | None = None) -> C
 # ── what a person sees ────────────────────────────────────────────────────────────────────────────
 
 
-def show(result: Any, as_json: bool) -> None:
+def show(result: Answer, as_json: bool) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
         # The dictionary has them too, but who pipes it elsewhere should see them.

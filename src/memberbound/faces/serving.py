@@ -57,7 +57,7 @@ def serve(
             f"serve needs {' and '.join(missing)}: install the extra web, "
             "pip install 'memberbound[web]'."
         )
-    from memberbound.faces.web.limits import GIB, Limits
+    from memberbound.faces.web.gate import GIB, Limits
     from memberbound.faces.web.server import Listening, has_display, listen
 
     limits = Limits(

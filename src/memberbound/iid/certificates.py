@@ -16,11 +16,6 @@ import numpy as np
 
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import gamma_from_priors
-from memberbound.iid.concentration import (
-    bounded_differences_upper,
-    mixture_upper,
-    self_bounding_upper,
-)
 from memberbound.iid.count_functions import (
     closed_count_function,
     heavy_discount_lower,
@@ -35,6 +30,11 @@ from memberbound.iid.profiles import (
     two_sample_leak_upper,
 )
 from memberbound.numerics.binomial import half_deviation_upper
+from memberbound.numerics.means import (
+    bounded_differences_upper,
+    mixture_upper,
+    self_bounding_upper,
+)
 from memberbound.numerics.rounding import up
 from memberbound.quantities import significant
 

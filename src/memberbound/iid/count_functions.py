@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from memberbound.errors import InputError, whole_number
-from memberbound.iid.concentration import bounded_differences_upper
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.binomial import half_deviation_upper
+from memberbound.numerics.means import bounded_differences_upper
 from memberbound.numerics.roots import last_true, least_whole
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
 from memberbound.quantities import significant

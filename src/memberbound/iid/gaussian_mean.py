@@ -44,7 +44,7 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
 
     Guarantee: the largest advantage of any attack on the released mean (i.i.d. game, the *average*
     record); exact, for every mean m and invertible covariance S, known to the attacker.
-    Theorem: X8 (module docstring).  Any function of the mean leaks at most this.
+    Theorem: X8 (module docstring).  Every function of the mean leaks at most this.
     Assumes: normal records.
     Numerics: never below the true value.  The expectation over R is a trapezoidal sum in ln R; the
     integrand is analytic in a strip where it is bounded, so the error bound is proved, below

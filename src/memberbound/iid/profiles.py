@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.errors import InputError, whole_number
-from memberbound.iid.concentration import log_confidence
+from memberbound.numerics.means import log_confidence
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 
 __all__ = [

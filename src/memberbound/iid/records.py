@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up_array
 
 __all__ = [
+    "RecordLeak",
     "RecordLeaks",
     "cell_probability_lower",
     "record_leak_upper",
@@ -115,6 +117,16 @@ def _solved(rows: int, count: int, beta: float) -> float:
     return last_true(holds, 0.0, top)
 
 
+class RecordLeak(TypedDict):
+    """How much may leak about single rows; rows of a law are not counted."""
+
+    median: float
+    p99: float
+    max: float
+    exposed_rows: int | None
+    exposed_above: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class RecordLeaks:
     """Certified leaks of the records of a table, one value per count of the profile.
@@ -161,7 +173,7 @@ class RecordLeaks:
         limit = nonnegative("above", above)
         return int((self.profile.count * self.profile.cells)[self.leak > limit].sum())
 
-    def to_dict(self, above: float = 0.5) -> dict[str, float | int]:
+    def to_dict(self, above: float = 0.5) -> RecordLeak:
         """Return the summary of the contract."""
         return {
             "median": self.median,

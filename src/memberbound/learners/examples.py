@@ -1,24 +1,35 @@
-"""A table as examples that a learner can be fitted on, and rows that a model has not seen."""
+"""Learners by name, tables as examples to fit them on, and rows that a model has not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.learners.naming import Task
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.population import Population, read_frame, read_population
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+    from sklearn.base import BaseEstimator
+    from sklearn.compose import ColumnTransformer
+    from torch.nn import Module
+
 __all__ = [
+    "LEARNERS",
     "Examples",
+    "Learner",
+    "Task",
     "as_numbers",
     "as_texts",
     "column_encoder",
@@ -26,10 +37,232 @@ __all__ = [
     "examples_of",
     "is_number",
     "known_values",
+    "learner_from_name",
+    "network_factory",
     "parsed_numbers",
     "raw_rows",
     "read_examples",
+    "takes_sizes",
 ]
+
+# ── Learners by short name, or by ``package.module:factory`` ──────────────────────────────────────
+
+Task = Literal["classification", "regression"]
+#: A target: the codes of classes, or numbers.
+Labels = NDArray[np.generic]
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """What is fitted on rows of numbers and then predicts."""
+
+    def fit(self, X: FloatArray, y: Labels) -> object:
+        """Learn from rows and their targets."""
+
+    def predict(self, X: FloatArray) -> Labels:
+        """Return the prediction of each row."""
+
+
+def _logistic(seed: int) -> BaseEstimator:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=2000, random_state=seed)
+
+
+def _ridge_classifier(seed: int) -> BaseEstimator:
+    from sklearn.linear_model import RidgeClassifier
+
+    return RidgeClassifier(random_state=seed)
+
+
+def _ridge(seed: int) -> BaseEstimator:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(random_state=seed)
+
+
+def _linear(seed: int) -> BaseEstimator:
+    from sklearn.linear_model import LinearRegression
+
+    del seed
+    return LinearRegression()
+
+
+def _svm(seed: int) -> BaseEstimator:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC(random_state=seed, max_iter=5000)
+
+
+def _bayes(seed: int) -> BaseEstimator:
+    from sklearn.naive_bayes import GaussianNB
+
+    del seed
+    return GaussianNB()
+
+
+def _tree(seed: int) -> BaseEstimator:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=seed)
+
+
+def _tree_regressor(seed: int) -> BaseEstimator:
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(random_state=seed)
+
+
+def _forest(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=100, random_state=seed)
+
+
+def _forest_regressor(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import RandomForestRegressor
+
+    return RandomForestRegressor(n_estimators=100, random_state=seed)
+
+
+def _boosting(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def _boosting_regressor(seed: int) -> BaseEstimator:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(random_state=seed)
+
+
+def _mlp(seed: int) -> BaseEstimator:
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
+
+
+def _mlp_regressor(seed: int) -> BaseEstimator:
+    from sklearn.neural_network import MLPRegressor
+
+    return MLPRegressor(hidden_layer_sizes=(64,), max_iter=500, random_state=seed)
+
+
+def _knn(seed: int) -> BaseEstimator:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    del seed
+    return KNeighborsClassifier()
+
+
+def _knn_regressor(seed: int) -> BaseEstimator:
+    from sklearn.neighbors import KNeighborsRegressor
+
+    del seed
+    return KNeighborsRegressor()
+
+
+_MAKERS: dict[str, dict[str, Callable[[int], Learner]]] = {
+    "classification": {
+        "boosting": _boosting,
+        "knn": _knn,
+        "logistic": _logistic,
+        "mlp": _mlp,
+        "naive-bayes": _bayes,
+        "random-forest": _forest,
+        "ridge": _ridge_classifier,
+        "svm": _svm,
+        "tree": _tree,
+    },
+    "regression": {
+        "boosting": _boosting_regressor,
+        "knn": _knn_regressor,
+        "linear": _linear,
+        "mlp": _mlp_regressor,
+        "random-forest": _forest_regressor,
+        "ridge": _ridge,
+        "tree": _tree_regressor,
+    },
+}
+#: Every short name.
+LEARNERS = tuple(sorted({name for makers in _MAKERS.values() for name in makers}))
+
+
+def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -> Learner:
+    """Return an unfitted scikit-learn estimator.
+
+    ``name`` is a short name, or ``package.module:factory`` where the factory, called without
+    arguments, returns an object with ``fit`` and ``predict``.
+
+    Examples:
+        >>> type(learner_from_name("ridge", "regression")).__name__
+        'Ridge'
+    """
+    if ":" in name:
+        return _imported(name)
+    makers = _MAKERS[task]
+    if name not in makers:
+        raise InputError(
+            f"learner must be one of {', '.join(makers)} for {task}, or package.module:factory, "
+            f"got {name!r}."
+        )
+    return makers[name](seed)
+
+
+def takes_sizes(factory: Callable[..., object]) -> bool:
+    """Tell whether a factory asks for two numbers: inputs and outputs of a network."""
+    try:
+        asked = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return len(asked) >= 2 and asked[0].default is asked[0].empty
+
+
+def network_factory(learner: object) -> Callable[..., Module] | None:
+    """Return the factory of PyTorch modules that a learner is, None if it is something else.
+
+    ``learner`` is ``package.module:factory`` or the factory itself: ``factory(inputs, outputs)``,
+    or ``factory()`` if it returns a module.
+
+    Examples:
+        >>> network_factory("logistic") is None
+        True
+    """
+    factory = _attribute(learner) if isinstance(learner, str) and ":" in learner else learner
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(factory, str) or not callable(factory):
+        return None
+    if hasattr(factory, "fit") or isinstance(factory, torch.nn.Module):
+        return None
+    if takes_sizes(factory):
+        return factory
+    try:
+        return factory if isinstance(factory(), torch.nn.Module) else None
+    except Exception:
+        return None
+
+
+def _attribute(name: str) -> object:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+
+
+def _imported(name: str) -> Learner:
+    factory = _attribute(name)
+    try:
+        learner = factory() if callable(factory) else factory
+    except Exception as problem:
+        raise InputError(f"learner {name!r} cannot be made without arguments: {problem}.") from None
+    for method in ("fit", "predict"):
+        if not callable(getattr(learner, method, None)):
+            raise InputError(f"learner {name!r} must have a {method} method.")
+    assert isinstance(learner, Learner)
+    return learner
+
 
 # ── Columns as features: scaled numbers and dates, indicators for all others ──────────────────────
 
@@ -37,14 +270,16 @@ __all__ = [
 _CATEGORIES = 50
 
 
-def is_number(series: Any) -> bool:
+def is_number(series: Series) -> bool:
     """Tell whether a column is typed as numbers, truth values excepted."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series)) and not bool(types.is_bool_dtype(series))
 
 
-def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False) -> Any:
+def column_encoder(
+    table: DataFrame, forms: Mapping[str, str], *, dense: bool = False
+) -> ColumnTransformer:
     """Return a transformer for the columns of a pandas table, as they are written.
 
     ``forms`` names the columns that are numbers or dates, and how their values are written (see
@@ -78,7 +313,7 @@ def column_encoder(table: Any, forms: Mapping[str, str], *, dense: bool = False)
     )
 
 
-def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
+def parsed_numbers(encoder: ColumnTransformer, table: DataFrame) -> dict[str, FloatArray]:
     """Return the columns that a fitted encoder takes for numbers, NaN where a value is none."""
     names = list(encoder.transformers_[0][2])
     if not names:
@@ -87,7 +322,7 @@ def parsed_numbers(encoder: Any, table: Any) -> dict[str, FloatArray]:
     return {name: found[name].to_numpy(dtype=np.float64) for name in names}
 
 
-def known_values(encoder: Any) -> dict[str, frozenset[str]]:
+def known_values(encoder: ColumnTransformer) -> dict[str, frozenset[str]]:
     """Return the values that a fitted encoder saw in every other column, as texts."""
     names = list(encoder.transformers_[1][2])
     if not names:
@@ -96,13 +331,13 @@ def known_values(encoder: Any) -> dict[str, frozenset[str]]:
     return {name: frozenset(map(str, values)) for name, values in zip(names, seen, strict=True)}
 
 
-def as_numbers(table: Any, forms: Mapping[str, str]) -> Any:
+def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
     """Return every value as a number, NaN where it is none."""
     columns = {name: numbers_from(table[name], forms[name]) for name in table.columns}
     return type(table)(columns, index=table.index)
 
 
-def as_texts(table: Any) -> Any:
+def as_texts(table: DataFrame) -> DataFrame:
     """Return every value as text, missing ones included: encoders refuse mixed columns."""
     columns = {}
     for name in table.columns:
@@ -129,14 +364,14 @@ class Examples:
     """
 
     features: FloatArray
-    target: NDArray[Any]
+    target: Labels
     task: Task
     columns: tuple[str, ...]
     classes: tuple[str, ...] = ()
     name: str = "the table"
-    encoder: Any = None
+    encoder: ColumnTransformer | None = None
     population: Population | None = None
-    class_values: NDArray[Any] | None = None
+    class_values: Labels | None = None
 
     @property
     def rows(self) -> int:
@@ -155,7 +390,7 @@ class Examples:
 
 
 def read_examples(
-    source: Any,
+    source: object,
     target: str,
     *,
     columns: Columns = None,
@@ -194,7 +429,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
         codes, labels = labels_of(wanted)
         order = np.argsort(labels)
         codes = np.argsort(order)[codes]
-        values: NDArray[Any] = codes.astype(np.int64)
+        values: Labels = codes.astype(np.int64)
         seen = [labels[i] for i in order]
         kept = np.unique(values)
         values, classes = np.searchsorted(kept, values), tuple(seen[i] for i in kept)
@@ -222,7 +457,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
     )
 
 
-def _class_values(population: Population, target: str, codes: NDArray[Any]) -> NDArray[Any]:
+def _class_values(population: Population, target: str, codes: Labels) -> Labels:
     """Return the classes as the target has them: numbers as numbers, else their names."""
     first = np.unique(codes, return_index=True)[1]
     if population.readings[target].numeric:
@@ -246,12 +481,12 @@ _LISTED = 5
 
 
 def raw_rows(
-    source: Any,
+    source: object,
     columns: tuple[str, ...] | int,
     *,
     ignore: str | None = None,
     database_table: str | None = None,
-) -> tuple[Any, tuple[str, ...], str]:
+) -> tuple[DataFrame, tuple[str, ...], str]:
     """Return these columns of a table as they are written, notices, and the table's name.
 
     ``columns`` is their number where they have no names.  ``ignore`` is the target's column, which
@@ -292,9 +527,9 @@ def raw_rows(
 
 
 def encoded_rows(
-    encoder: Any,
+    encoder: ColumnTransformer,
     columns: tuple[str, ...],
-    source: Any,
+    source: object,
     *,
     ignore: str | None = None,
     database_table: str | None = None,
@@ -337,7 +572,7 @@ def encoded_rows(
     return np.ascontiguousarray(rows), tuple(said)
 
 
-def _rows(which: Any) -> str:
+def _rows(which: NDArray[np.bool_]) -> str:
     count = int(which.sum())
     return f"{count} row{'' if count == 1 else 's'}"
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError
 from memberbound.games import IidGame
-from memberbound.iid.atoms import leak_from_diversity
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
+from memberbound.iid.worst_case import leak_from_diversity
 from memberbound.papers.experiments import (
     DATA_VARIABLE,
     Average,
@@ -49,6 +49,7 @@ from memberbound.report.pictures import BLUE, GREY, ORANGE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from sklearn.neural_network import MLPClassifier
 
 __all__ = [
     "ACCURACY",
@@ -115,7 +116,7 @@ class Digits:
         )
 
 
-def _unpacked(path: Path) -> dict[str, Any]:
+def _unpacked(path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in ORIGINAL}
@@ -127,8 +128,8 @@ def _unpacked(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} must be a file that numpy can load.") from None
 
 
-def _original(folder: Path) -> dict[str, Any]:
-    found = {}
+def _original(folder: Path) -> dict[str, NDArray[np.generic]]:
+    found: dict[str, NDArray[np.generic]] = {}
     for name, file in ORIGINAL.items():
         places = [
             home / (file + end)
@@ -145,7 +146,7 @@ def _original(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _idx(path: Path) -> Any:
+def _idx(path: Path) -> NDArray[np.uint8]:
     """Read an IDX file: two zero bytes, the type (8: bytes), the rank, the sizes, the values."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -161,7 +162,7 @@ def _idx(path: Path) -> Any:
     return values.reshape(shape)
 
 
-def _images(name: str, given: Any) -> Images:
+def _images(name: str, given: NDArray[np.generic]) -> Images:
     images = np.asarray(given)
     if images.dtype != np.uint8 or images.ndim != 3 or len(images) == 0:
         raise InputError(
@@ -171,7 +172,7 @@ def _images(name: str, given: Any) -> Images:
     return (images.reshape(len(images), -1) / np.float32(255)).astype(np.float32)
 
 
-def _labels(name: str, given: Any, count: int) -> Labels:
+def _labels(name: str, given: NDArray[np.generic], count: int) -> Labels:
     labels = np.asarray(given)
     whole = np.issubdtype(labels.dtype, np.integer) and labels.shape == (count,)
     if not whole or labels.min() < 0 or labels.max() >= CLASSES:
@@ -207,7 +208,9 @@ class Setting:
         return (RAW, *self.clusters)
 
 
-def train_network(x: Images, y: Labels, setting: Setting, rng: np.random.Generator) -> Any:
+def train_network(
+    x: Images, y: Labels, setting: Setting, rng: np.random.Generator
+) -> MLPClassifier:
     """Return scikit-learn's network after that many steps of Adam on the cross-entropy."""
     from sklearn.neural_network import MLPClassifier
 
@@ -236,7 +239,9 @@ def _passes(count: int, setting: Setting, rng: np.random.Generator) -> Iterator[
         left -= batches
 
 
-def scores(probabilities: NDArray[np.floating[Any]], labels: Labels) -> dict[str, float]:
+def scores(
+    probabilities: NDArray[np.float32] | NDArray[np.float64], labels: Labels
+) -> dict[str, float]:
     """Return the share of right labels, of right yes-or-no answers per digit, and the mean AUC."""
     from sklearn.metrics import roc_auc_score
 

@@ -272,7 +272,7 @@ def lemma_29() -> Counterexample:
 )
 def table_1() -> Counterexample:
     """A25-Tab1 bounds Δ by the C_K of clusters of x; the released classifier also saw labels."""
-    from memberbound.papers.example_learners import leak_of_learner
+    from memberbound.papers.printed_examples import leak_of_learner
 
     clusters, labels, n = 2, 4, 6
     pairs = clusters * labels

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
@@ -250,10 +250,12 @@ class Findings:
     table: list[Row]
     trials: list[Row]
     checks: tuple[Check, ...]
-    draw: Callable[[], Any] = field(repr=False)
+    draw: Callable[[], Figure] = field(repr=False)
 
     @classmethod
-    def of_sweep(cls, sweep: Sweep, checks: Sequence[Check], draw: Callable[[], Any]) -> Findings:
+    def of_sweep(
+        cls, sweep: Sweep, checks: Sequence[Check], draw: Callable[[], Figure]
+    ) -> Findings:
         """Return the findings of a figure that shows one sweep."""
         return cls(sweep.rows(), list(sweep.trial_rows()), tuple(checks), draw)
 
@@ -305,14 +307,24 @@ def data_folder(data: str | Path | None) -> Path | None:
 # ---- drawing -----------------------------------------------------------------------------------
 
 
+class Look(TypedDict, total=False):
+    """How a curve is drawn, in matplotlib's words."""
+
+    ls: str | tuple[int, tuple[int, int]]
+    lw: float
+    marker: str | None
+    ms: float
+
+
 def draw_mean(
     axes: Axes,
     sweep: Sweep,
     quantity: str,
     *,
     colour: str,
+    label: str | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
-    **look: Any,
+    **look: Unpack[Look],
 ) -> None:
     """Draw the means of a quantity with a band of two standard errors, cut at the limits."""
     x = np.array(sweep.values, dtype=np.float64)
@@ -321,7 +333,7 @@ def draw_mean(
     band = 2 * np.array([a.standard_error for a in averages])
     low, high = (np.clip(edge, *limits) for edge in (mean - band, mean + band))
     axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-    axes.plot(x, mean, color=colour, **look)
+    axes.plot(x, mean, color=colour, label=label, **look)
 
 
 @dataclass(frozen=True)
@@ -340,11 +352,7 @@ _RATIOS = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)"),
     ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)"),
 )
-_LOOKS: tuple[dict[str, Any], ...] = (
-    {"colour": ORANGE, "ls": "-", "marker": "s"},
-    {"colour": BLUE, "ls": "-", "marker": "o"},
-    {"colour": GREY, "ls": ":", "marker": "^"},
-)
+_LOOKS = ((ORANGE, "-", "s"), (BLUE, "-", "o"), (GREY, ":", "^"))
 
 
 def ratios_figure(
@@ -367,8 +375,9 @@ def ratios_figure(
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
     curves = (*_RATIOS, other_reading) if other_reading else _RATIOS
-    for (quantity, label), look in zip(curves, _LOOKS, strict=False):
-        draw_mean(axes, sweep, quantity, label=label, ms=4.5, lw=1.6, **look)
+    for (quantity, label), (colour, ls, marker) in zip(curves, _LOOKS, strict=False):
+        look: Look = {"ls": ls, "marker": marker, "ms": 4.5, "lw": 1.6}
+        draw_mean(axes, sweep, quantity, colour=colour, label=label, **look)
     for point in quoted:
         axes.plot(
             [point.x],

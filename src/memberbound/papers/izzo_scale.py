@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,12 @@ from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.papers.errata_izzo import attack_on_norm_noise
-from memberbound.papers.example_mechanisms import ReciprocalSum
 from memberbound.papers.experiments import (
     Average,
     Check,
     Experiment,
     Findings,
+    Look,
     Progress,
     Sweep,
     above,
@@ -38,6 +38,7 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
+from memberbound.papers.printed_examples import ReciprocalSum
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
 from memberbound.report.pictures import BLUE, GREY, ORANGE
 
@@ -325,13 +326,13 @@ def _drawn(sweep: Sweep) -> Figure:
     return figure
 
 
-_STYLES = dict(zip(SIZES, (":", "-.", "--", (0, (8, 2))), strict=True))
+_STYLES: tuple[str | tuple[int, tuple[int, int]], ...] = (":", "-.", "--", (0, (8, 2)))
 
 
 def _scale_panel(axes: Axes, sweep: Sweep) -> None:
     x = np.array(sweep.values)
 
-    def show(name: str, label: str, colour: str, at: float = 0.22, **look: Any) -> None:
+    def show(name: str, label: str, colour: str, at: float = 0.22, **look: Unpack[Look]) -> None:
         """Draw a curve and write its name beside it: too many for a legend."""
         means = np.array([average.mean for average in sweep.averages(name)])
         axes.plot(x, means, color=colour, **look)
@@ -340,10 +341,10 @@ def _scale_panel(axes: Axes, sweep: Sweep) -> None:
         height = float(np.interp(at, x, means))
         axes.annotate(label, (at, height), shift, textcoords="offset points", color=colour)
 
-    for size in SIZES:
+    for size, style in zip(SIZES, _STYLES, strict=True):
         at = 0.35 if size == 24 else 0.22
-        show(f"dp_{size}", f"DP, n = {size}", ORANGE, at, ls=_STYLES[size])
-        show(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, ls=_STYLES[size])
+        show(f"dp_{size}", f"DP, n = {size}", ORANGE, at, ls=style)
+        show(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, ls=style)
     show("mip_48", "MIP, any n", "black", 0.35, lw=2)
     show("x14_12", "X14 (Laplace), n = 12", GREY, 0.015, ls=":")
     axes.set_yscale("log")

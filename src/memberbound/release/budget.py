@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.curve.families import GaussianCurve
-from memberbound.curve.slack import SlackCurve
+from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
 from memberbound.games import ADJACENCIES, Adjacency, NeighbourGame
 from memberbound.numerics.roots import last_true

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memberbound.curve.slack import SlackCurve
+from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.games import ADJACENCIES, Adjacency

@@ -13,9 +13,12 @@ import numpy as np
 from sklearn.base import clone
 
 from memberbound._version import __version__
-from memberbound.attacks.exposure import Exposure
-from memberbound.attacks.learner_audit import LearnerAudit
-from memberbound.attacks.sandwich import ContradictionError, read_ceiling
+from memberbound.attacks.learner_audit import (
+    ContradictionError,
+    Exposure,
+    LearnerAudit,
+    read_ceiling,
+)
 from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.errors import InputError
 from memberbound.files import write_text

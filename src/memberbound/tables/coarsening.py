@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from memberbound.tables.recipe import (
     numbers_of,
 )
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
 __all__ = [
     "Ancestors",
     "Coarsener",
@@ -49,11 +52,13 @@ __all__ = [
 # Two notations, both written by people: nested YAML whose leaves are lists, or a CSV file with one
 # line per value and one column per level.
 
+#: What a value is called in a hierarchy before it goes by its text.
+Name = TypeVar("Name")
 #: Value → its ancestors, nearest first; every value has as many.
 Ancestors = dict[str, tuple[str, ...]]
 
 
-def read_hierarchy(source: str | Path | Mapping[Any, Any]) -> Ancestors:
+def read_hierarchy(source: str | Path | Mapping[Name, object]) -> Ancestors:
     """Return value → ancestors from a YAML or CSV file, or from a mapping already in memory.
 
     A mapping is either nested like the YAML (groups to lists of values), or goes from values to
@@ -81,7 +86,7 @@ def read_hierarchy(source: str | Path | Mapping[Any, Any]) -> Ancestors:
     raise InputError(f"hierarchy must be a .yaml or .csv file, got {str(path)!r}.")
 
 
-def tidy_hierarchy(ancestors: Mapping[Any, Sequence[Any]]) -> Ancestors:
+def tidy_hierarchy(ancestors: Mapping[Name, Sequence[object]]) -> Ancestors:
     """Check that every node has one parent, and give all values equally many ancestors.
 
     A value with fewer ancestors repeats its outermost one.  One parent per node makes each level a
@@ -107,7 +112,7 @@ def tidy_hierarchy(ancestors: Mapping[Any, Sequence[Any]]) -> Ancestors:
     return tidy
 
 
-def _parsed(text: str, path: Path) -> Mapping[Any, Any]:
+def _parsed(text: str, path: Path) -> Mapping[str, object]:
     import yaml
 
     try:
@@ -119,8 +124,8 @@ def _parsed(text: str, path: Path) -> Mapping[Any, Any]:
     return tree
 
 
-def _from_tree(tree: Mapping[Any, Any]) -> dict[Any, list[Any]]:
-    lines: dict[Any, list[Any]] = {}
+def _from_tree(tree: Mapping[Name, object]) -> dict[str, list[object]]:
+    lines: dict[str, list[object]] = {}
     for value, line in _leaves(tree, ()):
         # By name: True and 1 are equal to Python but two categories, 1 and "1" are one.
         name = canonical(value)
@@ -130,7 +135,9 @@ def _from_tree(tree: Mapping[Any, Any]) -> dict[Any, list[Any]]:
     return lines
 
 
-def _leaves(tree: Mapping[Any, Any], above: tuple[Any, ...]) -> Iterator[tuple[Any, list[Any]]]:
+def _leaves(
+    tree: Mapping[Name, object], above: tuple[object, ...]
+) -> Iterator[tuple[object, list[object]]]:
     for name, inside in tree.items():
         if isinstance(inside, tuple):  # value → ancestors, as read_hierarchy itself returns
             yield name, [*inside, *reversed(above)]
@@ -145,7 +152,7 @@ def _leaves(tree: Mapping[Any, Any], above: tuple[Any, ...]) -> Iterator[tuple[A
             raise InputError(f"a hierarchy must map {name!r} to a list of values, got {inside!r}.")
 
 
-def _from_lines(text: str, path: Path) -> dict[Any, list[Any]]:
+def _from_lines(text: str, path: Path) -> dict[str, list[object]]:
     import csv
 
     rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
@@ -153,7 +160,7 @@ def _from_lines(text: str, path: Path) -> dict[Any, list[Any]]:
         raise InputError(
             f"hierarchy must have a header and lines value,parent,…, got {str(path)!r}."
         )
-    lines: dict[Any, list[Any]] = {}
+    lines: dict[str, list[object]] = {}
     for row in rows[1:]:
         value, *rest = (cell.strip() for cell in row)
         if value in lines:
@@ -170,7 +177,7 @@ def _from_lines(text: str, path: Path) -> dict[Any, list[Any]]:
 # the 2k most frequent ones.
 
 #: "keep", "drop", {"bins": k}, {"edges": […]}, {"top": k} or {"level": k}.
-Plan = str | Mapping[str, Any]
+Plan = str | Mapping[str, int | Iterable[float]]
 
 #: A quantile is rounded while at most this share of the rows changes sides.
 _ROUNDING_SHARE = 0.002
@@ -209,7 +216,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         columns: Mapping[str, Plan] | None = None,
         default: Plan = "keep",
-        hierarchies: Mapping[str, Mapping[Any, Sequence[Any]]] | None = None,
+        hierarchies: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         min_count: int = 5,
         pool_below: int = 0,
         pool_except: Sequence[str] = (),
@@ -225,7 +232,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.pool_every = pool_every
         self.forms = forms
 
-    def fit(self, X: Any, y: Any = None) -> Coarsener:
+    def fit(self, X: DataFrame, y: object = None) -> Coarsener:
         """Learn bin edges, frequent categories and frequent cells from the rows of ``X``."""
         del y
         frame = checked_frame(X)
@@ -243,7 +250,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(frame.columns)
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: DataFrame) -> DataFrame:
         """Return the coarsened table; values never seen go where the recipe says.
 
         Columns of ``pool_except`` may be absent: no other column's rule looks at them.
@@ -251,7 +258,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "recipe_")
         return self.recipe_.apply(checked_frame(X), optional=self.pool_except)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the columns of the coarsened table."""
         del input_features
         check_is_fitted(self, "recipe_")
@@ -290,7 +297,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         made.n_features_in_ = len(made.recipe_.columns)
         return made
 
-    def _rule(self, name: str, series: Any, plans: Mapping[str, Plan]) -> Rule:
+    def _rule(self, name: str, series: Series, plans: Mapping[str, Plan]) -> Rule:
         plan = plans.get(name, self.default)
         if plan == "keep":
             return Keep()
@@ -310,7 +317,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not edges:
                 return Merge(())
             return Dates(edges, form) if dates else Bins(edges, form)
-        if kind == "edges":
+        if kind == "edges" and isinstance(value, Iterable):
             return Dates(tuple(value), form) if dates else Bins(tuple(value), form)
         if kind == "top":
             most = frequent_categories(series, whole_number("min_count", self.min_count))
@@ -329,7 +336,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"level of {name!r} must be at most {depth}, got {level!r}.")
         return Generalise(tuple((value, line[level - 1]) for value, line in ancestors.items()))
 
-    def _pool(self, coarse: Any, below: int) -> Pool | None:
+    def _pool(self, coarse: DataFrame, below: int) -> Pool | None:
         fixed = [c for c in coarse.columns if c in set(self.pool_except)]
         columns = tuple(c for c in coarse.columns if c not in fixed)
         if not columns:
@@ -378,7 +385,7 @@ def _edges(
     return tuple(sorted(e for e in near if e < known[-1])) or (float(known[-1]),)
 
 
-def frequent_categories(series: Any, min_count: int) -> list[str]:
+def frequent_categories(series: Series, min_count: int) -> list[str]:
     """Return the categories with at least ``min_count`` rows, most frequent first."""
     codes, names = labels_of(series)
     counts = np.bincount(codes, minlength=len(names))
@@ -457,7 +464,7 @@ def _dense(
     return key.astype(np.int64), first
 
 
-def checked_frame(X: Any) -> Any:
+def checked_frame(X: object) -> DataFrame:
     """Return ``X`` if it is a pandas table whose columns have different names."""
     import pandas as pd
 
@@ -480,7 +487,7 @@ def checked_frame(X: Any) -> Any:
     return X
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (tuple, np.ndarray)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from memberbound.tables.exact import exact_rows, stored_types
 from memberbound.tables.source import Columns, Table, open_table
 
 if TYPE_CHECKING:
+    import ibis.expr.datatypes as dt
     import ibis.expr.types as ir
     import pyarrow as pa
 
@@ -47,7 +48,7 @@ class PairProfile(NamedTuple):
 
 
 def count_profile(
-    source: Any,
+    source: object,
     columns: Columns = None,
     unit: str | None = None,
     *,
@@ -89,8 +90,8 @@ def count_profile(
 
 
 def count_pair_profile(
-    train: Any,
-    reference: Any,
+    train: object,
+    reference: object,
     columns: Columns = None,
     unit: str | None = None,
     *,
@@ -168,7 +169,7 @@ def numbered(
     *,
     unit: str | None = None,
     side: int | None = None,
-    types: dict[str, Any] | None = None,
+    types: dict[str, dt.DataType] | None = None,
     values: bool = False,
 ) -> ir.Table:
     """Return the exact keys of the columns as k0, k1, … so that no name of the user meets ours.
@@ -177,7 +178,7 @@ def numbered(
     """
     import ibis
 
-    def value(name: str) -> Any:
+    def value(name: str) -> ir.Value:
         return table.expr[name].cast(types[name]) if types else table.expr[name]
 
     chosen = {f"k{index}": value(name) for index, name in enumerate(keys)}
@@ -207,7 +208,7 @@ def bags_of(rows: ir.Table) -> ir.Table:
 
 
 def opened_table(
-    source: Any, table: str | None, memory_limit: str | None, beside: Table | None = None
+    source: object, table: str | None, memory_limit: str | None, beside: Table | None = None
 ) -> AbstractContextManager[Table]:
     """Return a context manager that closes only what it has opened."""
     opened = open_table(source, table, memory_limit=memory_limit, beside=beside)
@@ -241,11 +242,11 @@ def refuse_null_units(table: Table, unit: str) -> None:
         )
 
 
-def _common_types(first: Table, last: Table, names: Sequence[str]) -> dict[str, Any]:
+def _common_types(first: Table, last: Table, names: Sequence[str]) -> dict[str, dt.DataType]:
     """Return for each column a type that holds both tables' values without loss."""
     import ibis.expr.datatypes as dt
 
-    types: dict[str, Any] = {}
+    types: dict[str, dt.DataType] = {}
     for name in names:
         one = first.expr[name].type().copy(nullable=True)
         two = last.expr[name].type().copy(nullable=True)
@@ -263,7 +264,9 @@ def _common_types(first: Table, last: Table, names: Sequence[str]) -> dict[str, 
     return types
 
 
-def _two_types(name: str, tables: tuple[Table, Table], types: tuple[Any, Any]) -> InputError:
+def _two_types(
+    name: str, tables: tuple[Table, Table], types: tuple[dt.DataType, dt.DataType]
+) -> InputError:
     (first, last), (one, two) = tables, types
     return InputError(
         f"column {name!r} must have one type in both tables, got {one} in {first.name} and {two} "
@@ -271,7 +274,7 @@ def _two_types(name: str, tables: tuple[Table, Table], types: tuple[Any, Any]) -
     )
 
 
-def _int64(found: Any, name: str) -> NDArray[np.int64]:
+def _int64(found: pa.Table, name: str) -> NDArray[np.int64]:
     return np.asarray(found.column(name).to_numpy(), dtype=np.int64)
 
 
@@ -306,7 +309,7 @@ class _Output:
 
 
 def cell_counts(
-    source: Any,
+    source: object,
     columns: Columns = None,
     *,
     at_most: int | None = None,
@@ -342,7 +345,7 @@ def cell_counts(
 
 
 def write_records(
-    source: Any,
+    source: object,
     columns: Columns,
     values_by_count: Mapping[int, float],
     out: str | os.PathLike[str],
@@ -388,7 +391,7 @@ def write_records(
                 local.close()
 
 
-def _refuse_taken(argument: str, name: str, taken: Any) -> None:
+def _refuse_taken(argument: str, name: str, taken: Iterable[str]) -> None:
     if name.casefold() in {column.casefold() for column in taken}:
         raise InputError(f"{argument} must not be one of the table's columns, got {name!r}.")
 
@@ -422,10 +425,11 @@ def _write(output: _Output, target: Path) -> int:
         form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         try:
-            copied = engine.sql(f"COPY ({select}) TO {literal(part)} ({form})").fetchone()[0]
-            rows = engine.sql(f"SELECT count(*) FROM ({engine.backend.compile(table.expr)})")
+            ((copied,),) = engine.sql(f"COPY ({select}) TO {literal(part)} ({form})").fetchall()
+            everything = engine.backend.compile(table.expr)
+            ((rows,),) = engine.sql(f"SELECT count(*) FROM ({everything})").fetchall()
             # The joins lose or repeat no row; a file where they did must not appear.
-            if copied != rows.fetchone()[0]:
+            if copied != rows:
                 raise MemberboundError(f"{target} would not hold every row once; not written.")
             part.replace(target)
         finally:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.exact import exact_array, exact_batches, exact_type
@@ -24,6 +24,8 @@ from memberbound.tables.exact import exact_array, exact_batches, exact_type
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
+    import pyarrow.dataset as pads
+    from duckdb import DuckDBPyConnection
 
 __all__ = [
     "BATCH_ROWS",
@@ -85,7 +87,9 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
 
 
-def streamed(connection: Any, query: str, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+def streamed(
+    connection: DuckDBPyConnection, query: str, rows: int = BATCH_ROWS
+) -> pa.RecordBatchReader:
     """Return the rows of a query as a stream."""
     relation = connection.sql(query)
     # DuckDB renamed the method; ibis 12 still calls the old name.
@@ -118,7 +122,7 @@ class Engine:
             raise InputError(
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
-        self.connection = self.backend.con
+        self.connection: DuckDBPyConnection = self.backend.con
         # The bar is drawn by `watched`, never by the engine, which would print on stdout.
         self._settings(enable_progress_bar="true", enable_progress_bar_print="false")
         # Every file is scanned once or twice; keeping it would only fill the memory.
@@ -135,7 +139,7 @@ class Engine:
         """Drop everything and delete the private folder; calling twice does no harm."""
         self._finalizer()
 
-    def sql(self, statement: str) -> Any:
+    def sql(self, statement: str) -> DuckDBPyConnection:
         """Run one statement."""
         return self.connection.execute(statement)
 
@@ -150,7 +154,7 @@ class Engine:
         self.sql(f"CREATE TEMP VIEW {identifier(name)} AS {select}")
         return self.backend.table(name)
 
-    def arrow(self, data: Any) -> ir.Table:
+    def arrow(self, data: pa.Table | pads.Dataset) -> ir.Table:
         """Return the expression of an Arrow table or data set, which is not copied if exact."""
         import pyarrow as pa
 
@@ -238,7 +242,7 @@ def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
         thread.join()
 
 
-def _release(connection: Any, folder: Path) -> None:
+def _release(connection: DuckDBPyConnection, folder: Path) -> None:
     connection.close()
     shutil.rmtree(folder, ignore_errors=True)
 

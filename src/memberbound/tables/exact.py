@@ -17,14 +17,17 @@ all (:func:`from_pandas`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
+    from duckdb.sqltypes import DuckDBPyType
+    from pandas import DataFrame, Series
 
 __all__ = [
     "exact_array",
@@ -86,7 +89,7 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     return backend.sql(query, schema=ibis.schema(schema))
 
 
-def stored_types(rows: ir.Table) -> dict[str, Any]:
+def stored_types(rows: ir.Table) -> dict[str, DuckDBPyType]:
     """Return the columns' types as DuckDB knows them; ibis has fewer."""
     backend = rows.get_backend()
     prepare = getattr(backend, "_run_pre_execute_hooks", None)  # makes tables in memory known
@@ -116,18 +119,19 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _inside(kind: Any) -> list[Any]:
+def _inside(kind: DuckDBPyType) -> list[DuckDBPyType]:
     """Return the types of the members of a list, a record or a map."""
-    if kind.id in {"list", "array"}:
-        return [kind.children[0][1]]
-    return [child for _, child in kind.children] if kind.id in {"struct", "tuple", "map"} else []
+    if kind.id not in {"list", "array", "struct", "tuple", "map"}:
+        return []
+    # An array's second child is its length.
+    return [child for _, child in kind.children if isinstance(child, type(kind))]
 
 
-def _holds(kind: Any, ids: set[str]) -> bool:
+def _holds(kind: DuckDBPyType, ids: set[str]) -> bool:
     return kind.id in ids or any(_holds(child, ids) for child in _inside(kind))
 
 
-def _key(value: str, kind: Any, depth: int = 0) -> str | None:
+def _key(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
     """Return the SQL of a value's key, or None where there is none."""
     if kind.id in _SAME:
         return value
@@ -159,7 +163,7 @@ def _key(value: str, kind: Any, depth: int = 0) -> str | None:
     return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({record}) END"
 
 
-def _key_elsewhere(rows: ir.Table, column: str, name: str) -> Any:
+def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
     """Return a key on an engine of the user, by what every engine and what this one promises."""
     value, engine = rows[column], rows.get_backend().name
     kind = value.type()
@@ -220,7 +224,7 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
     return next((found for test, found in simple.items() if test(kind)), kind)
 
 
-def _nested_type(kind: pa.DataType, change: Any) -> pa.DataType:
+def _nested_type(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """Return a type of lists, maps or records with the types of its members changed."""
     import pyarrow as pa
     from pyarrow import types
@@ -245,7 +249,7 @@ def _nested_type(kind: pa.DataType, change: Any) -> pa.DataType:
     )
 
 
-def exact_array(array: Any, kind: pa.DataType) -> Any:
+def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array or a chunked array as the type that :func:`exact_type` gave."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -278,7 +282,7 @@ def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
     return _nested_type(kind, _in_nanoseconds) if pa.types.is_nested(kind) else kind
 
 
-def _interval_parts(array: Any, kind: pa.DataType) -> Any:
+def _interval_parts(array: pa.Array, kind: pa.DataType) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
@@ -307,7 +311,7 @@ def exact_batches(
 # ---- pandas -----------------------------------------------------------------------------------
 
 
-def from_pandas(frame: Any) -> pa.Table:
+def from_pandas(frame: DataFrame) -> pa.Table:
     """Return a pandas table as Arrow, without merging what differs in a column of objects.
 
     Whole numbers beyond 64 bits, decimals with different numbers of digits and signed decimal zeros
@@ -335,7 +339,7 @@ def from_pandas(frame: Any) -> pa.Table:
         raise InputError(f"the DataFrame could not be read: {error}.") from error
 
 
-def _one_type(series: Any, name: Any) -> Any:
+def _one_type(series: Series, name: Hashable) -> Series:
     """Return a column of objects whose values Arrow will not merge."""
     known = series[series.notna().to_numpy()]
     if set(map(type, known)) <= {str}:
@@ -366,16 +370,16 @@ def _one_type(series: Any, name: Any) -> Any:
     return series
 
 
-def _note(value: Any, seen: dict[str, set[str]], place: str = "") -> None:
+def _note(value: object, seen: dict[str, set[str]], place: str = "") -> None:
     """Add the type of a value, and of what is inside, to those seen in the same place."""
     import numpy as np
     import pandas as pd
 
     kind = _label(value)
     seen.setdefault(place, set()).add(
-        f"{kind} of {_digits(value)}" if place and kind == "Decimal" else kind
+        f"{kind} of {_digits(value)}" if place and isinstance(value, Decimal) else kind
     )
-    inside: Mapping[Any, Any] = {}
+    inside: Mapping[Hashable, object] = {}
     if isinstance(value, dict):
         inside = {f"{place} under {key!r}": item for key, item in value.items()}
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == "O"):
@@ -385,23 +389,27 @@ def _note(value: Any, seen: dict[str, set[str]], place: str = "") -> None:
             _note(item, seen, where if isinstance(where, str) else f"{place} in its lists")
 
 
-def _label(value: Any) -> str:
+def _label(value: object) -> str:
     """Return what a learner could tell from a value's type: zone, unit and keys included."""
     import datetime
     import uuid
-    from decimal import Decimal
 
     import numpy as np
     import pandas as pd
 
-    kind = type(value)
-    if kind in {datetime.datetime, datetime.time}:
+    kind, clocks = type(value), {datetime.datetime, datetime.time}
+    if isinstance(value, (datetime.datetime, datetime.time)) and kind in clocks:
         return f"{kind.__name__} in {value.tzinfo or 'no zone'}{' (second)' * value.fold}"
-    if kind is pd.Timestamp:
+    if isinstance(value, pd.Timestamp):
         return f"Timestamp[{value.unit}] in {value.tz or 'no zone'}{' (second)' * value.fold}"
-    if kind is pd.Timedelta:
+    if isinstance(value, pd.Timedelta):
         return f"Timedelta[{value.unit}]"
-    if kind is np.ndarray and value.dtype.kind in "biufUSMmO" and value.dtype != np.longdouble:
+    if (
+        isinstance(value, np.ndarray)
+        and kind is np.ndarray
+        and value.dtype.kind in "biufUSMmO"
+        and value.dtype != np.longdouble
+    ):
         return f"array of {value.dtype.kind if value.dtype.kind in 'US' else value.dtype}"
     if (
         isinstance(value, np.generic)
@@ -409,7 +417,7 @@ def _label(value: Any) -> str:
         and value.dtype.kind in "biufUSMm"
     ):
         return f"numpy.{value.dtype if value.dtype.kind in 'Mm' else kind.__name__}"
-    if kind is dict:
+    if isinstance(value, dict) and kind is dict:
         return f"dict of {', '.join(map(repr, value))}"
     plain = {str, bytes, bool, int, float, list, tuple, Decimal, uuid.UUID}
     if kind in plain | {datetime.date, datetime.timedelta}:
@@ -417,7 +425,7 @@ def _label(value: Any) -> str:
     return f"unknown {kind.__name__}"
 
 
-def _digits(value: Any) -> str:
+def _digits(value: Decimal) -> str:
     """Return what a decimal column keeps once for all its values: the digits after the point."""
     sign, digits, exponent = value.as_tuple()
     return f"{exponent}{' and a negative zero' if sign and not any(digits) else ''}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.recipe import canonical
 from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
 from memberbound.tables.source import Columns, Table, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pandas import DataFrame
 
 __all__ = [
     "Population",
@@ -38,7 +42,7 @@ class Population:
     ``frame`` holds the values as the table has them; ``values`` and ``parsed`` read them.
     """
 
-    frame: Any
+    frame: DataFrame
     selection: Selection
     target: str | None = None
     name: str = "the table"
@@ -85,7 +89,7 @@ class Population:
             )
         return values
 
-    def parsed(self) -> Any:
+    def parsed(self) -> DataFrame:
         """Return the columns and the target with numbers as numbers and dates as time stamps."""
         import pandas as pd
 
@@ -105,7 +109,7 @@ class Population:
 
 
 def read_population(
-    source: Any,
+    source: object,
     columns: Columns = None,
     *,
     roles: Roles = None,
@@ -147,7 +151,7 @@ def read_population(
     return Population(frame[used], chosen, target, name)
 
 
-def is_array(source: Any) -> bool:
+def is_array(source: object) -> bool:
     """Tell whether a table is an array, whose columns are numbers by whoever made it."""
     if isinstance(source, (str, os.PathLike)):
         return Path(source).suffix.lower() == ".npy"
@@ -155,8 +159,8 @@ def is_array(source: Any) -> bool:
 
 
 def read_frame(
-    source: Any, database_table: str | None = None, columns: Iterable[str] | None = None
-) -> tuple[Any, str]:
+    source: object, database_table: str | None = None, columns: Iterable[str] | None = None
+) -> tuple[DataFrame, str]:
     """Return a table as pandas has it, its values as they are written, and its name."""
     import pandas as pd
 
@@ -166,7 +170,7 @@ def read_frame(
         return _fetched(opened, columns), opened.name
 
 
-def column_names(source: Any, database_table: str | None = None) -> tuple[list[str], str]:
+def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
     import pandas as pd
 
@@ -176,7 +180,7 @@ def column_names(source: Any, database_table: str | None = None) -> tuple[list[s
         return list(opened.columns), opened.name
 
 
-def readings_of(frame: Any, roles: Roles = None, source: Any = None) -> dict[str, Reading]:
+def readings_of(frame: DataFrame, roles: Roles = None, source: object = None) -> dict[str, Reading]:
     """Return the readings of the columns of a pandas table.
 
     ``source`` is the file that it comes from, whose separator tells what a comma is.
@@ -188,8 +192,8 @@ def readings_of(frame: Any, roles: Roles = None, source: Any = None) -> dict[str
 
 
 def _read(
-    source: Any, roles: Roles, database_table: str | None, *, array: bool
-) -> tuple[Any, str, dict[str, Reading]]:
+    source: object, roles: Roles, database_table: str | None, *, array: bool
+) -> tuple[DataFrame, str, dict[str, Reading]]:
     import pandas as pd
 
     if isinstance(source, pd.DataFrame):
@@ -207,7 +211,7 @@ def _read(
                 local.close()
 
 
-def _fetched(opened: Table, columns: Iterable[str] | None) -> Any:
+def _fetched(opened: Table, columns: Iterable[str] | None) -> DataFrame:
     """Return the rows in memory; whole numbers keep all their digits beside missing ones."""
     import pandas as pd
     import pyarrow as pa
@@ -221,7 +225,7 @@ def _fetched(opened: Table, columns: Iterable[str] | None) -> Any:
     return frame
 
 
-def _tidied(frame: Any) -> Any:
+def _tidied(frame: DataFrame) -> DataFrame:
     """Return a pandas table whose columns have names that are text."""
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
@@ -230,7 +234,7 @@ def _tidied(frame: Any) -> Any:
     return frame if names == list(frame.columns) else frame.set_axis(names, axis=1)
 
 
-def _arrowed(frame: Any) -> Any:
+def _arrowed(frame: DataFrame) -> pa.Table:
     """Return an Arrow table to look at; a column of mixed values goes by their names."""
     import pyarrow as pa
 
@@ -247,7 +251,7 @@ def _arrowed(frame: Any) -> Any:
     return pa.table(columns)
 
 
-def _framed(source: Any) -> Any:
+def _framed(source: object) -> DataFrame:
     import pandas as pd
 
     name = "the array"
@@ -264,8 +268,8 @@ def _framed(source: Any) -> Any:
         values = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must hold numbers in rows of equal length.") from None
-    if np.iscomplexobj(source) or values.ndim not in (1, 2):
-        raise InputError(f"{name} must be a real array of rows, got shape {np.shape(source)}.")
+    if np.iscomplexobj(np.asarray(source)) or values.ndim not in (1, 2):
+        raise InputError(f"{name} must be a real array of rows, got shape {values.shape}.")
     values = values[:, None] if values.ndim == 1 else values
     if 0 in values.shape:
         raise InputError(f"{name} must hold at least one record, got none.")

@@ -14,13 +14,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.tables.roles import numbers_from
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 __all__ = [
     "MISSING",
@@ -46,7 +49,7 @@ SCHEMA = 1
 _FORMAT = "memberbound recipe"
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """Return the text by which a category is known: 39, 39.0 and "39" are one category.
 
     A column of whole numbers becomes floats as soon as one value is missing, and a CSV file knows
@@ -60,7 +63,7 @@ def canonical(value: Any) -> str:
     return str(value)
 
 
-def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
+def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes and texts of a column's values, with missing ones as ``(missing)``.
 
     A value's text depends on that value alone, never on other rows.
@@ -82,7 +85,9 @@ def labels_of(series: Any) -> tuple[NDArray[np.int64], list[str]]:
     return dense[codes], list(index)
 
 
-def numbers_of(series: Any, form: str = "number") -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers_of(
+    series: Series, form: str = "number"
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the column as floats (NaN where it is no number), and where a value is missing."""
     import pandas as pd
 
@@ -94,11 +99,11 @@ def numbers_of(series: Any, form: str = "number") -> tuple[NDArray[np.float64], 
 class Keep:
     """The column as it is."""
 
-    def apply(self, series: Any) -> Any:
+    def apply(self, series: Series) -> Series:
         """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
         return series + 0.0 if series.dtype.kind == "f" else series
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "keep"}
 
@@ -111,11 +116,11 @@ class Keep:
 class Drop:
     """The column is left out."""
 
-    def apply(self, series: Any) -> Any:
+    def apply(self, series: Series) -> Series:
         """Nothing is left of the column."""
         del series
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "drop"}
 
@@ -152,20 +157,20 @@ class Bins:
         inner = [f"({a}, {b}]" for a, b in pairwise(names)]
         return [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
 
-    def codes(self, series: Any) -> NDArray[np.int64]:
+    def codes(self, series: Series) -> NDArray[np.int64]:
         """Return the position in :meth:`labels` of every value."""
         values, missing = numbers_of(series, self.form)
         codes = np.searchsorted(np.asarray(self.edges), values, side="left").astype(np.int64)
         bins = len(self.edges) + 1
         return np.where(missing, bins, np.where(np.isnan(values), bins + 1, codes))
 
-    def apply(self, series: Any) -> Any:
+    def apply(self, series: Series) -> Series:
         """Return the names of the bins."""
         return _labelled(series, self.codes(series), self.labels())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        said: dict[str, Any] = {"rule": "bins", "edges": list(self.edges)}
+        said: dict[str, object] = {"rule": "bins", "edges": list(self.edges)}
         return said if self.form == "number" else said | {"form": self.form}
 
     def describe(self, column: str) -> str:
@@ -184,7 +189,7 @@ class Dates(Bins):
         """Return the edges as dates; with the time where it is not midnight."""
         return [_dated(edge) for edge in self.edges]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "dates", "edges": list(self.edges), "form": self.form}
 
@@ -203,13 +208,13 @@ class Generalise:
 
     groups: tuple[tuple[str, str], ...]
 
-    def apply(self, series: Any) -> Any:
+    def apply(self, series: Series) -> Series:
         """Return the group of every value."""
         codes, names = labels_of(series)
         table = {MISSING: MISSING} | dict(self.groups)
         return _labelled(series, codes, [table.get(name, OTHER) for name in names])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "generalise", "groups": [list(pair) for pair in self.groups]}
 
@@ -225,13 +230,13 @@ class Merge:
 
     kept: tuple[str, ...]
 
-    def apply(self, series: Any) -> Any:
+    def apply(self, series: Series) -> Series:
         """Return every value's own name or ``(other)``; a missing value is a category as well."""
         codes, names = labels_of(series)
         kept = set(self.kept)
         return _labelled(series, codes, [name if name in kept else OTHER for name in names])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "merge", "kept": list(self.kept)}
 
@@ -256,7 +261,7 @@ class Pool:
     columns: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
 
-    def apply(self, frame: Any) -> Any:
+    def apply(self, frame: DataFrame) -> DataFrame:
         """Return the table with rare combinations pooled; the pooled columns become text."""
         import pandas as pd
 
@@ -270,7 +275,7 @@ class Pool:
         pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
         return frame.assign(**pooled)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"columns": list(self.columns), "cells": [list(cell) for cell in self.cells]}
 
@@ -299,7 +304,7 @@ class Recipe:
         """Columns of the coarsened table."""
         return tuple(name for name, rule in self.rules if not isinstance(rule, Drop))
 
-    def apply(self, frame: Any, optional: Collection[str] = ()) -> Any:
+    def apply(self, frame: DataFrame, optional: Collection[str] = ()) -> DataFrame:
         """Return the coarsened table; columns the recipe does not know are left out.
 
         Only ``optional`` columns may be absent (a target that is yet to be predicted).
@@ -323,7 +328,7 @@ class Recipe:
         said += [r.describe(name) for name, r in self.rules if not isinstance(r, (Keep, Drop))]
         return said if self.pool is None else [*said, self.pool.describe()]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields; :meth:`from_dict` gives back an equal recipe."""
         return {
             "format": _FORMAT,
@@ -337,7 +342,7 @@ class Recipe:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
-    def from_dict(cls, fields: Any) -> Recipe:
+    def from_dict(cls, fields: object) -> Recipe:
         """Return the recipe that :meth:`to_dict` described."""
         if not isinstance(fields, Mapping) or fields.get("format") != _FORMAT:
             raise InputError(f"a recipe must be a JSON object with format {_FORMAT!r}.")
@@ -362,14 +367,24 @@ class Recipe:
         return cls.from_dict(fields)
 
 
-def _labelled(series: Any, codes: NDArray[np.int64], labels: Sequence[str]) -> Any:
+class _Written(TypedDict, total=False):
+    """A rule as JSON has it."""
+
+    rule: str
+    form: str
+    edges: list[float]
+    kept: list[str]
+    groups: list[tuple[str, str]]
+
+
+def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:
     import pandas as pd
 
     texts = np.array([*labels, ""], dtype=object)[:-1]
     return pd.Series(texts[codes], index=series.index, name=series.name)
 
 
-def _rule(entry: Mapping[str, Any]) -> Rule:
+def _rule(entry: _Written) -> Rule:
     kind = entry["rule"]
     if kind == "keep":
         return Keep()

@@ -38,15 +38,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, SupportsFloat, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.tables.delimited import delimiter_of
 from memberbound.tables.engine import identifier, literal
-from memberbound.tables.source import Columns, Table
+from memberbound.tables.source import Columns, Table, delimiter_of
+
+if TYPE_CHECKING:
+    import ibis.expr.datatypes as dt
+    from pandas import Series
 
 __all__ = [
     "ROLES",
@@ -249,7 +252,7 @@ _TYPED = {
 }
 
 
-def _kind(dtype: Any) -> str:
+def _kind(dtype: dt.DataType) -> str:
     if dtype.is_string():
         return "text"
     if dtype.is_integer() or (dtype.is_decimal() and dtype.scale == 0):
@@ -298,32 +301,34 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     source = f"({engine.backend.compile(table.expr)})"
     parts = [_asked(name, kind) for name, kind in kinds.items()]
 
-    def scan() -> Any:
-        return engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()[0]
+    def scan() -> tuple[int | None, ...]:
+        (found,) = engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()
+        return tuple(found)
 
     line = table.run("looking at the columns", scan)
     facts = {}
     for place, (name, kind) in enumerate(kinds.items()):
-        rows, about, bits, first, last = line[5 * place : 5 * place + 5]
-        distinct = int(about)
+        rows, distinct, bits = (int(value or 0) for value in line[5 * place : 5 * place + 3])
+        first, last = line[5 * place + 3 : 5 * place + 5]
         if rows and distinct >= _NEARLY * rows:
             column = identifier(name)
             given = f"{source} WHERE {column} IS NOT NULL"
             told = _bytes(name, kind)
             counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {told})"
 
-            def count(statement: str = counted) -> Any:
-                return engine.sql(statement).fetchall()[0][0]
+            def count(statement: str = counted) -> int:
+                ((found,),) = engine.sql(statement).fetchall()
+                return int(found)
 
-            distinct = int(table.run("looking at the columns", count))
-        spellings = frozenset(s for s, bit in _BITS.items() if int(bits or 0) & bit)
+            distinct = table.run("looking at the columns", count)
+        spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
         if kind == "whole":
             lowest, highest = (int(v) if v is not None else 0 for v in (first, last))
             long = max(abs(lowest), abs(highest)) >= 10**15
             spellings = frozenset({"long"} if long else {"whole"} if rows else ())
-            facts[name] = _Facts(int(rows), distinct, spellings, span=highest - lowest + 1)
+            facts[name] = _Facts(rows, distinct, spellings, span=highest - lowest + 1)
         else:
-            facts[name] = _Facts(int(rows), distinct, spellings, int(first or 0))
+            facts[name] = _Facts(rows, distinct, spellings, int(first or 0))
     for name, fact in facts.items():
         if kinds[name] == "text" and fact.spellings == {"whole"} and fact.share(_DISTINCT):
             facts[name] = replace(fact, span=_span(table, source, name))
@@ -517,7 +522,7 @@ _DATES = tuple(
 )
 
 
-def numbers_from(series: Any, form: str = "number") -> NDArray[np.float64]:
+def numbers_from(series: Series, form: str = "number") -> NDArray[np.float64]:
     """Return the values of a pandas column as doubles; NaN where one is missing or is no number.
 
     Typed numbers, dates and durations are what they are, whatever ``form`` says; text is parsed
@@ -550,13 +555,17 @@ def numbers_from(series: Any, form: str = "number") -> NDArray[np.float64]:
     return np.asarray(parsed[codes])
 
 
-def _days_of(lengths: Any) -> NDArray[np.float64]:
+def _days_of(lengths: Series) -> NDArray[np.float64]:
     import pandas as pd
 
     return np.asarray(lengths / pd.Timedelta(days=1), dtype=np.float64)
 
 
-def _parsed(value: Any, form: str) -> float:
+#: What ``float`` takes besides text.
+_FLOATING = (SupportsFloat, SupportsIndex, bytes, bytearray)
+
+
+def _parsed(value: object, form: str) -> float:
     """Return one value as a number, NaN where it is none."""
     if isinstance(value, str):
         text = value.strip(" \t\xa0")
@@ -575,7 +584,7 @@ def _parsed(value: Any, form: str) -> float:
     if isinstance(value, timedelta):
         return value / timedelta(days=1)
     try:
-        return float(value)
+        return float(value) if isinstance(value, _FLOATING) else math.nan
     except (TypeError, ValueError, OverflowError):
         return math.nan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,10 +12,17 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
-from memberbound.attacks.exposure import Exposure, record_exposure
 from memberbound.attacks.learned import LearnedAttack, Targets, learned_attack
-from memberbound.attacks.learner_audit import LearnerAudit, audit_shadows
-from memberbound.attacks.sandwich import Ceiling, Sandwich, read_ceiling, sandwiched
+from memberbound.attacks.learner_audit import (
+    Ceiling,
+    Exposure,
+    LearnerAudit,
+    Sandwich,
+    audit_shadows,
+    read_ceiling,
+    record_exposure,
+    sandwiched,
+)
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
 from memberbound.declarations import (
@@ -39,6 +46,7 @@ from memberbound.learners import learner_from_name, read_examples
 from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
+    Certificate,
     Sides,
     common_fields,
     confident,
@@ -229,7 +237,11 @@ def audit(
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     database_table: DatabaseTable | None = None,
-    certificate: Annotated[Any, Option("file", metavar="FILE", web=False)] = None,
+    certificate: Annotated[
+        Certificate | str | os.PathLike[str] | Mapping[str, object],
+        Option("file", metavar="FILE", web=False),
+    ]
+    | None = None,
     records: RecordsFile | None = None,
     force: Force = False,
     cache: Annotated[
@@ -271,8 +283,8 @@ def audit(
             inferred role is not the right one.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
-            it raises :class:`memberbound.attacks.sandwich.ContradictionError`.  If fits failed the
-            two are not compared, and a warning says so.
+            it raises :class:`memberbound.attacks.learner_audit.ContradictionError`.  If fits failed
+            the two are not compared, and a warning says so.
         records: CSV file with the exposure of every record; its ends hold for all at once.
         force: overwrite it.
         cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
@@ -393,7 +405,7 @@ def audit_run(
 
 
 def _of_scores(
-    source: Any,
+    source: object,
     database_table: str | None,
     confidence: float,
     fpr: tuple[float, ...],

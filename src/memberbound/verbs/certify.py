@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from memberbound.declarations import (
     Column,
@@ -30,7 +30,7 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import CountCertificate, certify_counts
 from memberbound.iid.planning import leak_beyond_the_table
 from memberbound.iid.profiles import CountProfile, JointProfile
-from memberbound.iid.records import RecordLeaks, record_leaks
+from memberbound.iid.records import RecordLeak, RecordLeaks, record_leaks
 from memberbound.iid.worst_case import checked_law, leak_of_law, leak_of_uniform
 from memberbound.numerics.binomial import Atoms, half_deviation_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
@@ -44,6 +44,9 @@ from memberbound.quantities import (
     percent,
     significant,
 )
+
+if TYPE_CHECKING:
+    from memberbound.tables.source import Table as OpenTable
 
 __all__ = [
     "CERTIFIED",
@@ -127,12 +130,29 @@ def whose_rows(unit: str | None) -> str:
     )
 
 
+class Certified(TypedDict):
+    """What is certified, and beside it what is only estimated; ``c_k`` is that of a law."""
+
+    rows: int | None
+    n: int
+    atoms: int
+    delta_upper: float
+    security_lower: float
+    accuracy_upper: float
+    delta_plug_in_estimate: float | None
+    c_k_plug_in_estimate: float | None
+    c_k: NotRequired[float]
+    confidence: float
+    method: str
+    record_leak: RecordLeak
+
+
 def certified_fields(
     certificate: CountCertificate,
     leaks: RecordLeaks,
     game: IidGame,
     exposed_above: float = 0.5,
-) -> dict[str, object]:
+) -> Certified:
     """Return the keys that ``certify`` and ``harden`` share."""
     return {
         "rows": certificate.rows,
@@ -147,6 +167,14 @@ def certified_fields(
         "method": certificate.method,
         "record_leak": leaks.to_dict(exposed_above),
     }
+
+
+class ExposedCell(TypedDict):
+    """Values that few rows share, and what may leak about such a row."""
+
+    rows: int
+    leak_upper: float
+    values: dict[str, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,13 +193,13 @@ class Certification:
         "nu": "given",
     }
 
-    fields: dict[str, Any]
+    fields: Certified
     game: IidGame
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
-    exposed: tuple[dict[str, Any], ...] = ()
+    exposed: tuple[ExposedCell, ...] = ()
     unit: str | None = None
     leaks: RecordLeaks | None = field(default=None, repr=False)
     roles: dict[str, str] = field(default_factory=dict)
@@ -255,11 +283,11 @@ class Certification:
             seen = significant(f["delta_plug_in_estimate"], "estimate", 4)
             rows.append(("plug-in Δ (estimate only)", f"≈ {seen}"))
         rows += [
-            (f"record leak, {name}", marked(leak[key], "certificate", "leak", 6))
-            for name, key in (
-                (f"median {one}", "median"),
-                (f"99 % of {one}s", "p99"),
-                (f"worst {one}", "max"),
+            (f"record leak, {name}", marked(value, "certificate", "leak", 6))
+            for name, value in (
+                (f"median {one}", leak["median"]),
+                (f"99 % of {one}s", leak["p99"]),
+                (f"worst {one}", leak["max"]),
             )
         ]
         if leak["exposed_rows"] is not None:
@@ -283,7 +311,7 @@ class Certification:
 _NAMES = ("probability", "probabilities", "p")
 
 
-def read_probabilities(source: str | os.PathLike[str] | ArrayLike) -> FloatArray:
+def read_probabilities(source: object) -> FloatArray:
     """Return the atoms of a law from a file (one column, or one named p) or an array.
 
     What has probability 0 is no atom, and is left out.
@@ -320,7 +348,7 @@ def certify_law(law: FloatArray, n: int, game: IidGame) -> Certification:
     median, p99 = (
         float(record[order][min(int(np.searchsorted(share, q)), law.size - 1)]) for q in (0.5, 0.99)
     )
-    spread = {"median": median, "p99": p99, "max": float(record.max())}
+    spread = (median, p99, float(record.max()))
     return _answer(leak, (size, int(law.size), c_k), spread, game)
 
 
@@ -331,15 +359,15 @@ def certify_uniform(atoms: int, n: int, game: IidGame) -> Certification:
     share = float(half_deviation_upper(size, Atoms.uniform(total))[0])
     record = min(1.0, share * total * (1 + 1e-14))
     c_k = float(np.sqrt(total - 1))
-    spread = {"median": record, "p99": record, "max": record}
-    return _answer(leak, (size, total, c_k), spread, game)
+    return _answer(leak, (size, total, c_k), (record, record, record), game)
 
 
 def _answer(
-    leak: float, law: tuple[int, int, float], record: dict[str, float], game: IidGame
+    leak: float, law: tuple[int, int, float], record: tuple[float, float, float], game: IidGame
 ) -> Certification:
     n, atoms, c_k = law
-    fields: dict[str, Any] = {
+    median, p99, worst = record
+    fields: Certified = {
         "rows": None,
         "n": n,
         "atoms": atoms,
@@ -351,7 +379,13 @@ def _answer(
         "c_k": c_k,
         "confidence": 1.0,
         "method": "exact worst case of the law",
-        "record_leak": {**record, "exposed_rows": None, "exposed_above": None},
+        "record_leak": {
+            "median": median,
+            "p99": p99,
+            "max": worst,
+            "exposed_rows": None,
+            "exposed_above": None,
+        },
     }
     return Certification(
         fields,
@@ -563,8 +597,8 @@ def _beyond(
 
 
 def _rarest(
-    table: Any, columns: Any, leaks: RecordLeaks, above: float, shown: int
-) -> tuple[dict[str, Any], ...]:
+    table: OpenTable, columns: Sequence[str], leaks: RecordLeaks, above: float, shown: int
+) -> tuple[ExposedCell, ...]:
     """Return the rarest exposed cells, their values and what is certified about them."""
     from memberbound.tables import cell_counts
 
@@ -575,7 +609,7 @@ def _rarest(
     name = "rows"
     while name in table.columns:
         name += "_"
-    found: list[tuple[int, dict[str, Any]]] = []
+    found: list[tuple[int, dict[str, object]]] = []
     for batch in cell_counts(table, columns, at_most=limit, count_name=name):
         found += [(row.pop(name), row) for row in batch.to_pylist()]
         # Never more than a batch and the list itself in memory.
@@ -586,7 +620,7 @@ def _rarest(
     )
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def _plain(values: dict[str, object]) -> dict[str, object]:
     """Values as JSON can hold them."""
     return {
         str(name): value
@@ -603,7 +637,7 @@ def _sentence(text: str) -> str:
 def _of_law(
     game: IidGame,
     n: int | None,
-    probabilities: Any,
+    probabilities: object,
     uniform: int | None,
     *table_options: object,
 ) -> Certification:

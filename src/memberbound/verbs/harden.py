@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -24,8 +24,16 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output, write_table, write_text
 from memberbound.games import IidGame
-from memberbound.hardening.evidence import State, cell_profile, evidence
-from memberbound.hardening.search import Choice, FrontierPoint, Wish, choose, frontier
+from memberbound.hardening import (
+    Choice,
+    FrontierPoint,
+    State,
+    Wish,
+    cell_profile,
+    choose,
+    evidence,
+    frontier,
+)
 from memberbound.learners.examples import column_encoder
 from memberbound.quantities import (
     Sides,
@@ -43,7 +51,12 @@ from memberbound.tables.population import check_target_role, read_frame, reading
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, numbers_from, selected
 from memberbound.tables.source import Columns
-from memberbound.verbs.certify import CERTIFIED
+from memberbound.verbs.certify import CERTIFIED, Certified
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+    from sklearn.base import BaseEstimator
+
 
 __all__ = [
     "LEARNERS",
@@ -76,7 +89,7 @@ def wished(
     target: str | None,
     keep: Sequence[str],
     bins: Mapping[str, Sequence[float]] | None,
-    hierarchies: Mapping[str, str | Path | Mapping[Any, Any]] | None,
+    hierarchies: Mapping[str, str | Path | Mapping[str, object]] | None,
     confidence: float,
     seed: int,
 ) -> Wish:
@@ -102,7 +115,7 @@ def wished(
     )
 
 
-def read(table: Any, columns: Columns = None, target: str | None = None) -> Any:
+def read(table: object, columns: Columns = None, target: str | None = None) -> DataFrame:
     """Return a table in memory, its values as they are written; of named columns only those."""
     import pandas as pd
 
@@ -120,7 +133,7 @@ def read(table: Any, columns: Columns = None, target: str | None = None) -> Any:
     return frame[[c for c in frame.columns if c in names or c == target]]
 
 
-def as_read(frame: Any, readings: Mapping[str, Reading]) -> Any:
+def as_read(frame: DataFrame, readings: Mapping[str, Reading]) -> DataFrame:
     """Return the table with written numbers as numbers; what is no number becomes missing.
 
     Dates stay as they are written: their rule reads them.
@@ -135,14 +148,14 @@ def as_read(frame: Any, readings: Mapping[str, Reading]) -> Any:
     return frame.assign(**{c: numbers_from(frame[c], readings[c].form) for c in written})
 
 
-def is_numeric(series: Any) -> bool:
+def is_numeric(series: Series) -> bool:
     """Tell whether a column is typed as numbers."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series) or types.is_timedelta64_dtype(series))
 
 
-def check_columns(frame: Any, wish: Wish, reference: Any) -> None:
+def check_columns(frame: DataFrame, wish: Wish, reference: DataFrame | None) -> None:
     """Refuse columns that the tables do not have, and tables too short to say anything."""
     for name, columns in (
         ("target", () if wish.target is None else (wish.target,)),
@@ -187,10 +200,10 @@ class Hardening:
         "security": "given",
     }
 
-    table: Any = field(repr=False)
+    table: DataFrame = field(repr=False)
     coarsener: Coarsener = field(repr=False)
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
+    before: Certified
+    after: Certified
     steps: tuple[str, ...]
     information_estimate: float
     information_kept_estimate: float | None
@@ -292,7 +305,7 @@ class Hardening:
             lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)
 
-    def _row(self, name: str, pick: Callable[[Mapping[str, Any]], object]) -> str:
+    def _row(self, name: str, pick: Callable[[Certified], object]) -> str:
         return _line(name, pick(self.before), pick(self.after))
 
 
@@ -317,8 +330,8 @@ _FOLDS = 3
 
 
 def accuracy_estimates(
-    features: Any,
-    target: Any,
+    features: DataFrame,
+    target: Series,
     forms: Mapping[str, str],
     seed: int = 0,
     rows: int = _ROWS,
@@ -348,7 +361,7 @@ def accuracy_estimates(
     }
 
 
-def _learner(name: str, seed: int) -> Any:
+def _learner(name: str, seed: int) -> BaseEstimator:
     if name == "logistic":
         from sklearn.linear_model import LogisticRegression
 
@@ -373,8 +386,8 @@ _FIT_ROWS = 50_000
 class Parts:
     """Rows for choosing and rows to be certified and released."""
 
-    fitting: Any
-    released: Any
+    fitting: DataFrame
+    released: DataFrame
     validity: str
 
     def note(self, candidates: int) -> str:
@@ -404,11 +417,13 @@ class Release:
 
     state: State
     coarsener: Coarsener
-    table: Any
-    after: dict[str, Any]
+    table: DataFrame
+    after: Certified
 
 
-def split_rows(frame: Any, reference: Any, validity: str, share: float, seed: int) -> Parts:
+def split_rows(
+    frame: DataFrame, reference: DataFrame | None, validity: str, share: float, seed: int
+) -> Parts:
     """Return the rows to choose on and the rows to release."""
     order = np.random.default_rng(seed)
     if reference is not None:
@@ -440,14 +455,14 @@ def released(choice: Choice, parts: Parts, wish: Wish) -> Release:
         if table.shape[1] == 0:
             continue
         shared = choice.candidates if union else 1
-        after: dict[str, Any] = evidence(cell_profile(table), wish.confidence, shared)
+        after = evidence(cell_profile(table), wish.confidence, shared)
         reached.append(Release(state, coarsener, table, after))
         if _meets(after, wish):
             return reached[-1]
     raise InputError(_refusal(choice, parts, wish, reached))
 
 
-def _meets(after: Mapping[str, Any], wish: Wish) -> bool:
+def _meets(after: Certified, wish: Wish) -> bool:
     return float(after["delta_upper"]) <= wish.leak and (
         wish.record_leak is None or float(after["record_leak"]["max"]) <= wish.record_leak
     )
@@ -496,7 +511,7 @@ def harden(
     force: Force = False,
     bins: NumbersByColumn | None = None,
     hierarchies: Annotated[
-        Mapping[str, Any],
+        Mapping[str, str | Path | Mapping[str, object]],
         Option("text by column", flag="--hierarchy", metavar="COL=FILE", web=False),
     ]
     | None = None,
@@ -657,7 +672,7 @@ _ASSUMPTIONS = (
 
 
 def _accuracy(
-    found: Release, released: Any, wish: Wish, learners: bool | None, selection: Selection
+    found: Release, released: DataFrame, wish: Wish, learners: bool | None, selection: Selection
 ) -> dict[str, Mapping[str, float] | None] | None:
     """Accuracy with the original and with the coarsened features, for the released target."""
     asked = len(released) <= _LEARNER_ROWS if learners is None else learners

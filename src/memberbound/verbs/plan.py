@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.errors import InputError, fraction, whole_number
@@ -27,6 +27,7 @@ from memberbound.verbs.certify import (
 
 if TYPE_CHECKING:
     from memberbound.tables.roles import Roles
+    from memberbound.tables.source import Columns
 
 __all__ = [
     "Plan",
@@ -193,7 +194,7 @@ class _Wish:
     game: IidGame
 
 
-def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
+def _for_law(wish: _Wish, probabilities: object, uniform: int | None) -> Plan:
     if uniform is not None:
         atoms = whole_number("uniform", uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely atoms"
@@ -224,7 +225,7 @@ def _for_law(wish: _Wish, probabilities: Any, uniform: int | None) -> Plan:
     )
 
 
-def _for_table(wish: _Wish, where: tuple[Any, Any, Roles, str | None, str | None]) -> Plan:
+def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str | None]) -> Plan:
     from memberbound.tables import count_profile, open_table
     from memberbound.tables.population import is_array
     from memberbound.tables.roles import chosen_columns

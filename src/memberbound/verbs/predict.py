@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,10 @@ from memberbound.quantities import Certificate, common_fields, significant
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.neighbour import PrivateModel
 from memberbound.release.saving import TableModel, load
+
+if TYPE_CHECKING:
+    import numpy as np
+    from pandas import DataFrame
 
 __all__ = [
     "Prediction",
@@ -35,7 +39,7 @@ class Prediction:
     ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
     """
 
-    values: NDArray[Any]
+    values: NDArray[np.generic]
     probabilities: FloatArray | None
     classes: tuple[str, ...]
     certificate: Certificate
@@ -48,11 +52,11 @@ class Prediction:
         return len(self.values)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> DataFrame:
         """A pandas table: ``prediction`` and, for classifiers, ``probability_<class>``."""
         import pandas as pd
 
-        found: dict[str, Any] = {"prediction": self.values}
+        found: dict[str, NDArray[np.generic]] = {"prediction": self.values}
         if self.probabilities is not None:
             for name, column in zip(self.classes, self.probabilities.T, strict=True):
                 found[f"probability_{name}"] = column
@@ -94,10 +98,10 @@ class Prediction:
 
 
 def predict(
-    model: Annotated[Any, Option("file", metavar="MODEL")],
+    model: Annotated[object, Option("file", metavar="MODEL")],
     table: Table,
     *,
-    learner: Annotated[Any, Option("learner", metavar="NAME", web=False)] | None = None,
+    learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
     out: OutputFile | None = None,
     force: Force = False,
     database_table: DatabaseTable | None = None,

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.gate import Limits
 
 T = TypeVar("T")
 

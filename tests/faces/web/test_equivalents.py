@@ -10,10 +10,10 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.faces import requests
 from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.models import JOBS
+from memberbound.faces.web import requests
+from memberbound.faces.web.requests import JOBS
 from memberbound.faces.web.verbs import outputs_of
 from web.conftest import COMMAND
 

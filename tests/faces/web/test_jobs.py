@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.limits import MIB
+from memberbound.faces.web.gate import MIB
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from memberbound.faces.web.limits import Limits
-from memberbound.faces.web.models import LawOptions
+from memberbound.faces.web.gate import Limits
+from memberbound.faces.web.requests import LawOptions
 from web.conftest import opened
 
 schemathesis = pytest.importorskip("schemathesis")

@@ -14,7 +14,7 @@ import pytest
 
 import memberbound
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.requests import asked_over_the_web
+from memberbound.faces.web.requests import asked_over_the_web
 from memberbound.papers.ledger import theorems
 from memberbound.quantities import confident, decimals, marked, percent, significant
 from report.sample import hostile, sample

@@ -15,10 +15,10 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from memberbound.declarations import Keywords
 from memberbound.errors import MemberboundError
 from memberbound.faces.web.work import limited
 from memberbound.verbs.explain import Explanation, explain
@@ -32,17 +32,17 @@ _EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
 _CORNERS = 200
 
 
-def explained(options: dict[str, Any]) -> dict[str, Any]:
+def explained(options: Keywords) -> dict[str, object]:
     """Return the dictionary of ``explain``."""
     return _explanation(json.dumps(options, sort_keys=True)).to_dict()
 
 
-def planned(options: dict[str, Any]) -> dict[str, Any]:
+def planned(options: Keywords) -> dict[str, object]:
     """Return the dictionary of ``plan`` for a known law."""
     return plan(**options).to_dict()
 
 
-def roc(options: dict[str, Any]) -> dict[str, Any]:
+def roc(options: Keywords) -> dict[str, object]:
     """Return the certified ceiling of the ROC at many FPRs, from above.
 
     Corners of the ceiling are among the points; between points the ceiling may lie a hair above
@@ -68,7 +68,7 @@ def roc(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _report(options: dict[str, Any]) -> dict[str, Any]:
+def _report(options: Keywords) -> dict[str, object]:
     """Return a ``report.json`` from somewhere as a page whose own script is the only one that runs.
 
     The word that marks the script is drawn here, so that nothing in the report can know it.
@@ -86,7 +86,7 @@ def _explanation(key: str) -> Explanation:
     return explain(**json.loads(key))
 
 
-ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+ANSWERS: dict[str, Callable[[Keywords], dict[str, object]]] = {
     "explain": explained,
     "plan": planned,
     "report": _report,
@@ -94,7 +94,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def answered(line: str) -> dict[str, Any]:
+def answered(line: str) -> dict[str, object]:
     """Return the answer to one line, or the sentence that refuses it."""
     request = json.loads(line)
     try:

@@ -1,6 +1,7 @@
-"""A child process seen from the server: started with limits, followed, stopped with all it started.
+"""Child processes seen from the server: one per job, and a few that answer short questions.
 
-See :mod:`memberbound.faces.web.work` for the other side.
+Each is started with limits, followed, and stopped with all it started; see
+:mod:`memberbound.faces.web.work` and :mod:`memberbound.faces.web.answering` for the other side.
 """
 
 from __future__ import annotations
@@ -11,15 +12,24 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
+from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
-from memberbound.faces.web.limits import Limits, sized
-from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.web.gate import Limits, RefusedError, sized
+from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
 
-__all__ = ["Child", "StoppedError", "killed", "prepared", "spawned"]
+__all__ = [
+    "Calculations",
+    "Child",
+    "StoppedError",
+    "killed",
+    "prepared",
+    "spawned",
+]
+
+# ── One child: started with limits, followed, stopped with all it started ─────────────────────────
 
 #: Longest line of the protocol.
 _LINE = 2**20
@@ -88,10 +98,10 @@ class Child:
 
     async def perform(
         self,
-        request: dict[str, Any],
+        request: Request,
         seconds: float,
-        progress: Callable[[dict[str, Any]], None],
-    ) -> dict[str, Any]:
+        progress: Callable[[dict[str, object]], None],
+    ) -> Answer:
         """Send the request and return the answer.
 
         Raises:
@@ -114,7 +124,7 @@ class Child:
             await self.stop()
         return await asyncio.to_thread(self._answer, Path(request["folder"]))
 
-    async def _followed(self, progress: Callable[[dict[str, Any]], None]) -> None:
+    async def _followed(self, progress: Callable[[dict[str, object]], None]) -> None:
         """Read events until the last one."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
@@ -132,15 +142,126 @@ class Child:
             f"{sized(self._limits.job_memory_bytes)} of memory that a job may use."
         )
 
-    def _answer(self, folder: Path) -> dict[str, Any]:
+    def _answer(self, folder: Path) -> Answer:
         path = folder / ANSWER
         if path.stat().st_size > self._limits.answer_bytes:
             raise StoppedError(
                 f"The job's answer is larger than {sized(self._limits.answer_bytes)}; ask for less."
             )
-        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        answer: Answer = json.loads(path.read_text(encoding="utf-8"))
         return answer
 
     async def stop(self) -> None:
         """Kill the process and all it started, and wait for its end."""
         await killed(self._process)
+
+
+# ── Short questions: a few processes answer them, the others wait in turn ─────────────────────────
+
+#: Seconds in which a process must be ready; a busy machine takes its time.
+_STARTING = 120.0
+
+
+async def _staying() -> bool:
+    return False
+
+
+class Calculations:
+    """A bounded number of processes and of questions that wait for one."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._turn = asyncio.Semaphore(limits.calculations)
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._warming: asyncio.Task[None] | None = None
+        self._waiting = 0
+
+    async def ask(
+        self,
+        verb: str,
+        options: Keywords,
+        gone: Callable[[], Awaitable[bool]] = _staying,
+    ) -> dict[str, object]:
+        """Return the answer to a question; ``gone`` says whether anybody still wants it."""
+        if self._waiting >= self._limits.waiting:
+            raise RefusedError(429, "too many questions are waiting here; try again soon.")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                if await gone():
+                    raise RefusedError(400, "the request was given up.")
+                return await self._answered({"verb": verb, "options": options})
+        finally:
+            self._waiting -= 1
+
+    async def _answered(self, request: dict[str, object]) -> dict[str, object]:
+        process = self._idle.pop() if self._idle else None
+        if process is None or process.returncode is not None:
+            process = await self._started()
+        seconds = self._limits.calculation_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                reply = await _exchanged(process, request)
+        except TimeoutError:
+            await killed(process)
+            raise InputError(
+                f"the question must be answerable within {seconds:g} seconds here, got one that "
+                "takes longer. The command line has no such limit."
+            ) from None
+        except BaseException:
+            await killed(process)
+            raise
+        self._idle.append(process)
+        if "error" in reply:
+            raise InputError(reply["error"])
+        answer: dict[str, object] = reply["answer"]
+        return answer
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Start a process and wait until it is ready, which does not count as time to answer."""
+        memory = str(self._limits.calculation_memory_bytes)
+        process = await spawned(
+            "memberbound.faces.web.answering", memory, line=self._limits.answer_bytes
+        )
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(_STARTING):
+                ready = await process.stdout.readline()
+        except BaseException:
+            await killed(process)
+            raise
+        if not ready:
+            await killed(process)
+            raise RefusedError(503, "no process for calculations could be started here.")
+        return process
+
+    def warm_up(self) -> None:
+        """Start a process before the first question."""
+
+        async def start() -> None:
+            self._idle.append(await self._started())
+
+        self._warming = asyncio.get_running_loop().create_task(start())
+
+    async def close(self) -> None:
+        """End the processes."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
+        while self._idle:
+            await killed(self._idle.pop())
+
+
+async def _exchanged(process: asyncio.subprocess.Process, request: dict[str, object]) -> Keywords:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        await process.stdin.drain()
+        line = await process.stdout.readline()
+    except (ConnectionError, ValueError):  # it died, or its line is longer than allowed
+        line = b""
+    if not line:
+        raise InputError("the question must need less memory; choose less extreme values.")
+    reply: Keywords = json.loads(line)
+    return reply

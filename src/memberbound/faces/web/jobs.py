@@ -8,19 +8,19 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.child import Child, prepared
-from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.limits import Limits
-from memberbound.faces.web.uploads import Upload
+from memberbound.faces.web.gate import Limits, RefusedError
+from memberbound.faces.web.requests import Equivalent, Options, equivalent
+from memberbound.faces.web.uploads import Upload, Uploads
 from memberbound.faces.web.verbs import outputs_of
-from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH
+from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH, Request
 
 __all__ = ["Job", "Jobs", "State"]
 
@@ -35,12 +35,12 @@ class Job:
     id: str
     verb: str
     folder: Path
-    request: dict[str, Any]
+    request: Request
     shown: Equivalent
     state: State = "queued"
-    progress: dict[str, Any] | None = None
-    result: dict[str, Any] | None = None
-    plots: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, object] | None = None
+    result: dict[str, object] | None = None
+    plots: dict[str, object] = field(default_factory=dict)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None
@@ -54,9 +54,9 @@ class Job:
             return 0.0
         return round((self.ended or time.monotonic()) - self.started, 3)
 
-    def to_dict(self, *, whole: bool = True) -> dict[str, Any]:
+    def to_dict(self, *, whole: bool = True) -> dict[str, object]:
         """Return the job as the owner sees it, without its result in a list."""
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "job": self.id,
             "verb": self.verb,
             "state": self.state,
@@ -87,10 +87,10 @@ class Jobs:
         except KeyError:
             raise RefusedError(404, "job must be one that is still kept, got another.") from None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Job]:
         return iter(self._found.values())
 
-    def add(self, verb: str, table: Upload | None, options: Options, lookup: Any) -> Job:
+    def add(self, verb: str, table: Upload | None, options: Options, lookup: Uploads) -> Job:
         """Queue a job; its inputs are linked into its own folder at once.
 
         ``lookup`` finds the uploads that the options name.
@@ -128,7 +128,7 @@ class Jobs:
             return ours
 
         source = None if table is None else linked(table, "table")
-        request = {
+        request: Request = {
             "verb": verb,
             "folder": str(self._folder / id),
             "table": source,
@@ -175,7 +175,7 @@ class Jobs:
         return await Child.start(self._limits)
 
     async def _run(self, job: Job) -> None:
-        def progress(event: dict[str, Any]) -> None:
+        def progress(event: dict[str, object]) -> None:
             job.progress = event
 
         try:

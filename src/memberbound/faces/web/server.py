@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from memberbound.errors import InputError
-from memberbound.faces.web.gate import Policy
-from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.gate import Limits, Policy
 
 __all__ = ["Listening", "has_display", "is_loopback", "listen"]
 

@@ -11,13 +11,15 @@ import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from memberbound.errors import InputError
 from memberbound.faces.web.child import Child, prepared
-from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.limits import Limits, sized
-from memberbound.faces.web.work import INPUTS, OUTPUTS
+from memberbound.faces.web.gate import Limits, RefusedError, sized
+from memberbound.faces.web.work import INPUTS, OUTPUTS, Request
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "ENDINGS",
@@ -51,7 +53,14 @@ def ending_of(name: str) -> str:
     return max(found, key=len)
 
 
-def inspected(path: Path, rows: int, columns: int, unpacked: int) -> dict[str, Any]:
+class Inspection(TypedDict):
+    """How many rows a table has, and what its columns are."""
+
+    rows: int
+    columns: list[dict[str, object]]
+
+
+def inspected(path: Path, rows: int, columns: int, unpacked: int) -> Inspection:
     """Return the rows and columns of a table, or refuse a file that is not one or too large."""
     ending = ending_of(path.name)
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
@@ -109,7 +118,7 @@ def _check_text(path: Path, rows: int, columns: int, unpacked: int) -> None:
 
 
 def _plain_text(head: bytes, columns: int) -> None:
-    from memberbound.tables.delimited import DELIMITERS
+    from memberbound.tables.source import DELIMITERS
 
     if not head:
         raise InputError("the file must hold a table, got an empty file.")
@@ -196,7 +205,7 @@ _FORMULA = re.compile("'*[=+\\-@\t\r＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
-def harmless(cell: Any) -> Any:
+def harmless(cell: object) -> object:
     """Return a text with a quote before it where a spreadsheet would compute it.
 
     Numbers stay numbers, and everything but text stays as it is.
@@ -210,7 +219,7 @@ def harmless(cell: Any) -> Any:
     return cell
 
 
-def without_formulas(frame: Any) -> Any:
+def without_formulas(frame: DataFrame) -> DataFrame:
     """Return a pandas table whose cells and column names are harmless in a spreadsheet."""
     import pandas as pd
 
@@ -239,7 +248,7 @@ class Upload:
     path: Path
     bytes: int
     rows: int
-    columns: list[dict[str, Any]]
+    columns: list[dict[str, object]]
 
     @property
     def plain_name(self) -> str:
@@ -248,7 +257,7 @@ class Upload:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name[: -len(ending)]).strip("-")[:60]
         return f"{stem or 'table'}{ending}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return what the owner is told."""
         return {
             "file": self.id,
@@ -333,9 +342,9 @@ class Uploads:
             raise InputError("the file must hold a table, got an empty file.")
         return size
 
-    async def _inspected(self, folder: Path, path: Path, shown: str) -> dict[str, Any]:
+    async def _inspected(self, folder: Path, path: Path, shown: str) -> Inspection:
         ours = f"../{INPUTS}/{path.name}"
-        request = {
+        request: Request = {
             "verb": "inspect",
             "folder": str(folder),
             "table": ours,
@@ -349,8 +358,7 @@ class Uploads:
         child = await Child.start(self._limits)
         answer = await child.perform(request, self._limits.inspection_seconds, lambda _: None)
         shutil.rmtree(folder / OUTPUTS, ignore_errors=True)
-        found: dict[str, Any] = answer["result"]
-        return found
+        return Inspection(rows=answer["result"]["rows"], columns=answer["result"]["columns"])
 
 
 def shown_name(name: str) -> str:

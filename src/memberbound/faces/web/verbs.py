@@ -11,14 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from memberbound.declarations import Keywords
+from memberbound.faces.web.work import Answer
+
+if TYPE_CHECKING:
+    from memberbound.iid.records import RecordLeaks
+    from memberbound.tables import Table
+    from memberbound.verbs.population import Comparison, PopulationAnswer
 
 __all__ = ["load_all", "outputs_of", "performed"]
 
 Progress = Callable[[int, int | None, str], None]
-Answer = dict[str, Any]
 
 #: Names of the outputs.
 HARDENED, RECIPE, RECORDS = "hardened", "recipe.json", "records"
@@ -28,12 +35,12 @@ _TICK = 0.2
 _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 
 
-def performed(verb: str, table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def performed(verb: str, table: str | None, options: Keywords, progress: Progress) -> Answer:
     """Return ``{"result", "plots"}`` of a verb, or what it raises."""
     return _VERBS[verb](table, options, progress)
 
 
-def outputs_of(verb: str, options: dict[str, Any]) -> dict[str, str]:
+def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
     """Return the files that a job writes, by the argument that names them."""
     written: dict[str, str] = {}
     if verb == "harden":
@@ -59,7 +66,7 @@ def load_all() -> None:
 
 
 @contextmanager
-def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
+def _watched(table: str, label: str, progress: Progress) -> Iterator[Table]:
     """Open a table and tell how far the engine is with its query while the block runs."""
     from memberbound.tables import Table, open_table
 
@@ -88,15 +95,15 @@ def _watched(table: str, label: str, progress: Progress) -> Iterator[Any]:
             thread.join()
 
 
-def _inspect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _inspect(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.faces.web.uploads import inspected
 
     assert table is not None
     progress(0, None, "looking at the file")
-    return {"result": inspected(Path(table), **options), "plots": {}}
+    return {"result": dict(inspected(Path(table), **options)), "plots": {}}
 
 
-def _certify(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _certify(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.verbs.certify import certify
 
     if options.pop("records", False):
@@ -106,13 +113,14 @@ def _certify(table: str | None, options: dict[str, Any], progress: Progress) -> 
         return {"result": certify(**options).to_dict(), "plots": {}}
     with _watched(table, "counting cells", progress) as opened:
         result = certify(opened, **options)
+    assert result.leaks is not None
     return {
         "result": result.to_dict(),
         "plots": {"record_leak": _leak_histogram(result.leaks)},
     }
 
 
-def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _plan(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.verbs.plan import plan
 
     if table is None:
@@ -122,10 +130,10 @@ def _plan(table: str | None, options: dict[str, Any], progress: Progress) -> Ans
         return {"result": plan(opened, **options).to_dict(), "plots": {}}
 
 
-def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.faces.web.uploads import without_formulas
     from memberbound.files import write_table
-    from memberbound.hardening.evidence import cell_profile
+    from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
     from memberbound.tables import count_profile
     from memberbound.verbs.harden import harden
@@ -147,7 +155,7 @@ def _harden(table: str | None, options: dict[str, Any], progress: Progress) -> A
     }
 
 
-def _population(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _population(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.report.pictures import swept_epsilons
     from memberbound.verbs.population import population
 
@@ -159,7 +167,9 @@ def _population(table: str | None, options: dict[str, Any], progress: Progress) 
     return {"result": result.to_dict(), "plots": _swept(result, swept_epsilons(result), progress)}
 
 
-def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, Any]:
+def _swept(
+    answer: PopulationAnswer, epsilons: list[float], progress: Progress
+) -> dict[str, object]:
     """Return the success bounds of the three attackers at other ε, for a plot."""
     from memberbound.errors import MemberboundError
 
@@ -167,7 +177,7 @@ def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, 
     count = len(epsilons)
     order = dict.fromkeys(i for step in (8, 4, 2, 1) for i in range(0, count, step))
     begun = time.monotonic()
-    found: dict[int, Any] = {}
+    found: dict[int, Comparison] = {}
     for index in order:
         progress(len(found), count, "other values of ε")
         try:
@@ -191,7 +201,7 @@ def _swept(answer: Any, epsilons: list[float], progress: Progress) -> dict[str, 
     }
 
 
-def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.verbs.audit import audit
 
     if options.pop("records", False):
@@ -208,7 +218,7 @@ def _audit(table: str | None, options: dict[str, Any], progress: Progress) -> An
     return {"result": result.to_dict(), "plots": {}}
 
 
-def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
@@ -223,7 +233,7 @@ def _protect(table: str | None, options: dict[str, Any], progress: Progress) -> 
     return {"result": result.to_dict(), "plots": {}}
 
 
-def _study(table: str | None, options: dict[str, Any], progress: Progress) -> Answer:
+def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.studies import study
 
     progress(0, None, "reading the table")
@@ -237,13 +247,13 @@ def _study(table: str | None, options: dict[str, Any], progress: Progress) -> An
     return {"result": result.to_dict(), "plots": {}}
 
 
-def _leak_histogram(leaks: Any) -> dict[str, Any]:
+def _leak_histogram(leaks: RecordLeaks) -> dict[str, object]:
     """Rows by certified leak, in equal bins and in bins of equal ratio.
 
     Bins are closed on the right: a row in (a, b] is certified to leak at most b.
     """
     rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, edges in (
         ("", np.linspace(0.0, 1.0, _BINS + 1)),
         ("_log", np.append(0.0, np.geomspace(1e-4, 1.0, _BINS + 1))),
@@ -256,7 +266,7 @@ def _leak_histogram(leaks: Any) -> dict[str, Any]:
     return found
 
 
-_VERBS: dict[str, Callable[[str | None, dict[str, Any], Progress], Answer]] = {
+_VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "audit": _audit,
     "certify": _certify,
     "harden": _harden,

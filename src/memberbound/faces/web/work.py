@@ -20,13 +20,18 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+
+if TYPE_CHECKING:
+    from memberbound.declarations import Keywords
 
 __all__ = [
     "ANSWER",
     "INPUTS",
     "OUTPUTS",
     "SCRATCH",
+    "Answer",
+    "Request",
     "Teller",
     "limited",
     "main",
@@ -37,6 +42,23 @@ __all__ = [
 #: The parts of a job's private folder.
 ANSWER, INPUTS, OUTPUTS, SCRATCH = "answer.json", "in", "out", "tmp"
 _NICENESS = 5
+
+
+class Answer(TypedDict):
+    """What a job gives: the dictionary of the contract, and data for plots."""
+
+    result: dict[str, Any]
+    plots: dict[str, object]
+
+
+class Request(TypedDict):
+    """One line for the child: what to do, where, and how its inputs are called outside."""
+
+    verb: str
+    folder: str
+    table: str | None
+    options: Keywords
+    names: dict[str, str]
 
 
 def limited(memory: int, disk: int) -> None:
@@ -71,7 +93,7 @@ def _outlive_nobody() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _request() -> dict[str, Any]:
+def _request() -> Request:
     """Read one line from standard input without reading ahead."""
     line = b""
     while not line.endswith(b"\n"):
@@ -79,7 +101,7 @@ def _request() -> dict[str, Any]:
         if not block:
             os._exit(0)  # a spare that was never needed
         line += block
-    request: dict[str, Any] = json.loads(line)
+    request: Request = json.loads(line)
     return request
 
 
@@ -91,7 +113,7 @@ class Teller:
         self._lock = threading.Lock()
         self._last = (0.0, "")
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: dict[str, object]) -> None:
         """Write one event."""
         with self._lock:
             self._stream.write(json.dumps(event) + "\n")
@@ -108,7 +130,7 @@ class Teller:
         self.tell({"progress": {"done": done, "total": total, "label": label}})
 
 
-def sentence_of(problem: BaseException, request: dict[str, Any]) -> str:
+def sentence_of(problem: BaseException, request: Request) -> str:
     """One sentence for people, with the names they gave."""
     from memberbound.errors import MemberboundError
 
@@ -124,7 +146,7 @@ def sentence_of(problem: BaseException, request: dict[str, Any]) -> str:
     return str(renamed(text, request["names"] | {request["folder"]: "the job's folder"}))
 
 
-def renamed(value: Any, names: dict[str, str]) -> Any:
+def renamed(value: object, names: dict[str, str]) -> object:
     """Replace our names of the inputs by the ones they were given, everywhere in an answer."""
     if isinstance(value, str):
         for ours, given in names.items():
@@ -159,7 +181,8 @@ def main() -> None:
         from memberbound.faces.web.verbs import performed
 
         answer = performed(request["verb"], request["table"], request["options"], teller.progress)
-        answer["result"] = renamed(answer["result"], request["names"])
+        result, names = answer["result"], request["names"]
+        answer["result"] = {key: renamed(item, names) for key, item in result.items()}
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
         (folder / ANSWER).write_text(text, encoding="utf-8")
     except Exception as problem:

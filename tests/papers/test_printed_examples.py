@@ -8,7 +8,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import leak_of_law
-from memberbound.papers.example_learners import (
+from memberbound.papers.printed_examples import (
     is_function_of_frequencies,
     is_redundancy_invariant,
     is_symmetric,

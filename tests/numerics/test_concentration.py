@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from memberbound.errors import InputError
-from memberbound.iid.concentration import (
+from memberbound.iid.count_functions import closed_count_function, tabulated_count_functions
+from memberbound.numerics.means import (
     bounded_differences_upper,
     log_confidence,
     mixture_upper,
     self_bounding_upper,
 )
-from memberbound.iid.count_functions import closed_count_function, tabulated_count_functions
 
 ROWS = 60
 COUNTS = np.arange(ROWS + 1)

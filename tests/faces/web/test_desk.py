@@ -7,13 +7,12 @@ import tempfile
 
 import pytest
 
-from memberbound.faces.web.desk import Desk
-from memberbound.faces.web.folder import PrivateFolder, remove_leftovers
-from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.desk import Desk, PrivateFolder, remove_leftovers
+from memberbound.faces.web.gate import Limits
 
 KILLED = """
 import os, signal
-from memberbound.faces.web.folder import PrivateFolder
+from memberbound.faces.web.desk import PrivateFolder
 folder = PrivateFolder().path
 (folder / "files").mkdir()
 (folder / "files" / "table.csv").write_text("name\\nsomebody\\n")

@@ -1,12 +1,12 @@
-"""What a coarsening keeps and what is certified of it: the bench that a search works on."""
+"""Coarser tables: what is kept, what is certified, and the search between the two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +27,32 @@ from memberbound.tables.coarsening import (
     frequent_groups,
 )
 from memberbound.tables.recipe import Drop, labels_of
-from memberbound.verbs.certify import certified_fields
+from memberbound.tables.roles import Selection
+from memberbound.verbs.certify import Certified, certified_fields
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 __all__ = [
     "MIN_COUNT",
+    "Archive",
     "Bench",
+    "Choice",
     "Codes",
+    "FrontierPoint",
     "Ladder",
     "Score",
     "State",
     "Vector",
+    "Wish",
     "cell_profile",
+    "choose",
     "column_ladder",
     "entropy_estimate",
     "evidence",
+    "explore",
+    "extend",
+    "frontier",
     "given_ladder",
     "information_estimate",
     "left_out_prediction",
@@ -139,7 +151,7 @@ def _counts_at(keys: Codes) -> Codes:
 # ── What is certified about a table of cells, as the dictionary that ``certify`` gives ────────────
 
 
-def row_cells(frame: Any) -> NDArray[np.int64]:
+def row_cells(frame: DataFrame) -> NDArray[np.int64]:
     """Number the cells of a table row by row; a cell is the tuple of all its values."""
     import pandas as pd
 
@@ -150,7 +162,7 @@ def row_cells(frame: Any) -> NDArray[np.int64]:
     return key
 
 
-def _raw_codes(series: Any) -> NDArray[np.int64]:
+def _raw_codes(series: Series) -> NDArray[np.int64]:
     import pandas as pd
 
     if series.dtype.kind == "O":
@@ -165,7 +177,7 @@ def _raw_codes(series: Any) -> NDArray[np.int64]:
     return codes.astype(np.int64)
 
 
-def cell_profile(frame: Any) -> CountProfile:
+def cell_profile(frame: DataFrame) -> CountProfile:
     """Return the counts of counts of a table in memory.
 
     Examples:
@@ -190,7 +202,7 @@ def paid_confidence(confidence: float, shared_by: int) -> float:
     return level
 
 
-def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> dict[str, object]:
+def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> Certified:
     """Return the certificate of a table, with the estimates labelled as such.
 
     Guarantee: ``delta_upper`` and ``record_leak`` each hold with probability ≥ ``confidence``, even
@@ -200,7 +212,7 @@ def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> di
     level = paid_confidence(confidence, shared_by)
     certificate = certify_counts(profile, confidence=level)
     leaks = record_leaks(profile, confidence=level)
-    return certified_fields(certificate, leaks, IidGame()) | {"confidence": confidence}
+    return {**certified_fields(certificate, leaks, IidGame()), "confidence": confidence}
 
 
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:
@@ -236,7 +248,7 @@ class Ladder:
 
 
 def column_ladder(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     edges: Sequence[float] | None = None,
     ancestors: Ancestors | None = None,
@@ -272,7 +284,7 @@ def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> 
 
 
 def plan_codes(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     plan: Plan,
     ancestors: Ancestors | None = None,
@@ -292,7 +304,7 @@ def plan_codes(
 
 
 def _distinct(
-    frame: Any,
+    frame: DataFrame,
     column: str,
     plans: Sequence[Plan],
     ancestors: Ancestors | None,
@@ -491,3 +503,385 @@ def _joined(first: Codes, second: Codes) -> Codes:
     key = first * (int(second.max(initial=0)) + 1) + second
     codes: Codes = pd.factorize(key)[0]
     return codes.astype(np.int64)
+
+
+# ── Search over coarsenings: refine, column by column, what tells most for its price ──────────────
+#
+# The search starts from the table with every column dropped, which is safe, and refines.  It looks
+# only at the fitting rows; nothing it finds is certified here.
+
+#: A refinement must add this many nats to count as an improvement.
+_STEP = 1e-4
+#: Shuffled targets from which the cost of a prediction is read off.
+_SHUFFLES = 4
+#: Rounds without improvement before the search ends.
+_PATIENCE = 2
+
+
+@dataclass
+class Archive:
+    """Every coarsening that was looked at, with its estimates and the one it was refined from."""
+
+    bench: Bench
+    scores: dict[State, Score] = field(default_factory=dict)
+    _from: dict[State, State] = field(default_factory=dict)
+    _said: dict[State, Vector | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        start = self.bench.start
+        self.scores[start], _ = self.bench.score(start, self.bench.groups(start))
+
+    def visit(self, child: State, parent: State, groups: Codes | None = None) -> Score:
+        """Return the estimates of a state, computing them once, by way of ``parent``."""
+        if child not in self.scores:
+            made = self.bench.groups(child) if groups is None else groups
+            score, _ = self.bench.score(child, made, self.prediction(parent))
+            self.scores[child], self._from[child] = score, parent
+        return self.scores[child]
+
+    def prediction(self, state: State) -> Vector | None:
+        """Return the row-by-row prediction of a visited state, made again along its way."""
+        if state not in self._said:
+            above = self._from.get(state)
+            prior = None if above is None else self.prediction(above)
+            self._said[state] = self.bench.score(state, self.bench.groups(state), prior)[1]
+        return self._said[state]
+
+    def forget(self, but: Iterable[State]) -> None:
+        """Drop the predictions of all states but these: only the beam needs them."""
+        kept = set(but)
+        self._said = {state: said for state, said in self._said.items() if state in kept}
+
+    def ranked(self, accept: Callable[[Score], bool]) -> list[State]:
+        """Return the acceptable states, most informative first, ties by order."""
+        good = [
+            (-score.information, state) for state, score in self.scores.items() if accept(score)
+        ]
+        return [state for _, state in sorted(good)]
+
+    def front(self) -> list[State]:
+        """Return the states that no other one beats in both information and security."""
+        best: list[State] = []
+        order = sorted(self.scores.items(), key=lambda item: (item[1].leak, -item[1].information))
+        for state, score in order:
+            if not best or score.information > self.scores[best[-1]].information:
+                best.append(state)
+        return best
+
+    def information(self, states: Iterable[State], seed: int = 0) -> dict[State, float]:
+        """Return the information of some states in nats, without what guessing shares costs.
+
+        That cost is what the same predictions lose for shuffled targets.
+        """
+        wanted = list(states)
+        if self.bench.target is None:
+            return {state: self.scores[state].information for state in wanted}
+        rng = np.random.default_rng(seed)
+        lost = np.zeros((_SHUFFLES, len(wanted)))
+        for row in lost:
+            twin = Archive(self.bench.shuffled(rng.permutation(self.bench.size)))
+            twin._from = self._from
+            for place, state in enumerate(wanted):
+                said = twin.prediction(state)
+                assert said is not None
+                row[place] = twin.bench.information(said)
+        costs = np.minimum(lost.mean(axis=0), 0.0)
+        return {
+            state: max(0.0, self.scores[state].information - float(cost))
+            for state, cost in zip(wanted, costs, strict=True)
+        }
+
+
+def explore(archive: Archive, accept: Callable[[Score], bool], width: int = 4) -> None:
+    """Beam search from the coarsest state through acceptable states.
+
+    Half of the beam are the most informative states, half those that gain most information per
+    leak, so that neither a cheap column nor a telling one is lost early.
+    """
+    beam = [archive.bench.start]
+    best = archive.scores[beam[0]].information
+    idle = 0
+    while beam and idle < _PATIENCE:
+        gains: dict[State, float] = {}
+        for parent in beam:
+            before = archive.scores[parent]
+            for child, after in _children(archive, parent):
+                if accept(after):
+                    price = max(after.leak - before.leak, 1e-6)
+                    gain = (after.information - before.information) / price
+                    gains[child] = max(gain, gains.get(child, gain))
+        telling = sorted(gains, key=lambda s: (-archive.scores[s].information, s))
+        cheap = sorted(gains, key=lambda s: (-gains[s], s))
+        half = max(1, width // 2)
+        archive.forget(beam)
+        beam = list(dict.fromkeys([*telling[:half], *cheap[: width - half]]))
+        top = max((archive.scores[s].information for s in beam), default=best)
+        idle = 0 if top > best + _STEP else idle + 1
+        best = max(best, top)
+
+
+def extend(archive: Archive, state: State) -> None:
+    """Follow the best gain beyond the limit, to draw the rest of the frontier."""
+    here = archive.scores[state]
+    while here.leak < 1:
+        options = []
+        for child, after in _children(archive, state):
+            if after.information > here.information + _STEP:
+                price = max(after.leak - here.leak, 1e-6)
+                options.append(((here.information - after.information) / price, child))
+        if not options:
+            return
+        archive.forget([state])
+        state = min(options)[1]
+        here = archive.scores[state]
+
+
+def _children(archive: Archive, parent: State) -> Iterator[tuple[State, Score]]:
+    """Yield every state that refines one column or changes the pooling, with its score."""
+    bench = archive.bench
+    groups = bench.groups(parent)
+    for index, ladder in enumerate(bench.ladders):
+        for level in range(parent[index] + 1, len(ladder)):
+            child = (*parent[:index], level, *parent[index + 1 :])
+            known = child in archive.scores
+            finer = None if known else bench.refined(groups, index, level)
+            yield child, archive.visit(child, parent, finer)
+    for pool in range(len(bench.pools)):
+        if pool != parent[-1] and any(parent[:-1]):
+            child = (*parent[:-1], pool)
+            yield child, archive.visit(child, parent, groups)
+
+
+# ── The frontier: how much information remains at which security ──────────────────────────────────
+#
+# Points are estimates from the fitting rows; only the chosen coarsening is certified.
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """One coarsening on the frontier: both numbers are estimates."""
+
+    information_estimate: float
+    security_estimate: float
+
+
+def frontier(archive: Archive, information: Mapping[State, float]) -> tuple[FrontierPoint, ...]:
+    """Return the coarsenings that none beats in both, from the safest to the most telling."""
+    points: list[FrontierPoint] = []
+    for state in archive.front():
+        point = FrontierPoint(information[state], max(0.0, archive.scores[state].security))
+        if not points or point.information_estimate > points[-1].information_estimate:
+            points.append(point)
+    return tuple(points)
+
+
+# ── Choose a coarsening on the fitting rows: ladders, limits, search, and the plan that came out
+
+#: Pooling thresholds in fitting rows that the search may try when the average record counts.
+_POOLS = (0, 3, 10, 30, 100)
+#: A target with more values than this is coarsened first: bins, or the most frequent categories.
+_TARGET_VALUES, _TARGET_BINS = 20, 8
+#: Standard deviations that a cell's count is kept above the smallest safe one.
+_DEVIATIONS = 2.0
+#: The closed form used in the search is at most about this much above the best certificate.
+_LOOSENESS = 1.6
+#: Certificates computed on the fitting rows to settle which candidate is expected to pass.
+_FINALISTS = 60
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for: limits, columns that stay, and what the user says about columns."""
+
+    security: float | None
+    record_leak: float | None
+    target: str | None
+    keep: tuple[str, ...]
+    edges: Mapping[str, Sequence[float]]
+    hierarchies: Mapping[str, Ancestors]
+    confidence: float
+    seed: int
+
+    @property
+    def leak(self) -> float:
+        """Largest Δ that meets the wish."""
+        return 1.0 if self.security is None else 1 - self.security
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Candidates in order of preference, with what the search saw."""
+
+    archive: Archive
+    ranked: tuple[State, ...]
+    fixed_plans: Mapping[str, Plan]
+    wish: Wish
+    best_leak: float
+    candidates: int
+    left_out: tuple[str, ...] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
+
+    def coarsener(self, state: State) -> Coarsener:
+        """Return the (unfitted) transformer of a state."""
+        bench = self.archive.bench
+        plans = {
+            ladder.column: ladder.plans[level]
+            for ladder, level in zip(bench.ladders, state, strict=False)
+        }
+        return Coarsener(
+            columns={**dict.fromkeys(self.left_out, "drop"), **self.fixed_plans, **plans},
+            hierarchies={c: dict(a) for c, a in self.wish.hierarchies.items()} or None,
+            min_count=MIN_COUNT,
+            pool_below=bench.pools[state[-1]],
+            pool_except=tuple(self.fixed_plans),
+            pool_every=bench.every,
+            forms=dict(self.forms) or None,
+        )
+
+
+def choose(
+    frame: DataFrame, rows: int, wish: Wish, selection: Selection, *, data_free: bool, width: int
+) -> Choice:
+    """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
+
+    What ``selection`` leaves out is dropped.  With ``data_free`` only plans that no row influences
+    are candidates; their number is what the union bound has to pay for, and it includes keeping
+    what was left out after a look at the rows.
+    """
+    readings = selection.readings
+    forms = {c: r.form if r.numeric else "text" for c, r in readings.items()}
+    written = {} if data_free else {c: f for c, f in forms.items() if f not in ("number", "text")}
+    fixed_plans = _fixed_plans(frame, wish, data_free, forms)
+    ladders = _ladders(frame, wish, data_free, forms, selection.left_out)
+    candidates = math.prod(len(given_ladder(*_given(wish, ladder.column))) for ladder in ladders)
+    confidence = paid_confidence(wish.confidence, candidates if data_free else 1)
+    coarse = {
+        c: plan_codes(frame, c, plan, wish.hierarchies.get(c), written.get(c))
+        for c, plan in fixed_plans.items()
+    }
+    together = frame.assign(**coarse)[list(coarse)]
+    pools, every, needed = _pools(len(frame), rows, wish, confidence, data_free)
+    target = None if wish.target is None else coarse[wish.target]
+    bench = Bench(
+        ladders,
+        fixed=row_cells(together),
+        keep=row_cells(together[[c for c in coarse if c != wish.target]]),
+        target=target,
+        pools=pools,
+        every=every,
+        rows=rows,
+        confidence=confidence,
+        subsample=np.random.default_rng(wish.seed).random(len(frame)) < 1 / 3,
+    )
+    archive = Archive(bench)
+    if ladders:
+        explore(archive, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed, width)
+    ranked = _settled(archive, wish, needed)
+    if ladders:
+        best_state = ranked[0] if ranked else bench.start
+        archive.visit(bench.finest, best_state)
+        extend(archive, best_state)
+    best = min(score.leak for score in archive.scores.values())
+    dropped = () if data_free else selection.left_out
+    return Choice(archive, ranked, fixed_plans, wish, best, candidates, dropped, written)
+
+
+def _given(wish: Wish, column: str) -> tuple[Sequence[float] | None, Ancestors | None]:
+    return wish.edges.get(column), wish.hierarchies.get(column)
+
+
+def _fixed_plans(
+    frame: DataFrame, wish: Wish, data_free: bool, forms: Mapping[str, str]
+) -> dict[str, Plan]:
+    """Plans of the columns that the search leaves alone."""
+    plans: dict[str, Plan] = {c: "keep" for c in frame.columns if c in wish.keep}
+    if wish.target is not None and wish.target not in plans:
+        column = frame[wish.target]
+        edges = wish.edges.get(wish.target)
+        if edges is not None:
+            plans[wish.target] = {"edges": list(edges)}
+        elif wish.target in wish.hierarchies:
+            plans[wish.target] = {"level": 1}
+        elif data_free or column.nunique() <= _TARGET_VALUES:
+            plans[wish.target] = "keep"
+        elif forms[wish.target] != "text":
+            plans[wish.target] = {"bins": _TARGET_BINS}
+        else:
+            frequent = len(frequent_categories(column, MIN_COUNT))
+            plans[wish.target] = {"top": max(1, min(_TARGET_VALUES, frequent))}
+    return plans
+
+
+def _ladders(
+    frame: DataFrame,
+    wish: Wish,
+    data_free: bool,
+    forms: Mapping[str, str],
+    left_out: Sequence[str],
+) -> list[Ladder]:
+    free = [c for c in frame.columns if c not in wish.keep and c != wish.target]
+    if not data_free:
+        used = [c for c in free if c not in left_out]
+        return [column_ladder(frame, c, *_given(wish, c), forms[c]) for c in used]
+    made = []
+    for column in free:
+        plans = given_ladder(*_given(wish, column))
+        if column in left_out:
+            plans = plans[:1]
+        ancestors = wish.hierarchies.get(column)
+        codes = tuple(plan_codes(frame, column, plan, ancestors) for plan in plans)
+        made.append(Ladder(column, tuple(plans), codes))
+    return made
+
+
+def _pools(
+    fitted: int, rows: int, wish: Wish, confidence: float, data_free: bool
+) -> tuple[tuple[int, ...], bool, int]:
+    """Return pooling thresholds, how to count, and the smallest cell allowed among fitting rows."""
+    if wish.record_leak is None:
+        pools = (0,) if data_free else tuple(p for p in _POOLS if p * 4 <= fitted)
+        return pools, False, 0
+    count = smallest_safe_count(rows, wish.record_leak, confidence)
+    if count is None:
+        raise InputError(
+            f"record_leak must be at least what {rows} rows can certify for a single cell, got "
+            f"{wish.record_leak!r}. More rows certify less."
+        )
+    if data_free:
+        return (0,), False, math.ceil(count * fitted / rows)
+    # A cell with k fitting rows expects kr of the released ones, r = rows/fitted, give or take
+    # √(kr + kr²): its own fluctuation and that of k.
+    ratio = rows / fitted
+    threshold = math.ceil(_lifted(count, _DEVIATIONS * math.sqrt(1 + ratio)) / ratio)
+    return (threshold, 0), True, threshold
+
+
+def _lifted(value: float, deviations: float) -> float:
+    """Solve x - d√x = value."""
+    return ((deviations + math.sqrt(deviations**2 + 4 * value)) / 2) ** 2
+
+
+def _settled(archive: Archive, wish: Wish, needed: int) -> tuple[State, ...]:
+    """Return the candidates expected to pass, most informative first.
+
+    The search used a closed form; here the certificate itself, computed on the fitting rows,
+    corrects how tight it is expected to be.
+    """
+    bench = archive.bench
+
+    def near(score: Score) -> bool:
+        return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
+
+    found: list[State] = []
+    for state in archive.ranked(near)[:_FINALISTS]:
+        expected = archive.scores[state].leak
+        if expected > wish.leak:
+            profile = bench.profile(state)
+            tight = certify_counts(profile, confidence=bench.confidence).delta_upper
+            expected *= tight / bench.closed_form(profile.expanded())
+        if expected <= wish.leak:
+            found.append(state)
+    if not found:
+        safe = [s for s in archive.ranked(near) if archive.scores[s].leak <= wish.leak]
+        found = safe[:1]
+    return tuple(found)

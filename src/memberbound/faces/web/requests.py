@@ -1,31 +1,49 @@
-"""What may be asked of a verb over the web, made from its declaration.
+"""What goes in and comes out over the web, made from the declarations of the verbs.
 
-Arguments that name files take the id of an upload; outputs are named by the server; learners go by
-short name only, because ``package.module:factory`` would run code.  Ranges are checked by the verbs
-themselves, with their own sentences; here stands what keeps a request small.
+The OpenAPI document describes exactly this.
 """
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from memberbound.declarations import Kind, Parameter, Verb
-from memberbound.faces.command_line import joined
+from memberbound.declarations import Keywords, Kind, Parameter, Verb
+from memberbound.faces.command_line import joined, verb_named
 from memberbound.learners import LEARNERS
 
 __all__ = [
+    "JOBS",
+    "Accepted",
+    "Argument",
     "Equivalent",
+    "Equivalents",
+    "Error",
+    "ExplainOptions",
     "FileId",
+    "Health",
+    "JobList",
+    "JobRequest",
+    "JobStatus",
+    "LawOptions",
     "Options",
+    "Roc",
+    "UploadedFile",
+    "View",
     "asked_over_the_web",
     "described",
     "equivalent",
     "options_model",
 ]
+
+# ── What may be asked of a verb over the web, made from its declaration ───────────────────────────
+#
+# Arguments that name files take the id of an upload; outputs are named by the server; learners go
+# by short name only, because ``package.module:factory`` would run code.  Ranges are checked by the
+# verbs themselves, with their own sentences; here stands what keeps a request small.
 
 #: A request may list this many numbers; a longer law or table is uploaded.
 MOST_NUMBERS = 10_000
@@ -50,7 +68,7 @@ Learner = Annotated[
 ]
 
 #: Kind of an argument → what a request may hold for it.
-_TYPES: dict[Kind, Any] = {
+_TYPES: dict[Kind, object] = {
     "column": Name,
     "file": FileId,
     "law": Numbers,
@@ -77,7 +95,7 @@ class Options(BaseModel):
     #: Arguments whose value is the id of an upload.
     files: ClassVar[tuple[str, ...]] = ()
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Keywords:
         """Return the arguments that were given, ``None`` left out."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
@@ -116,7 +134,7 @@ def _type(parameter: Parameter) -> Any:
     return _TYPES[parameter.kind]
 
 
-def described(verb: Verb) -> list[dict[str, Any]]:
+def described(verb: Verb) -> list[dict[str, object]]:
     """Return the arguments that a request may set, for a form: name, kind, help, limits."""
     return [
         {
@@ -151,7 +169,7 @@ _INLINE: dict[Kind, str] = {
 
 
 def equivalent(
-    verb: Verb, table: str | None, options: dict[str, Any], outputs: dict[str, str] | None = None
+    verb: Verb, table: str | None, options: Keywords, outputs: dict[str, str] | None = None
 ) -> Equivalent:
     """Return how to ask the same without the web page.
 
@@ -174,14 +192,14 @@ def equivalent(
     return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
 
 
-def _typed(parameter: Parameter, value: Any) -> list[str]:
+def _typed(parameter: Parameter, value: object) -> list[str]:
     """Return an argument as it is typed: the way back of what the command line reads."""
     flag = parameter.flag
     if parameter.kind == "switch":
         return [flag if value else flag.replace("--", "--no-", 1)]
-    if parameter.kind == "roles":
-        return [flag, joined(f"{column}={role}" for column, role in value.items())]
     if isinstance(value, dict):
+        if parameter.kind == "roles":
+            return [flag, joined(f"{column}={role}" for column, role in value.items())]
         pairs = ((c, v if isinstance(v, str) else joined(v)) for c, v in value.items())
         return [word for column, text in pairs for word in (flag, f"{column}={text}")]
     if parameter.kind == "rates":
@@ -198,3 +216,167 @@ def _python(verb: str, arguments: list[str]) -> str:
         lines = "".join(f"    {argument},\n" for argument in arguments)
         call = f"result = memberbound.{verb}(\n{lines})"
     return f"import memberbound\n\n{call}\nprint(result.summary())\n"
+
+
+# ── What goes in and comes out, as the OpenAPI document describes it ──────────────────────────────
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    file: FileId | None = Field(default=None, description="The table; none for a known law.")
+    verb: str
+    options: Options
+
+
+#: Verbs that run as jobs, in processes of their own.
+JOBS = ("audit", "certify", "harden", "plan", "population", "protect", "study")
+
+
+def _job(name: str) -> type[_Asked]:
+    """Return the request that starts a job of a verb, from the verb's declaration."""
+    verb = verb_named(name)
+    options = options_model(verb)
+    return create_model(
+        f"{name.title()}Job",
+        __base__=_Asked,
+        __doc__=verb.summary,
+        verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time
+        options=(options, options()),
+    )
+
+
+if TYPE_CHECKING:  # a union that is made from the declarations cannot be checked
+    JobRequest: TypeAlias = _Asked
+    ExplainOptions: TypeAlias = Options
+    LawOptions: TypeAlias = Options
+else:
+    JobRequest = Annotated[Union[tuple(map(_job, JOBS))], Field(discriminator="verb")]  # noqa: UP007
+    ExplainOptions = options_model(verb_named("explain"))
+    LawOptions = options_model(
+        verb_named("plan"), "security", "record_leak", "uniform", "probabilities", "nu", "lam"
+    )
+
+
+class Argument(BaseModel):
+    """An argument of a verb, as a form shows it."""
+
+    name: str
+    kind: str
+    help: str
+    default: bool | int | float | str | None
+    choices: list[str]
+    least: float | None
+    most: float | None
+
+
+class Error(BaseModel):
+    """Why a request was refused, in one sentence."""
+
+    error: str
+
+
+class Health(BaseModel):
+    """What is running here."""
+
+    version: str
+    limits: dict[str, int | float]
+    verbs: list[str]
+
+
+class Roc(BaseModel):
+    """The certified ceiling of every attack: the TPR is at or above the truth at each FPR."""
+
+    fpr: list[float]
+    tpr: list[float]
+    adjacency: str
+    tpr_replace_one: list[float] | None = Field(
+        description="The ceiling at replace-one adjacency, where the one above is add-remove."
+    )
+
+
+class Equivalents(BaseModel):
+    """The same question on the command line and in Python."""
+
+    command: str
+    python: str
+
+
+class Column(BaseModel):
+    """A column of an upload; ``distinct`` is left out of large files."""
+
+    name: str
+    type: str
+    role: Literal["number", "category", "date", "identifier", "text"]
+    numeric: bool
+    distinct: int | None
+
+
+class UploadedFile(BaseModel):
+    """An upload that is kept: its id, and what is in it."""
+
+    file: str
+    name: str
+    bytes: int
+    rows: int
+    columns: list[Column]
+
+
+class Accepted(BaseModel):
+    """A job that waits or runs."""
+
+    job: str
+
+
+class JobProgress(BaseModel):
+    """How far a job is; ``total`` is null while that cannot be told."""
+
+    done: float
+    total: float | None
+    label: str
+
+
+class Failure(BaseModel):
+    """Why a job failed."""
+
+    message: str
+
+
+class Output(BaseModel):
+    """A file that can be downloaded."""
+
+    name: str
+    bytes: int
+
+
+class JobSummary(BaseModel):
+    """A job without its result."""
+
+    job: str
+    verb: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: JobProgress | None
+    seconds: float
+    error: Failure | None
+    files: list[Output]
+    command: str
+    python: str
+
+
+class JobStatus(JobSummary):
+    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` data for charts."""
+
+    result: dict[str, object] | None
+    plots: dict[str, object]
+
+
+class JobList(BaseModel):
+    """All jobs that are kept, oldest first."""
+
+    jobs: list[JobSummary]
+
+
+class View(BaseModel):
+    """A report that can be opened at ``/api/views/{view}``."""
+
+    view: str

@@ -13,13 +13,13 @@ from fractions import Fraction
 from typing import Protocol
 
 from memberbound.curve.base import price_exponent
-from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
-from memberbound.dp.guarantees import (
+from memberbound.dp.conversions import (
     DpGuarantee,
     guarantee_from_dp_sgd,
     guarantee_from_epsilon_delta,
     guarantee_from_gdp,
 )
+from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import Adjacency, gamma_from_priors
 from memberbound.numerics.roots import confirmed, last_true, least_scale

@@ -9,9 +9,8 @@ import pytest
 
 import memberbound
 from memberbound.faces.web.answering import ANSWERS, answered
-from memberbound.faces.web.calculations import Calculations
-from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.limits import Limits
+from memberbound.faces.web.child import Calculations
+from memberbound.faces.web.gate import Limits, RefusedError
 from web.conftest import COMMAND, in_a_loop, opened
 
 QUESTIONS = [

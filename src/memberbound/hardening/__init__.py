@@ -1,1 +1,0 @@
-"""Coarser tables: what is kept, what is certified, and the search between the two."""
