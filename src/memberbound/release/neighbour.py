@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
@@ -26,6 +25,7 @@ from memberbound.release.budget import NeighbourBudget, Part, noisy_release, rel
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.gradient import (
     Descent,
+    Features,
     GradientModel,
     descend,
     gradient_loss,
@@ -33,6 +33,7 @@ from memberbound.release.gradient import (
 )
 from memberbound.release.losses import Loss
 from memberbound.release.noise import GaussianNoise
+from memberbound.release.parameters import Labels
 from memberbound.release.preprocessing import (
     CLASS_SLACK,
     FIRST_SHARE,
@@ -52,6 +53,11 @@ from memberbound.release.preprocessing import (
     widest,
 )
 from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from sklearn.pipeline import Pipeline
+    from typing_extensions import TypeIs
 
 __all__ = [
     "ALL_ROWS_METHODS",
@@ -92,7 +98,7 @@ TUNE_SHARE = 0.35
 _UNITS = 2.0**30
 
 
-def private_form(learner: Any) -> str | None:
+def private_form(learner: object) -> str | None:
     """Return the form in which a learner can be trained on all rows, None if there is none.
 
     Of a pipeline it is that of its last step: the others are replaced by private preprocessing.
@@ -100,12 +106,12 @@ def private_form(learner: Any) -> str | None:
     >>> private_form("linear"), private_form("tree")
     ('ridge', None)
     """
-    inner = learner[-1] if replaces_preprocessing(learner) else learner
+    inner = learner.steps[-1][1] if replaces_preprocessing(learner) else learner
     form = _FORMS.get(inner if isinstance(inner, str) else type(inner).__name__)
     return "network" if form is None and network_factory(learner) is not None else form
 
 
-def replaces_preprocessing(learner: Any) -> bool:
+def replaces_preprocessing(learner: object) -> TypeIs[Pipeline]:
     """Tell whether a learner is a pipeline, whose own preprocessing would look at secret rows."""
     return type(learner).__name__ == "Pipeline" and hasattr(learner, "steps")
 
@@ -122,10 +128,10 @@ def plays_neighbour(
     game: str | None,
     record: str,
     method: str,
-    learner: Any,
+    learner: object,
     *,
-    bounds: Any,
-    only_subset: Mapping[str, Any],
+    bounds: object,
+    only_subset: Mapping[str, object],
 ) -> bool:
     """Tell whether a learner is trained on all rows; refuse what belongs to the other game.
 
@@ -160,7 +166,7 @@ def plays_neighbour(
     return False
 
 
-def check_neighbour(record: str, method: str, only_subset: Mapping[str, Any]) -> None:
+def check_neighbour(record: str, method: str, only_subset: Mapping[str, object]) -> None:
     """Refuse what belongs to the subset game."""
     if record != "every":
         raise InputError("the neighbour game protects every record: give record='every'.")
@@ -229,7 +235,9 @@ class PrivateModel:
         method = "boosting" if self.learner == "boosting" else "gradient"
         return Calibration(noise, self.certificate_, self.eta, method, 1, details)
 
-    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+    def encoded(
+        self, table: DataFrame, database_table: str | None = None
+    ) -> tuple[Features, tuple[str, ...]]:
         """Return the features of raw rows, and what has to be said about them."""
         frame, notices, _ = raw_rows(
             table, self.columns, ignore=self.target.name, database_table=database_table
@@ -237,7 +245,7 @@ class PrivateModel:
         read = {name: Values.of(frame[name]) for name in self.columns}
         return self.model.features(self.encoder, read), notices
 
-    def answered(self, rows: Any) -> NDArray[Any]:
+    def answered(self, rows: Features) -> Labels:
         """Return classes by name, or numbers in the target's units, for encoded rows."""
         scores = self.model.scores(rows)
         if not self.target.classes:
@@ -245,28 +253,28 @@ class PrivateModel:
         names = np.array(self.target.classes, dtype=object)
         return np.asarray(names[self._loss.predicted(scores)])
 
-    def ranking(self, rows: Any) -> FloatArray:
+    def ranking(self, rows: Features) -> FloatArray:
         """Return a score per class of encoded rows, larger for likelier; none for numbers."""
         scores = self.model.scores(rows)
         if not self.target.classes:
             return np.zeros((len(scores), 0))
         return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
-    def probabilities(self, rows: Any) -> FloatArray | None:
+    def probabilities(self, rows: Features) -> FloatArray | None:
         """Return class probabilities of encoded rows, for the losses that have them."""
         if self.model.loss not in ("logistic", "softmax"):
             return None
         return self._loss.probabilities(self.model.scores(rows))
 
-    def predict(self, table: Any) -> NDArray[Any]:
+    def predict(self, table: DataFrame) -> Labels:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
-    def predict_proba(self, table: Any) -> FloatArray:
+    def predict_proba(self, table: DataFrame) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
         return {
             "learner": self.learner,
@@ -312,7 +320,7 @@ class PrivateModel:
 
 
 def fit_private(
-    table: Any,
+    table: DataFrame,
     target: str,
     *,
     eta: float,
@@ -391,14 +399,14 @@ class Prepared:
     encoder: Encoder
     target: TargetCode
     read: Mapping[str, Values]
-    wanted: NDArray[Any]
+    wanted: Labels
     weights: FloatArray
     budget: NeighbourBudget
     rows: int
 
 
 def prepare(
-    table: Any,
+    table: DataFrame,
     target: str,
     *,
     eta: float,
@@ -458,8 +466,8 @@ def prepare(
 class _Training:
     """Encoded rows and their targets, ready to be trained on."""
 
-    rows: Any
-    read: NDArray[Any]
+    rows: Features
+    read: Labels
     wanted: FloatArray
     weights: FloatArray
     loss: Loss
@@ -551,7 +559,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        table: Any,
+        table: DataFrame,
         target: str,
         classes: tuple[str, ...] = (),
         *,
@@ -568,7 +576,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         self.bounds = bounds
         self.random_state = random_state
 
-    def fit(self, X: FloatArray, _y: NDArray[Any]) -> PrivateRows:
+    def fit(self, X: FloatArray, _y: Labels) -> PrivateRows:
         """Train on the rows with the numbers in ``X``; the table has their targets."""
         self.released_ = fit_private(
             self._rows(X),
@@ -583,10 +591,10 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
             self._places = [self.classes.index(name) for name in self.released_.class_names]
         return self
 
-    def _rows(self, X: FloatArray) -> Any:
+    def _rows(self, X: FloatArray) -> DataFrame:
         return self.table.iloc[np.asarray(X, dtype=np.float64)[:, 0].astype(np.int64)]
 
-    def predict(self, X: FloatArray) -> NDArray[Any]:
+    def predict(self, X: FloatArray) -> Labels:
         """Return codes of classes, or numbers."""
         if not self.released_.class_names:
             return self.released_.predict(self._rows(X))

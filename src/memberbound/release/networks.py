@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,11 +33,16 @@ from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
 from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
 from memberbound.release.calibration import Calibration, Rows, checked_eta
-from memberbound.release.gradient import path_sensitivity
+from memberbound.release.gradient import Features, path_sensitivity
 from memberbound.release.neighbour import PrivateModel, prepare
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.preprocessing import Encoder, Range, TargetCode, Values, read_bounds
 from memberbound.release.randomness import RandomSource, SecureSource
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+    from torch.nn import Module
 
 __all__ = [
     "NetworkBudget",
@@ -153,7 +158,7 @@ class NetworkBudget(NeighbourBudget):
         exact = every.curve(adjacency) if adjacency == "replace-one" else every.symmetric_curve()
         return SlackCurve(exact, self.slack)
 
-    def certificate(self, **how: Any) -> Certificate:
+    def certificate(self, **how: bool) -> Certificate:
         """Return the certificate of η for every record of any table."""
         bound = super().certificate(**how)
         said = (*bound.assumptions, *_ROW_BY_ROW)
@@ -177,7 +182,7 @@ class PublicArray:
     low: float = 0.0
     high: float = 1.0
     #: What encoders of tables have; nothing is found by name here.
-    columns: tuple[Any, ...] = ()
+    columns: tuple[str, ...] = ()
     length: float = 1.0
 
     @property
@@ -195,14 +200,14 @@ class PublicArray:
             raise InputError(f"rows must have shape {self.shape!r}, got {given.shape[1:]!r}.")
         return np.clip(np.nan_to_num(given, nan=self.low), self.low, self.high)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"shape": list(self.shape), "low": self.low, "high": self.high}
 
 
 def _module(
-    factory: Callable[..., Any], shape: tuple[int, ...], outputs: int, *, probe: bool = True
-) -> Any:
+    factory: Callable[..., Module], shape: tuple[int, ...], outputs: int, *, probe: bool = True
+) -> Module:
     """Return a new module, whose weights do not depend on the data, after checking what it is."""
     torch = _torch()
     inputs = math.prod(shape)
@@ -223,10 +228,11 @@ def _module(
         raise InputError("learner must make a module with parameters to train, got none.")
     if probe:
         _probe(module, shape, outputs)
-    return module
+    made: Module = module
+    return made
 
 
-def _probe(module: Any, shape: tuple[int, ...], outputs: int) -> None:
+def _probe(module: Module, shape: tuple[int, ...], outputs: int) -> None:
     """Refuse a module of another shape, or whose answer to a row depends on the other rows."""
     torch = _torch()
     rows = torch.linspace(-1, 1, 3 * math.prod(shape)).reshape(3, *shape)
@@ -249,7 +255,7 @@ def _probe(module: Any, shape: tuple[int, ...], outputs: int) -> None:
         )
 
 
-def _weights(module: Any) -> int:
+def _weights(module: Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
@@ -301,12 +307,13 @@ def _optimizer_type() -> Any:
                 total = (factors @ exact).view_as(p)
                 p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
 
-        def _doubled(self, p: Any, g: Any) -> Any:
+        def _doubled(self, p: Tensor, g: Tensor) -> Tensor:
             """Return a block's gradients in double precision, in memory that is used again."""
             room = self.room.get(p)
             if room is None or room.shape != g.shape:
                 room = self.room[p] = torch.empty(g.shape, dtype=torch.float64)
-            return room.copy_(g)
+            filled: Tensor = room.copy_(g)
+            return filled
 
         def add_noise(self) -> None:
             """Put the noisy sum into ``grad``."""
@@ -326,17 +333,20 @@ def _sample(rows: int, rate: float, source: RandomSource) -> NDArray[np.int64]:
     return np.flatnonzero(source.words(rows) < np.uint64(math.floor(rate * 2.0**64)))
 
 
-def _tensor(features: Any, places: Any, unit: float, shape: tuple[int, ...]) -> Any:
+def _tensor(
+    features: Features, places: Rows | slice, unit: float, shape: tuple[int, ...]
+) -> Tensor:
     """Return rows as the network takes them: numbers of about unit size."""
     rows = features[places]
     dense = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
-    return _torch().from_numpy((dense * unit).astype(np.float32).reshape(-1, *shape))
+    made: Tensor = _torch().from_numpy((dense * unit).astype(np.float32).reshape(-1, *shape))
+    return made
 
 
 def train_network(
-    module: Any,
-    features: Any,
-    wanted: NDArray[Any],
+    module: Module,
+    features: Features,
+    wanted: NDArray[np.generic],
     weights: ArrayLike,
     training: Training,
     *,
@@ -412,14 +422,14 @@ def train_network(
 class NetworkModel:
     """A trained module, as released."""
 
-    module: Any
+    module: Module
     loss: str
     training: Training
     scale: float
     shape: tuple[int, ...]
     unit: float
     #: What makes the module; it is not stored.
-    factory: Callable[..., Any]
+    factory: Callable[..., Module]
 
     @property
     def released_size(self) -> int:
@@ -430,7 +440,7 @@ class NetworkModel:
         """Return the encoded rows of columns that were read."""
         return encoder.encoded(read)
 
-    def scores(self, features: Any) -> FloatArray:
+    def scores(self, features: Features) -> FloatArray:
         """Return the scores of encoded records."""
         torch = _torch()
         rows, found = int(features.shape[0]), []
@@ -462,18 +472,20 @@ class PrivateNetwork(PrivateModel):
         noise = GaussianNoise(self.model.scale, self.model.released_size)
         return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
 
-    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+    def encoded(
+        self, table: DataFrame, database_table: str | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows (a table, or an array), and what to say about them."""
         if isinstance(self.encoder, PublicArray):
             return self.encoder.transform(table), ()
         return super().encoded(table, database_table)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, NDArray[np.generic]]:
         """Return the module's tensors by name."""
         state = self.model.module.state_dict()
         return {name: np.ascontiguousarray(t.detach().numpy()) for name, t in state.items()}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return all that may be stored besides the tensors, ready for JSON."""
         return {
             "learner": self.learner,
@@ -492,7 +504,7 @@ class PrivateNetwork(PrivateModel):
 
     @classmethod
     def from_tensors(
-        cls, given: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Any]
+        cls, given: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Module]
     ) -> PrivateNetwork:
         """Return the network that :meth:`to_dict` and :meth:`tensors` described.
 
@@ -552,10 +564,10 @@ def _loss_name(target: TargetCode) -> str:
 def _released(
     encoder: Encoder | PublicArray,
     target: TargetCode,
-    data: tuple[Any, NDArray[Any], FloatArray],
+    data: tuple[Any, NDArray[np.generic], FloatArray],
     paid: NeighbourBudget,
     *,
-    factory: Callable[..., Any],
+    factory: Callable[..., Module],
     training: Training,
     eta: float,
     allowed: int,
@@ -591,9 +603,9 @@ def _released(
 
 
 def fit_network(
-    table: Any,
+    table: DataFrame,
     target: str,
-    factory: Callable[..., Any],
+    factory: Callable[..., Module],
     *,
     eta: float,
     bounds: Mapping[str, object] | str | Path | None = None,
@@ -645,7 +657,7 @@ def fit_network(
 def fit_network_on_arrays(
     rows: ArrayLike,
     target: ArrayLike,
-    factory: Callable[..., Any],
+    factory: Callable[..., Module],
     *,
     eta: float,
     classes: Sequence[object],
@@ -690,26 +702,26 @@ def fit_network_on_arrays(
 # ── The subset game: modules through the same calibrators as other statistics ─────────────────────
 
 
-def _tensors(module: Any) -> list[Any]:
+def _tensors(module: Module) -> list[Tensor]:
     """Return trained tensors in a fixed order: parameters, then floating buffers.
 
     Buffers count: the running means of a batch normalisation are as much a function of the training
     set as weights are.
     """
-    found = [tensor for _, tensor in module.named_parameters()]
+    found: list[Tensor] = [tensor for _, tensor in module.named_parameters()]
     found += [tensor for _, tensor in module.named_buffers() if tensor.is_floating_point()]
     if not found:
         raise InputError("module must have parameters, got one without.")
     return found
 
 
-def module_parameters(module: Any) -> FloatArray:
+def module_parameters(module: Module) -> FloatArray:
     """Return all parameters and floating-point buffers of a module as one vector."""
     parts = [tensor.detach().cpu().double().numpy().ravel() for tensor in _tensors(module)]
     return np.concatenate(parts)
 
 
-def set_module_parameters(module: Any, vector: ArrayLike) -> Any:
+def set_module_parameters(module: Module, vector: ArrayLike) -> Module:
     """Write a vector into a module and return it.
 
     The module must be a new one, never the one that was trained: buffers of whole numbers (how many
@@ -744,8 +756,8 @@ class TrainedModule:
         blank: makes a module of the same architecture, untrained.
     """
 
-    train: Callable[[Rows], Any]
-    blank: Callable[[], Any]
+    train: Callable[[Rows], Module]
+    blank: Callable[[], Module]
 
     @property
     def dimension(self) -> int:
@@ -756,7 +768,7 @@ class TrainedModule:
         """Train on these records and return the parameters."""
         return module_parameters(self.train(rows))
 
-    def model(self, vector: FloatArray) -> Any:
+    def model(self, vector: FloatArray) -> Module:
         """Return an untrained module with this vector in it, in evaluation mode."""
         return set_module_parameters(self.blank(), vector).eval()
 
@@ -768,8 +780,8 @@ class TrainedOutputs:
     ``width`` is the number of outputs per query row.
     """
 
-    train: Callable[[Rows], Any]
-    query: Any
+    train: Callable[[Rows], Module]
+    query: Tensor
     width: int = 1
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -303,7 +303,7 @@ class GaussianNoise:
         """Return TV at Euclidean lengths, from above; concave."""
         return gaussian_distance(over_scale(checked_lengths(lengths), self.scale))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
         return {
             "law": "gaussian",
@@ -412,7 +412,7 @@ class ShapedGaussianNoise:
         """Return TV at Mahalanobis lengths, from above; concave."""
         return gaussian_distance(checked_lengths(lengths))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the law, its rms and the range of its coordinates' scales."""
         sizes = self.coordinate_rms
         return {
@@ -497,7 +497,7 @@ class NormExponentialNoise:
             over_scale(checked_lengths(lengths), self.scale), self.norm.slope_upper
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the law, the norm's exponent and scales' range, and the scale."""
         return {
             "law": "norm-exponential",
@@ -567,7 +567,7 @@ class LaplaceNoise:
         """Return 1 - e^{-t/2} from above; concave."""
         return exponential_distance(checked_lengths(lengths), 0.5)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the law and the range of its scales."""
         return {
             "law": "laplace",
@@ -674,7 +674,7 @@ class NoiseLaw(Protocol):
     def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
         """Return the largest TV(X, X + a) over displacements of a length, from above; concave."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the law and its parameters, ready for JSON."""
 
 
@@ -722,7 +722,7 @@ class NoNoise:
         """Return 1 for every length that is not 0."""
         return np.where(checked_lengths(lengths) > 0, 1.0, 0.0)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Name the law."""
         return {"law": "none", "dimension": self.dimension, "rms": 0.0}
 

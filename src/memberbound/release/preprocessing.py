@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from memberbound.errors import InputError, finite_number
@@ -21,12 +21,16 @@ from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.budget import NeighbourBudget, noisy_release
 from memberbound.release.gradient import (
+    Features,
     clipped_sum,
     noise_for_path,
     path_sensitivity,
     row_lengths,
 )
 from memberbound.release.randomness import RandomSource
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 __all__ = [
     "BUCKETS",
@@ -241,12 +245,12 @@ def _bucket(label: str) -> int:
 class Values:
     """A column, read value by value; long arrays are made when asked for, and not kept."""
 
-    raw: NDArray[Any]
+    raw: NDArray[np.generic]
     parsed: FloatArray | None
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, column: Any) -> Values:
+    def of(cls, column: Series | ArrayLike) -> Values:
         """Read a column of a pandas table, or an array."""
         import pandas as pd
         from pandas.api import types
@@ -433,12 +437,12 @@ class Encoder:
         """The nominal length of a row, by which rows are divided."""
         return math.sqrt(max(1.0, sum(code.mean_square for code in self.columns)))
 
-    def transform(self, table: Mapping[str, Any] | Any) -> Any:
+    def transform(self, table: Mapping[str, Series] | DataFrame) -> Features:
         """Return the encoded rows: dense, or sparse where most entries would be 0."""
         read = {code.name: Values.of(table[code.name]) for code in self.columns if code.width}
         return self.encoded(read)
 
-    def encoded(self, read: Mapping[str, Values]) -> Any:
+    def encoded(self, read: Mapping[str, Values]) -> Features:
         """Return the encoded rows of columns that were read before."""
         used = [code for code in self.columns if code.width]
         if not used:
@@ -474,7 +478,7 @@ class Encoder:
             ends = ends.astype(np.int32)
         return sparse.csr_array((data.ravel(), index.ravel(), ends), shape=(rows, self.width))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"columns": [asdict(code) for code in self.columns]}
 
@@ -504,7 +508,7 @@ class TargetCode:
     low: float = 0.0
     high: float = 0.0
 
-    def read(self, values: Values) -> tuple[NDArray[Any], FloatArray]:
+    def read(self, values: Values) -> tuple[NDArray[np.generic], FloatArray]:
         """Return codes or scaled numbers, and weights: 0 for a class that is not listed."""
         if self.classes:
             codes = values.positions(self.classes)
@@ -519,7 +523,7 @@ class TargetCode:
         half = (self.high - self.low) / 2
         return np.asarray(self.low + half + half * np.clip(scaled, -1.0, 1.0))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return asdict(self)
 

@@ -8,13 +8,13 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
@@ -39,7 +39,7 @@ from memberbound.release.noise import (
     ScaledNorm,
     ShapedGaussianNoise,
 )
-from memberbound.release.parameters import PairAdapter, PredictionTable
+from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
 from memberbound.tables.recipe import canonical
 
@@ -83,7 +83,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         encoder: Any = None,
         columns: tuple[str, ...] | None = None,
         target: str | None = None,
-        class_values: NDArray[Any] | None = None,
+        class_values: Labels | None = None,
     ) -> None:
         self.model = model
         self.encoder = encoder
@@ -114,13 +114,15 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         return self.model.certificate_
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> Labels:
         """The classes as the target's column has them, in the order of the probabilities."""
         if self.class_values is None:
             raise AttributeError("a regression has no classes.")
         return np.asarray(self.class_values)
 
-    def encoded(self, table: Any, database_table: str | None = None) -> tuple[Any, tuple[str, ...]]:
+    def encoded(
+        self, table: object, database_table: str | None = None
+    ) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and what has to be said about them."""
         if self.encoder is not None:
             return encoded_rows(
@@ -145,21 +147,21 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         named = frame.astype(np.float64) if self.columns is not None else None
         return rows if named is None else named, notices
 
-    def predict(self, table: Any) -> NDArray[Any]:
+    def predict(self, table: object) -> Labels:
         """Return classes or numbers for the rows of a file, a frame or an array."""
         return self.answered(self.encoded(table)[0])
 
     @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, table: Any) -> FloatArray:
+    def predict_proba(self, table: object) -> FloatArray:
         """Return probabilities in the order of ``classes_``."""
         return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
 
     @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, table: Any) -> FloatArray:
+    def decision_function(self, table: object) -> FloatArray:
         """Return the released model's scores."""
         return np.asarray(self.model.decision_function(self.encoded(table)[0]))
 
-    def answered(self, rows: Any) -> NDArray[Any]:
+    def answered(self, rows: FloatArray) -> Labels:
         """Return classes or numbers for encoded rows."""
         found = np.asarray(self.model.predict(rows))
         # With an encoder the inner model knows classes by their numbers.
@@ -167,7 +169,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
             return found
         return np.asarray(self.classes_[found.astype(np.int64)])
 
-    def probabilities(self, rows: Any) -> FloatArray | None:
+    def probabilities(self, rows: FloatArray) -> FloatArray | None:
         """Return probabilities of encoded rows, or None where the model has none."""
         if self.class_values is None or not hasattr(self.model, "predict_proba"):
             return None
@@ -178,7 +180,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """The classes as text, in the order of the probabilities."""
         return tuple(canonical(c) for c in self.classes_.tolist())
 
-    def score(self, table: Any, target: Any) -> float:
+    def score(self, table: object, target: ArrayLike) -> float:
         """Return accuracy or R² of the rows of a table."""
         from sklearn.metrics import accuracy_score, r2_score
 
@@ -247,8 +249,8 @@ class SavedRelease:
     """A loaded vector (or a network's tensors by name) with what its certificate file says."""
 
     values: FloatArray
-    tensors: dict[str, Any]
-    certificate: dict[str, Any]
+    tensors: dict[str, object]
+    certificate: dict[str, object]
 
 
 def certificate_path(path: str | Path) -> Path:
@@ -278,7 +280,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
-def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dict[str, Any]:
+def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> dict[str, object]:
     game = calibration.certificate.game
     sizes = (
         {"population": game.population, "size": game.size} if isinstance(game, SubsetGame) else {}
@@ -287,7 +289,7 @@ def _described(kind: str, calibration: Calibration, more: dict[str, Any]) -> dic
 
 
 def save(
-    released: TableModel | MembershipPrivate | PrivateModel | Release | Any,
+    released: TableModel | MembershipPrivate | PrivateModel | Release | object,
     path: str | Path,
     *,
     calibration: Calibration | None = None,
@@ -344,7 +346,7 @@ def save(
     return beside
 
 
-def _endings(released: Any) -> tuple[str, ...]:
+def _endings(released: object) -> tuple[str, ...]:
     """Return the endings of the files that a release can go to."""
     if isinstance(released, PrivateModel):
         return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
@@ -369,7 +371,7 @@ def _safetensors() -> Any:
 
 def _saved_estimator(
     released: TableModel | MembershipPrivate, target: Path, force: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
@@ -445,7 +447,7 @@ def _at_home(target: Path) -> bytes:
 
 
 def _saved_tensors(
-    tensors: dict[str, Any], target: Path, force: bool, about: dict[str, str] | None = None
+    tensors: Mapping[str, object], target: Path, force: bool, about: dict[str, str] | None = None
 ) -> None:
     packed = _safetensors().save(tensors, metadata=about)
     written_whole(target, lambda draft: draft.write_bytes(packed), force)
@@ -467,7 +469,7 @@ def _loaded_network(target: Path, factory: Callable[..., Any] | None) -> Private
     return PrivateNetwork.from_tensors(given, tensors, factory)
 
 
-def verified(path: str | Path) -> dict[str, Any]:
+def verified(path: str | Path) -> dict[str, object]:
     """Return the certificate of a file after checking that it belongs to it.
 
     Edge cases: a missing, unreadable or foreign certificate is refused.

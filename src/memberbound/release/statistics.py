@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, SearchError, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -18,6 +18,7 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import Calibration, Record, Rows, checked_eta
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
+from memberbound.release.parameters import Labels
 from memberbound.release.refitting import subset_assumptions
 from memberbound.subset.bounds import eta_from_success
 from memberbound.subset.distances import clipped, noise_on_query
@@ -250,7 +251,7 @@ def histogram(
         >>> histogram(["a", "b", "a", "c"], categories=["a", "b"])(np.array([0, 2, 3])).tolist()
         [2.0, 0.0]
     """
-    given: NDArray[Any] = np.asarray(data)
+    given: Labels = np.asarray(data)
     if given.ndim != 1 or given.size < 4:
         raise InputError(
             f"data must be one value for each of 4 or more records, got {given.shape}."
@@ -344,8 +345,8 @@ def quantiles(data: ArrayLike, levels: ArrayLike) -> CallableStatistic:
 class CallableStatistic:
     """``function`` of the chosen rows of ``data``, flattened: a Statistic."""
 
-    data: NDArray[Any]
-    function: Callable[[NDArray[Any]], ArrayLike]
+    data: Labels
+    function: Callable[[Labels], ArrayLike]
     dimension: int
     names: tuple[str, ...] = field(default=())
 
@@ -355,7 +356,7 @@ class CallableStatistic:
 
 
 def computed(
-    data: ArrayLike, function: Callable[[NDArray[Any]], ArrayLike], *, size: int | None = None
+    data: ArrayLike, function: Callable[[Labels], ArrayLike], *, size: int | None = None
 ) -> CallableStatistic:
     """Return any function of the chosen rows, found to be of one length on the first rows.
 
@@ -363,7 +364,7 @@ def computed(
         >>> computed([1.0, 2.0, 4.0, 8.0], np.max)(np.array([0, 2])).tolist()
         [4.0]
     """
-    table: NDArray[Any] = np.asarray(data)
+    table: Labels = np.asarray(data)
     if table.ndim == 0 or len(table) < 4:
         raise InputError(f"data must have at least 4 records, got shape {table.shape!r}.")
     if not callable(function):

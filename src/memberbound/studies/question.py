@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from memberbound.release.calibration import checked_eta
 from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "EMBEDDED_TARGET",
@@ -177,7 +180,7 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
 EMBEDDED_TARGET = "diagnosis"
 
 
-def embedded_table() -> Any:
+def embedded_table() -> DataFrame:
     """Return the data set that comes along: 569 patients, 30 measurements and a diagnosis.
 
     Breast Cancer Wisconsin (Diagnostic), Wolberg, Mangasarian, Street and Street 1995, as
@@ -190,7 +193,7 @@ def embedded_table() -> Any:
     return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
 
 
-def _written(frame: Any) -> bytes:
+def _written(frame: DataFrame) -> bytes:
     """Return every value of a table in an unambiguous way."""
     digest = hashlib.sha256()
     for name in frame.columns:
@@ -205,7 +208,7 @@ class StudyData:
     In ``frame`` numbers are numbers and dates time stamps, so that every step reads the same.
     """
 
-    frame: Any
+    frame: DataFrame
     examples: Examples
     name: str
     embedded: bool
@@ -215,7 +218,7 @@ class StudyData:
     @classmethod
     def read(
         cls,
-        source: Any,
+        source: object,
         question: StudyQuestion,
         bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
     ) -> StudyData:

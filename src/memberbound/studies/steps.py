@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
 from memberbound.attacks.learner_audit import (
@@ -247,7 +247,7 @@ class Bench:
     workers: int
     cache: str | None
 
-    def learner(self) -> Any:
+    def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
         return learner_from_name(self.question.learner, self.data.examples.task)
 
@@ -287,7 +287,7 @@ def certify_table(bench: Bench, progress: Progress) -> Certified:
     return Certified(found.to_dict(), found.sentence, bound)
 
 
-def _shadowed(bench: Bench, learner: Any, progress: Progress, models: int) -> ShadowRun:
+def _shadowed(bench: Bench, learner: BaseEstimator, progress: Progress, models: int) -> ShadowRun:
     return train_shadows(
         bench.data.examples,
         learner,
@@ -329,7 +329,7 @@ def chance_of(examples: Examples) -> float:
 
 
 def _audited(
-    bench: Bench, learner: Any, progress: Progress, certificate: Certificate | None = None
+    bench: Bench, learner: BaseEstimator, progress: Progress, certificate: Certificate | None = None
 ) -> Audited:
     run = _shadowed(bench, learner, progress, bench.question.shadows)
     # Raises where an attack passes the certificate: then the study has found a bug.

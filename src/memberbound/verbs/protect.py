@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,7 @@ from memberbound.quantities import (
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
 from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.gradient import Features
 from memberbound.release.methods import released_statistic
 from memberbound.release.neighbour import (
     ALL_ROWS_METHODS,
@@ -62,6 +63,7 @@ from memberbound.release.neighbour import (
     replaces_preprocessing,
 )
 from memberbound.release.networks import NetworkModel, fit_network
+from memberbound.release.parameters import Labels
 from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
 from memberbound.release.releasing import Release, source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, TableModel, save
@@ -78,6 +80,10 @@ from memberbound.release.table_statistics import TABLE_STATISTICS, release_table
 from memberbound.tables.population import Population, read_frame, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import Columns
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+    from sklearn.base import BaseEstimator
 
 __all__ = [
     "STATISTICS",
@@ -149,7 +155,7 @@ class Protection:
     scores: tuple[TrialScores, ...] = ()
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    details: dict[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -226,7 +232,7 @@ class Protection:
                 "warnings": list(self.warnings),
                 "roles": dict(self.roles),
             }
-            | self.details
+            | dict(self.details)
             | ({} if self._budget is None else {"curve": self._budget.described()})
         )
 
@@ -348,7 +354,7 @@ def fit_notes(calibration: Calibration) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _plain_law(calibration: Calibration) -> dict[str, Any]:
+def _plain_law(calibration: Calibration) -> dict[str, object]:
     """The noise law without its matrices: they are in the saved certificate."""
     return {
         name: value
@@ -381,7 +387,7 @@ _OWN_EYES = (
 
 
 def _read_raw(
-    source: Any,
+    source: object,
     target: str | None,
     bounds: Bounds,
     *,
@@ -410,9 +416,9 @@ def _read_raw(
 
 
 def release_all_rows(
-    source: Any,
+    source: object,
     target: str,
-    learner: Any,
+    learner: object,
     *,
     eta: float,
     bounds: Mapping[str, object] | str | Path | None = None,
@@ -473,9 +479,9 @@ def release_all_rows(
 
 
 def _trained(
-    table: Any,
+    table: DataFrame,
     target: str,
-    learner: Any,
+    learner: object,
     *,
     eta: float,
     bounds: Bounds,
@@ -497,7 +503,7 @@ def _trained(
 
 
 def _rehearsed(
-    table: Any,
+    table: DataFrame,
     target: str,
     released: PrivateModel,
     bounds: Bounds,
@@ -543,7 +549,9 @@ def _rehearsed(
     return tuple(found), notes
 
 
-def _answers_of(fitted: Any, rows: Any, classes: Sequence[str]) -> tuple[NDArray[Any], FloatArray]:
+def _answers_of(
+    fitted: BaseEstimator, rows: Features, classes: Sequence[str]
+) -> tuple[Labels, FloatArray]:
     """Return a clean model's answers, and its ranking with a column for every class."""
     answers = np.asarray(fitted.predict(rows))
     if not classes:
@@ -559,13 +567,13 @@ def _answers_of(fitted: Any, rows: Any, classes: Sequence[str]) -> tuple[NDArray
 
 
 def _accuracy(
-    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
 ) -> float:
     return float(np.mean(answers.astype(str) == truth.astype(str)))
 
 
 def _balanced(
-    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
 ) -> float:
     """Mean over classes of the share of their rows that is recognised."""
     right = answers.astype(str) == truth.astype(str)
@@ -573,7 +581,7 @@ def _balanced(
 
 
 def _auc(
-    truth: NDArray[Any], _answers: NDArray[Any], ranking: FloatArray, classes: Sequence[str]
+    truth: Labels, _answers: Labels, ranking: FloatArray, classes: Sequence[str]
 ) -> float | None:
     """Mean over classes, each against the rest, of the area under the ROC."""
     from sklearn.metrics import roc_auc_score
@@ -589,7 +597,7 @@ def _auc(
 
 
 def _r_squared(
-    truth: NDArray[Any], answers: NDArray[Any], _ranking: FloatArray, _classes: Sequence[str]
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
 ) -> float:
     spread = float(np.square(truth - truth.mean()).sum())
     missed = float(np.square(answers - truth).sum())
@@ -600,7 +608,7 @@ _CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _
 _NUMBER_SCORES = {"R²": _r_squared}
 
 
-def _truth(trial: PrivateModel, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, column: Series) -> tuple[Labels, NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
     values = Values.of(column)
     if not trial.class_names:
@@ -610,12 +618,12 @@ def _truth(trial: PrivateModel, column: Any) -> tuple[NDArray[Any], NDArray[np.b
     return texts, places >= 0
 
 
-def _commonest(labels: NDArray[Any]) -> Any:
+def _commonest(labels: Labels) -> Any:
     names, counts = np.unique(labels.astype(str), return_counts=True)
     return names[int(np.argmax(counts))]
 
 
-def _clean(trial: PrivateModel, train: Any, seen: NDArray[Any], usable: NDArray[np.bool_]) -> Any:
+def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[np.bool_]) -> Any:
     """Return scikit-learn's model of the same columns, without noise; None if it cannot be."""
     from sklearn import ensemble, linear_model, svm
     from sklearn.exceptions import ConvergenceWarning
@@ -676,7 +684,7 @@ _CATEGORIES = 50
 
 
 def made_statistic(
-    source: Any,
+    source: object,
     statistic: Any,
     *,
     size: int | None,
@@ -710,7 +718,7 @@ def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
 
 def _statistic(
     table: Population,
-    statistic: str | Callable[[Any], ArrayLike],
+    statistic: str | Callable[[Labels], ArrayLike],
     *,
     size: int | None,
     clip: float | None,
@@ -821,7 +829,7 @@ def release_statistic(
 
 
 def _release_table_statistic(
-    source: Any,
+    source: object,
     statistic: Any,
     *,
     eta: float,
@@ -1084,7 +1092,7 @@ def protect(
     return replace(result, out=str(out))
 
 
-def _endings(statistic: Any, learner: Any, all_rows: bool) -> tuple[str, ...]:
+def _endings(statistic: Any, learner: object, all_rows: bool) -> tuple[str, ...]:
     """Return the endings of the files that the release can go to."""
     if statistic is not None:
         return (".safetensors",)
@@ -1097,11 +1105,11 @@ def _plays_all_rows(
     game: str | None,
     record: str,
     method: str,
-    learner: Any,
+    learner: object,
     statistic: Any,
     *,
-    bounds: Any,
-    only_subset: Mapping[str, Any],
+    bounds: object,
+    only_subset: Mapping[str, object],
     size: int | None,
 ) -> bool:
     """Tell whether all rows are used, in the neighbour game; refuse what does not belong to it."""
