@@ -40,6 +40,7 @@ from memberbound.release.parameters import (
     ConvexParameters,
     FittedParameters,
     Learnable,
+    PairAdapter,
     Population,
     clipped_rows,
     convex_loss,
@@ -61,7 +62,7 @@ from memberbound.release.releasing import (
     secret_subset,
     source_from_seed,
 )
-from memberbound.release.statistics import SumStatistic, calibrate_sum
+from memberbound.release.statistics import CallableStatistic, SumStatistic, calibrate_sum
 
 __all__ = [
     "FORMS",
@@ -177,20 +178,24 @@ def calibrate(
     method: str = "auto",
     confidence: float = 0.95,
     pairs: int | None = None,
+    partners: int | None = None,
     shape: FloatArray | None = None,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Calibration:
     """Return the least noise that a form certifies for the record that the game names.
 
-    ``pairs`` counts pairs, or subsets where a form has no pairs.  Where ``auto`` has a choice every
+    ``pairs`` counts pairs, or subsets where a form has no pairs; ``partners`` those that a fit of
+    the neighbour form is compared with at once (X20).  Left open, they are chosen on a pilot for
+    statistics that are quick to compute (parameters of scikit-learn's learners, functions of the
+    rows), and one otherwise.  Where ``auto`` has a choice every
     form is tried on a pilot stream, and the one with the least noise there is certified.
 
     Guarantee: that of the form: with probability at least ``confidence`` over the fresh subsets no
     attack gains more than ``eta``.  The choice costs nothing: it depends on the pilot stream alone,
     and given that stream the certificate of the chosen form holds at its confidence, because the
     subsets it is computed from are independent of it (proofs/retraining.md, claim 6).
-    Theorem: X1 and L24-P12 (sum), X1 and X4 (neighbour), X3 (convex), X19 (moment, izzo).
+    Theorem: X1 and L24-P12 (sum), X1 or X20 and X4 (neighbour), X3 (convex), X19 (moment, izzo).
     Assumes: the released training set is drawn apart from ``fresh``.
 
     Examples:
@@ -219,6 +224,8 @@ def calibrate(
     options: dict[str, object] = {form.draws: pairs}
     if shape is not None:
         options["shape"] = shape
+    if name == "neighbour":
+        options["partners"] = 1 if partners is None and not _quick(statistic) else partners
     return form.run(
         statistic,
         fresh,
@@ -229,6 +236,13 @@ def calibrate(
         progress=progress,
         **options,
     )
+
+
+def _quick(statistic: Statistic) -> bool:
+    """Whether a fit more per partner is cheap: not for predictions, nor for learners unknown."""
+    if isinstance(statistic, FittedParameters):
+        return not isinstance(statistic.adapter, PairAdapter)
+    return isinstance(statistic, (ConvexParameters, CallableStatistic))
 
 
 def released_statistic(
