@@ -76,6 +76,7 @@ __all__ = [
     "configurations",
     "forms_for",
     "noise_shape",
+    "quick_to_fit",
     "released_statistic",
     "risk_shape",
     "scored",
@@ -225,7 +226,7 @@ def calibrate(
     if shape is not None:
         options["shape"] = shape
     if name == "neighbour":
-        options["partners"] = 1 if partners is None and not _quick(statistic) else partners
+        options["partners"] = 1 if partners is None and not quick_to_fit(statistic) else partners
     return form.run(
         statistic,
         fresh,
@@ -238,7 +239,7 @@ def calibrate(
     )
 
 
-def _quick(statistic: Statistic) -> bool:
+def quick_to_fit(statistic: Statistic) -> bool:
     """Whether a fit more per partner is cheap: not for predictions, nor for learners unknown."""
     if isinstance(statistic, FittedParameters):
         return not isinstance(statistic.adapter, PairAdapter)

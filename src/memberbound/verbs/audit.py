@@ -23,6 +23,12 @@ from memberbound.attacks.learner_audit import (
     record_exposure,
     sandwiched,
 )
+from memberbound.attacks.noisy_releases import (
+    MOST_RECORDS,
+    ReleaseFloor,
+    audit_release,
+    has_normal_noise,
+)
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
 from memberbound.declarations import (
@@ -55,12 +61,15 @@ from memberbound.quantities import (
     marked,
     significant,
 )
+from memberbound.release.estimator import ReleasedLearner
+from memberbound.release.methods import quick_to_fit
 from memberbound.tables.population import column_names, read_population
 
 __all__ = [
     "Audit",
     "audit",
     "audit_run",
+    "release_floor",
 ]
 
 # ── The answer of ``audit``: what attacks reached, never a guarantee ──────────────────────────────
@@ -103,6 +112,7 @@ class Audit:
             "most_exposed": {**INTERVAL, "family_lower": "lower"},
             "worst_record_estimate": "estimate",
         },
+        "release": ReleaseFloor.SIDES,
         "training_seconds": "estimate",
     }
 
@@ -114,6 +124,7 @@ class Audit:
     detail: LearnerAudit | ScoreAudit
     exposure: Exposure | None = None
     sandwich: Sandwich | None = None
+    release: ReleaseFloor | None = None
     learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
@@ -130,6 +141,7 @@ class Audit:
             "confidence": self.confidence,
             "records": None if self.exposure is None else self.exposure.to_dict(),
             "learned": None if self.learned is None else self.learned.to_dict(),
+            "release": None if self.release is None else self.release.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
             "roles": dict(self.roles),
@@ -190,6 +202,8 @@ class Audit:
             )
         if self.learned is not None:
             text += f"\n\n{self.learned.summary()}"
+        if self.release is not None:
+            text += f"\n\n{self.release.summary()}"
         if self.sandwich is not None:
             gap = self.sandwich.gap
             shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
@@ -265,7 +279,8 @@ def audit(
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
-    Theorem: proofs/audit-intervals.md (scores), proofs/audit-subset-game.md (learners).
+    Theorem: proofs/audit-intervals.md (scores), proofs/audit-subset-game.md (learners); X24 where
+    the learner is a release of ``protect`` with normal noise (``released_learner``).
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
@@ -352,7 +367,20 @@ def audit(
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    answer = audit_run(run, attacks=names, confidence=confidence, fpr=rates, ceiling=ceiling)
+    answer = audit_run(
+        run,
+        attacks=names,
+        confidence=confidence,
+        fpr=rates,
+        ceiling=ceiling,
+        release=release_floor(
+            estimator,
+            run,
+            confidence=confidence,
+            seed=start,
+            workers=None if workers < 1 else workers,
+        ),
+    )
     exposure = answer.exposure
     if LEARNED in names:
         shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
@@ -374,10 +402,13 @@ def audit_run(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     ceiling: Ceiling | None = None,
+    release: ReleaseFloor | None = None,
 ) -> Audit:
     """Audit models that are trained already; see :func:`audit`.
 
-    With a ``ceiling`` an audit above it raises a ContradictionError.
+    With a ``ceiling`` an audit above it raises a ContradictionError.  ``release`` has the floors of
+    the attack on what is released (X24); they then take the place of the attacks on predictions
+    beside the ceiling, which is decided before either is seen.
     """
     plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
     found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
@@ -391,6 +422,9 @@ def audit_run(
             warnings += ("The certificate was not compared, for the same reason.",)
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
+        if release is not None:
+            sharper = release.worst if ceiling.record == "every" else release.average
+            sandwich = sandwiched(ceiling, sharper)
     return Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
@@ -400,7 +434,35 @@ def audit_run(
         found,
         exposure,
         sandwich,
+        release,
         warnings=warnings,
+    )
+
+
+#: Targets and training models of the attack on what is released, per shadow model.
+_TARGETS, _TRAINING = 8, 2
+
+
+def release_floor(
+    learner: object, run: ShadowRun, *, confidence: float, seed: int, workers: int | None
+) -> ReleaseFloor | None:
+    """Return the floors of X24 for a learner with known normal noise that is quick to fit."""
+    if not isinstance(learner, ReleasedLearner):
+        return None
+    plan = learner.rehearsal
+    law, records = plan.calibration.noise, run.game.population
+    if not (has_normal_noise(law) and quick_to_fit(plan.statistic) and records <= MOST_RECORDS):
+        return None
+    models = run.signals.models
+    return audit_release(
+        plan.statistic,
+        law,
+        run.game,
+        targets=_TARGETS * models,
+        training=_TRAINING * models,
+        confidence=confidence,
+        seed=seed,
+        workers=workers,
     )
 
 

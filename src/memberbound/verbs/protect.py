@@ -922,8 +922,8 @@ def protect(
     of it was drawn (subset, at ``confidence``), and sees the release is right about every (or about
     the average) record's membership more than ``eta`` above blind guessing.  What is released of a
     learner takes raw rows (``predict``).
-    Theorem: X22 (gradient); X1, X20 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected
-    (izzo).
+    Theorem: X22 (gradient); X1, X20 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10, with
+    its radius corrected (izzo).
     Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
     and apart.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
