@@ -154,14 +154,12 @@ Progress = Annotated[Callable[..., None], Option("progress")]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
 
-#: Headings of a help page, in their order: what the arguments of a verb are about.
-GROUPS = ("Data", "Question", "Computation", "Output")
-_GROUP_OF_KIND: dict[Kind, str] = dict.fromkeys(
-    ("table", "column", "names", "roles", "law", "points"), "Data"
-) | dict.fromkeys(("out", "records", "folder", "cache"), "Output")
+#: What an argument is about, by its kind and by its name: the headings of a help page.
+_GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
+_GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
 _GROUP_OF_NAME = dict.fromkeys(("database_table", "uniform", "unit", "reference"), "Data")
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "backend", "shadows", "progress"), "Computation"
+    ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
 )
 _GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser"), "Output")
 _GROUP_OF_NAME |= {"attacks": "Question"}
