@@ -399,10 +399,11 @@ def read_examples(
     roles: Roles = None,
     task: Task | None = None,
     database_table: str | None = None,
+    unit: str | None = None,
 ) -> Examples:
     """Read a table and encode it for learners; see :func:`examples_of`."""
     found = read_population(
-        source, columns, roles=roles, target=target, database_table=database_table
+        source, columns, roles=roles, target=target, database_table=database_table, unit=unit
     )
     return examples_of(found, task)
 
