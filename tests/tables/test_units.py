@@ -49,7 +49,7 @@ def test_replacing_a_person_changes_one_row() -> None:
     other.loc[other["who"] == "p5", ["age", "first"]] = 99
     one, two = (first_rows(t, "who")[0] for t in (VISITS, other))
     assert (one != two).any(axis=1).sum() == 1
-    assert (VISITS != other).any(axis=1).sum() == 3
+    assert (other != VISITS).any(axis=1).sum() == 3
 
 
 @pytest.mark.parametrize(
