@@ -58,8 +58,8 @@ def csv_bytes() -> bytes:
 
 def _arrow(kind: str) -> bytes:
     import pyarrow as pa
-    import pyarrow.feather as feather
     import pyarrow.parquet as pq
+    from pyarrow import feather
 
     table, out = pa.table(columns()), io.BytesIO()
     if kind == "parquet":

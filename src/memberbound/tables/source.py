@@ -370,7 +370,7 @@ def stored_array(path: Path) -> NDArray[np.generic]:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except Exception as error:  # a header is Python text, and a damaged one says anything
-        raise InputError(f"{path} is not a readable .npy file: {one_sentence(error)}.") from error
+        raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 
 def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
