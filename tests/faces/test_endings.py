@@ -37,7 +37,7 @@ def run(code, tmp_path, **environment):
         text=True,
         check=False,
         timeout=120,
-        env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
+        env=os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": ""} | environment,
     )
 
 
@@ -93,6 +93,7 @@ def test_only_the_newest_tracebacks_are_kept(tmp_path):
 )
 def test_every_kind_has_its_sentence_and_code(problem, code, words, capsys, monkeypatch):
     monkeypatch.setattr(endings, "keep_traceback", lambda problem: None)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def fail():
         raise problem

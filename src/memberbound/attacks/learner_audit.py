@@ -732,7 +732,7 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
         written = read_document(given, "certificate", "JSON")
         said = written if isinstance(written, dict) else {}
     else:
-        said = dict(given)
+        said = dict(given) if isinstance(given, Mapping) else {}
     inner = said.get("certificate", said)
     try:
         if inner["game"] != "subset" or inner["quantity"] != "eta":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError, shortened
+from memberbound.faces.terminal import printed
 
 __all__ = [
     "StoppedError",
@@ -146,6 +147,6 @@ def said(problem: BaseException) -> int:
     if debugging():
         traceback.print_exception(problem)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"memberbound: {shortened(message)}\n")
+        printed(f"memberbound: {shortened(message)}", stream=sys.stderr)
         sys.stderr.flush()
     return code

@@ -81,6 +81,7 @@ __all__ = [
     "DELIMITERS",
     "Columns",
     "Table",
+    "check_file",
     "delimited_table",
     "delimiter_of",
     "open_table",
@@ -223,7 +224,7 @@ def open_table(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         with reading(str(path)):
-            _check_file(path)
+            check_file(path)
         name = str(path)
     else:
         path, name = None, f"the {type(source).__name__}"
@@ -247,7 +248,9 @@ def open_table(
         raise
 
 
-def _check_file(path: Path) -> None:
+def check_file(source: str | os.PathLike[str]) -> None:
+    """Refuse a name that is no file's, before anything else is looked at."""
+    path = Path(source)
     if path.is_dir():
         raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
     if not path.exists():
@@ -259,6 +262,9 @@ def _check_file(path: Path) -> None:
 def _checked(table: Table) -> Table:
     if not table.columns:
         raise InputError(f"{table.name} has no columns.")
+    odd = next((column for column in table.columns if "\0" in column), None)
+    if odd is not None:
+        raise InputError(f"{table.name} must name its columns without zero bytes, got {odd!r}.")
     return table
 
 
