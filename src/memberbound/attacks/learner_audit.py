@@ -730,9 +730,9 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
         return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
     if isinstance(given, (str, os.PathLike)):
         written = read_document(given, "certificate", "JSON")
-        said = written if isinstance(written, dict) else {}
     else:
-        said = dict(given) if isinstance(given, Mapping) else {}
+        written = given
+    said = written if isinstance(written, Mapping) else {}
     inner = said.get("certificate", said)
     try:
         if inner["game"] != "subset" or inner["quantity"] != "eta":
