@@ -199,6 +199,9 @@ class Verb:
     parameters: tuple[Parameter, ...]
     #: Whether it returns an answer; ``serve`` does not.
     answers: bool = True
+    #: Where its answer can be held to a limit: which parts of it, and what they are.
+    fails_on: tuple[str, ...] = ()
+    compared: str = ""
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
@@ -208,6 +211,24 @@ class Verb:
     def of_kind(self, *kinds: Kind) -> tuple[Parameter, ...]:
         """The parameters of some kinds, in order."""
         return tuple(p for p in self.parameters if p.kind in kinds)
+
+    @property
+    def gate(self) -> tuple[Parameter, ...]:
+        """The options with which a build is stopped, where the answer can be held to a limit.
+
+        They belong to the command line: in Python the answer itself is asked (``exceeds``).
+        """
+        if not self.fails_on:
+            return ()
+        above = f"Exit with code 3 if {self.compared} is above P, from 0.5 to 1."
+        part = f"What is held to the limit; {self.fails_on[0]} unless given."
+        told = "Write the outcome of --fail-above as JUnit XML."
+        choices = Option("choice", choices=self.fails_on, web=False)
+        return (
+            Parameter("fail_above", Option("number", metavar="P", web=False), None, above),
+            Parameter("fail_on", choices, None, part),
+            Parameter("junit", Option("out", metavar="FILE", web=False), None, told),
+        )
 
 
 def declared(function: Callable[..., Answer | None]) -> Verb:
@@ -249,8 +270,10 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
             )
         )
     summary = paragraphs.replace("``", "")
-    answers = hints.get("return") is not NoneType
-    return Verb(function.__name__, function, summary, examples, tuple(found), answers)
+    answer = hints.get("return")
+    limited = (getattr(answer, "FAILS_ON", ()), getattr(answer, "COMPARED", ""))
+    answers = answer is not NoneType
+    return Verb(function.__name__, function, summary, examples, tuple(found), answers, *limited)
 
 
 def _capitalised(text: str) -> str:

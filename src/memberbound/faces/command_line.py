@@ -21,6 +21,8 @@ import typer
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, MemberboundError, finite_number
+from memberbound.files import check_output
+from memberbound.limits import Limit, Limited, write_junit
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
@@ -207,17 +209,27 @@ class _Command:
             text = "Draw the answer into this file (.png .svg .pdf .html)."
             note = typer.Option(metavar="FILE", help=text)
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
+        shown += [_typer_parameter(parameter) for parameter in self.verb.gate]
         if self.verb.answers:
             note = typer.Option("--json", help="Print one JSON object and nothing else.")
             shown.append(_keyword("json_", Annotated[bool, note], False))
         return inspect.Signature(shown)
 
-    def __call__(self, plot: Path | None = None, json_: bool = False, **given: object) -> None:
-        """Run the verb, say what was written, print the answer."""
+    def __call__(
+        self,
+        plot: Path | None = None,
+        json_: bool = False,
+        fail_above: float | None = None,
+        fail_on: str | None = None,
+        junit: Path | None = None,
+        **given: object,
+    ) -> None:
+        """Run the verb, say what was written, print the answer, hold it to a limit."""
         if plot is not None:
             from memberbound.report.pictures import check_target
 
             check_target(plot)
+        limit = self.limit(fail_above, fail_on, junit)
         result = self.answer(given)
         for parameter in self.verb.of_kind("out", "records"):
             if given.get(parameter.name) is not None:
@@ -226,8 +238,23 @@ class _Command:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
             show(result, json_)
-            if code := getattr(result, "exit_code", 0):
+            above = limit is not None and _above(result, limit, junit)
+            if code := 3 if above else getattr(result, "exit_code", 0):
                 raise typer.Exit(code)
+
+    def limit(self, most: float | None, on: str | None, junit: Path | None) -> Limit | None:
+        """Return the limit that was typed, or refuse it before any work is done."""
+        if most is None:
+            for flag, value in (("fail_on", on), ("junit", junit)):
+                if value is not None:
+                    raise InputError(f"{flag} must come with fail_above, got {str(value)!r} alone.")
+            return None
+        found = Limit(most, on)  # type: ignore[arg-type]  # one_of checks it
+        found.part(self.verb.fails_on, self.verb.name)  # type: ignore[arg-type]
+        if junit is not None:
+            # A build writes its report anew every time.
+            check_output(junit, name="junit", formats=(".xml",), force=True)
+        return found
 
     def answer(self, given: Keywords) -> Answer | None:
         """Return what the verb answers to what was typed."""
@@ -289,6 +316,17 @@ def show(result: Answer, as_json: bool) -> None:
     else:
         text = result.summary()
     typer.echo(text)
+
+
+def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
+    """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
+    assert isinstance(result, Limited)
+    held = result.held_to(limit)
+    if junit is not None:
+        write_junit(held, junit)
+        typer.echo(f"wrote {junit}", err=True)
+    typer.echo(f"{'limit exceeded' if held.exceeded else 'limit kept'}: {held.sentence}", err=True)
+    return held.exceeded
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.declarations import (
@@ -30,6 +30,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.learners import learner_from_name
+from memberbound.limits import Limited, Part, Success
 from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import Mark, marked
 from memberbound.report.model import SCHEMA_ID as SCHEMA
@@ -62,8 +63,15 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Study(Limited):
     """A study: ``report`` is what ``report.json`` holds."""
+
+    VERB: ClassVar = "study"
+    FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
+    COMPARED: ClassVar = (
+        "how often anybody is right about the average record of the model as it is, or, with "
+        "--record every, about its worst record"
+    )
 
     report: Report = field(repr=False)
     out: str | None = None
@@ -95,6 +103,27 @@ class Study:
             f"left out: {', '.join(left)}; name them in columns, or give them another role, to use "
             "them",
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the model as it is, its average and its worst record.
+
+        Nothing is proved about one learner without noise, so a ceiling is that of any learner on
+        the table.  The worst record counts where every record was to be protected.
+        """
+        subject = "table" if on == "ceiling" else "model"
+        wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
+        rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
+        label = "any model trained on the table" if on == "ceiling" else "the model as it is"
+        found = []
+        for record in wanted:
+            what, row = f"{label}, {record} record", rows.get(record)
+            if row is None:  # the step that looks for it has failed
+                found.append(Success(what))
+                continue
+            numbers = (row.ceiling, row.estimate, row.floor)
+            values = (None if number is None else number.value for number in numbers)
+            found.append(Success(what, row.blind, *values))
+        return tuple(found)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report with the names of the files written."""

@@ -43,6 +43,8 @@ from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.learners import learner_from_name, read_examples
+from memberbound.limits import Limited, Part, Success
+from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
@@ -67,7 +69,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(Limited):
     """What attacks reached on a learner or in a list of scores, with intervals.
 
     ``attacks`` has the contract's fields per attack; ``detail`` the full result.
@@ -106,6 +108,10 @@ class Audit:
         "training_seconds": "estimate",
     }
 
+    VERB: ClassVar = "audit"
+    FAILS_ON: ClassVar = ("estimate", "floor")
+    COMPARED: ClassVar = "how often the best attack tried is right (one candidate in two is in)"
+
     game: Game
     attacks: dict[str, dict[str, Any]]
     best: str
@@ -137,21 +143,39 @@ class Audit:
         return result | ({} if self.sandwich is None else self.sandwich.to_dict())
 
     @property
-    def sentence(self) -> str:
-        """What was reached, and what that does not mean."""
+    def reached(self) -> tuple[float, float]:
+        """Advantage of the best attack: the estimate, and the floor, which pays for the choice."""
         found = self.attacks[self.best]["advantage"]
         lower = found["lower"]
+        if isinstance(self.detail, LearnerAudit):
+            # The attack was picked after looking; its own interval does not pay for that.
+            lower = self.detail.best_advantage.lower
+        return float(found["estimate"]), float(lower)
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the best attack's success where half of all are members.
+
+        That is ½ + ½·advantage, whatever the shares of members and others in the sample.
+        """
+        del on
+        estimate, lower = self.reached
+        what = f"best attack tried ({self.best}), average record"
+        half = (1 + estimate) / 2, down((1 + lower) / 2)
+        return (Success(what, estimate=half[0], floor=half[1]),)
+
+    @property
+    def sentence(self) -> str:
+        """What was reached, and what that does not mean."""
+        estimate, lower = self.reached
         who = "attack on this model"
         more = (
             "Other attacks may reach more, and nothing is said about other models of its "
             "learner: this is no guarantee."
         )
         if isinstance(self.detail, LearnerAudit):
-            # The attack was picked after looking; its own interval does not pay for that.
-            lower = self.detail.best_advantage.lower
             who = f"best attack tried ({self.best})"
             more = "Other attacks may reach more: this is no guarantee."
-        reached = decimals(found["estimate"], "estimate", 3)
+        reached = decimals(estimate, "estimate", 3)
         sure = f"confidence {confident(self.confidence)}"
         least = f"; at {sure} {ONLY_BLIND}"
         if lower > 0:

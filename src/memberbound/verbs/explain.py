@@ -30,6 +30,7 @@ from memberbound.dp import (
 )
 from memberbound.errors import InputError, fraction, nonnegative, one_of
 from memberbound.games import ADJACENCIES, Adjacency, IidGame, NeighbourGame, gamma_from_priors
+from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
@@ -277,7 +278,7 @@ _CURVE_THEOREMS = {
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Limited):
     """What a guarantee says about membership; keeps its inputs and its curve.
 
     ``guarantee.curve`` is the neighbour game at the stated adjacency, and
@@ -303,6 +304,10 @@ class Explanation:
         "security_lower_iid": "lower",
         "tpr_upper": "upper",
     }
+
+    VERB: ClassVar = "explain"
+    FAILS_ON: ClassVar = ("ceiling",)
+    COMPARED: ClassVar = "the certified accuracy of any attack on any record (neighbour game)"
 
     guarantee: DpGuarantee
     epsilon: float | None
@@ -406,6 +411,12 @@ class Explanation:
             Certificate("eta", self.eta_upper, "upper", swap, read, rest),
             Certificate("security", self.security_lower, "lower", iid, mis, rest),
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the accuracy of any attack on any record."""
+        del on
+        blind = max(self.prior, 1 - self.prior)
+        return (Success("any attack on any record", blind, ceiling=self.accuracy_upper),)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""

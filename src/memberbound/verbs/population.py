@@ -38,6 +38,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
+from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import (
@@ -250,7 +251,7 @@ _BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_u
 
 
 @dataclass(frozen=True, eq=False)
-class PopulationAnswer:
+class PopulationAnswer(Limited):
     """Bounds for every record of a population under one mechanism, and what they compare with."""
 
     SIDES: ClassVar[Sides] = {
@@ -268,6 +269,10 @@ class PopulationAnswer:
         "target_pmp": "given",
         "target_success": "given",
     }
+
+    VERB: ClassVar = "population"
+    FAILS_ON: ClassVar = ("ceiling",)
+    COMPARED: ClassVar = "the certified success of any attack on any record (subset game)"
 
     mechanism: str
     query: str
@@ -349,6 +354,12 @@ class PopulationAnswer:
             self.bounds.assumptions,
             self.bounds.confidence,
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the success of any attack on any record."""
+        del on
+        what = "any attack on any record of the population"
+        return (Success(what, self.blind, ceiling=self.success_upper),)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
