@@ -157,7 +157,7 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"bounds": {"age": [18, 90]}, "columns": ["age", "city"]}, "at least about .* rows"),
         ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
         ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
-        ({"bounds": "nowhere.yaml"}, "readable file"),
+        ({"bounds": "nowhere.yaml"}, "existing file"),
         ({"size": 3}, "belong to a statistic"),
         ({"target": None, "statistic": "mean", "game": "neighbour"}, "at least about .* rows"),
         ({"target": None, "statistic": "mean", "bounds": BOUNDS}, "columns of numbers"),
