@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -194,7 +194,8 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     """Return an unfitted scikit-learn estimator.
 
     ``name`` is a short name, or ``package.module:factory`` where the factory, called without
-    arguments, returns an object with ``fit`` and ``predict``.
+    arguments, returns an object with ``fit`` and ``predict``, or a factory of torch modules, which
+    are trained by :class:`memberbound.TorchLearner`.
 
     Examples:
         >>> type(learner_from_name("ridge", "regression")).__name__
@@ -254,6 +255,10 @@ def attribute_named(name: str) -> object:
 
 
 def _imported(name: str) -> Learner:
+    if (modules := network_factory(name)) is not None:
+        from memberbound.learners.torch_learner import TorchLearner
+
+        return TorchLearner(modules)
     factory = attribute_named(name)
     try:
         learner = factory() if callable(factory) else factory
@@ -379,6 +384,10 @@ class Examples:
     def rows(self) -> int:
         """Number of records."""
         return int(self.features.shape[0])
+
+    def taken(self, rows: NDArray[np.intp]) -> Examples:
+        """Return some of the records, encoded as all of them are."""
+        return replace(self, features=self.features[rows], target=self.target[rows])
 
     @property
     def notes(self) -> tuple[str, ...]:
