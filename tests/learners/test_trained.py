@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.errors import InputError
-from memberbound.learners.trained import Answers, TrainedModel, load_model, rows_as_trained
+from memberbound.learners.model_files import load_model
+from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 
 
 @pytest.fixture

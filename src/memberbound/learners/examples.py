@@ -32,6 +32,7 @@ __all__ = [
     "Task",
     "as_numbers",
     "as_texts",
+    "attribute_named",
     "column_encoder",
     "encoded_rows",
     "examples_of",
@@ -229,7 +230,7 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         >>> network_factory("logistic") is None
         True
     """
-    factory = _attribute(learner) if isinstance(learner, str) and ":" in learner else learner
+    factory = attribute_named(learner) if isinstance(learner, str) and ":" in learner else learner
     torch = sys.modules.get("torch")
     if torch is None or isinstance(factory, str) or not callable(factory):
         return None
@@ -243,7 +244,8 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         return None
 
 
-def _attribute(name: str) -> object:
+def attribute_named(name: str) -> object:
+    """Return what ``package.module:attribute`` names."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -252,7 +254,7 @@ def _attribute(name: str) -> object:
 
 
 def _imported(name: str) -> Learner:
-    factory = _attribute(name)
+    factory = attribute_named(name)
     try:
         learner = factory() if callable(factory) else factory
     except Exception as problem:
@@ -397,10 +399,11 @@ def read_examples(
     roles: Roles = None,
     task: Task | None = None,
     database_table: str | None = None,
+    unit: str | None = None,
 ) -> Examples:
     """Read a table and encode it for learners; see :func:`examples_of`."""
     found = read_population(
-        source, columns, roles=roles, target=target, database_table=database_table
+        source, columns, roles=roles, target=target, database_table=database_table, unit=unit
     )
     return examples_of(found, task)
 

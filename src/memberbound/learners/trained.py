@@ -1,4 +1,4 @@
-"""A model that exists: its file or the fitted object, raw rows in, answers out.
+"""A model that exists: raw rows in, answers out; ``model_files`` reads its file.
 
 Nothing is trained here.  A model is asked as its users ask it: a pipeline with its own
 preprocessing gets the rows as they are, one that was fitted on names gets its columns by name.
@@ -6,7 +6,6 @@ preprocessing gets the rows as they are, one that was fitted on names gets its c
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ __all__ = [
     "Access",
     "Answers",
     "TrainedModel",
-    "load_model",
+    "as_floats",
     "rows_as_trained",
 ]
 
@@ -100,7 +99,7 @@ class Answers:
         if found.ndim == 2 and found.shape[1] == 1:
             found = found[:, 0]
         if found.ndim == 2:
-            numbers = _numbers(found)
+            numbers = as_floats(found)
             known = np.arange(found.shape[1]) if classes is None else np.asarray(classes)
             close = np.abs(numbers.sum(axis=1) - 1) <= 1e-3 if numbers.size else np.zeros(0)
             if numbers.size and bool((numbers >= 0).all()) and bool(close.all()):
@@ -110,18 +109,19 @@ class Answers:
             raise InputError(f"answers must be one row per record, got shape {found.shape}.")
         if found.dtype.kind == "f":
             if classes is None:
-                return cls(values=_numbers(found))
+                return cls(values=as_floats(found))
             inside = bool(((found >= 0) & (found <= 1)).all())
             if len(classes) == 2 and inside and not np.isin(found, np.asarray(classes)).all():
                 table = np.column_stack([1 - found, found])
-                return cls(probabilities=_numbers(table), classes=np.asarray(classes))
+                return cls(probabilities=as_floats(table), classes=np.asarray(classes))
         return cls(labels=found, classes=None if classes is None else np.asarray(classes))
 
 
 _KINDS = ("probabilities", "logits", "labels", "values")
 
 
-def _numbers(found: Labels) -> FloatArray:
+def as_floats(found: Labels) -> FloatArray:
+    """Return a table of numbers, or refuse it."""
     try:
         return np.ascontiguousarray(found, dtype=np.float64)
     except (TypeError, ValueError):
@@ -245,7 +245,7 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
     chances = getattr(model, "predict_proba", None)
     if callable(chances) and classes is not None:
         return lambda rows: Answers(
-            probabilities=_numbers(np.asarray(chances(rows))), classes=classes
+            probabilities=as_floats(np.asarray(chances(rows))), classes=classes
         )
     if callable(chances):
         return lambda rows: Answers.of(chances(rows), classes)
@@ -255,7 +255,7 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
         return lambda rows: _decided(np.asarray(scores(rows)), says, rows, classes)
     if callable(says):
         if classes is None and not _classifies(model):
-            return lambda rows: Answers(values=_numbers(np.asarray(says(rows)).reshape(-1)))
+            return lambda rows: Answers(values=as_floats(np.asarray(says(rows)).reshape(-1)))
         return lambda rows: Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
     if callable(model):
         return lambda rows: Answers.of(model(rows), classes)
@@ -270,10 +270,10 @@ def _decided(
 ) -> Answers:
     """Return decision values as logits where there is one per class, else the labels."""
     if scores.ndim == 1 and len(classes) == 2:
-        half = _numbers(scores) / 2
-        return Answers(logits=_numbers(np.column_stack([-half, half])), classes=classes)
+        half = as_floats(scores) / 2
+        return Answers(logits=as_floats(np.column_stack([-half, half])), classes=classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
-        return Answers(logits=_numbers(scores), classes=classes)
+        return Answers(logits=as_floats(scores), classes=classes)
     return Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
 
 
@@ -284,105 +284,6 @@ def _classifies(model: object) -> bool:
         return bool(is_classifier(model))
     except (AttributeError, TypeError):
         return False
-
-
-# ── Model files ───────────────────────────────────────────────────────────────────────────────────
-#
-# Files that run code when they are read (pickle, joblib) need ``trust``.
-
-
-def load_model(
-    path: str | os.PathLike[str],
-    *,
-    trust: bool = False,
-    factory: Callable[..., object] | None = None,
-) -> TrainedModel:
-    """Read a model file.
-
-    ``*.skops`` is read without running code; types that skops does not know need ``trust``.
-    ``*.joblib``, ``*.pkl`` and ``*.pickle`` run code when they are read and need ``trust``.
-
-    Edge cases: a missing file, an unknown ending, a file that does not load and a version of
-    scikit-learn other than the one that wrote it are said in a sentence.
-    """
-    del factory
-    target = Path(path)
-    if not target.is_file():
-        raise InputError(f"model must be a file that exists, got {str(path)!r}.")
-    loader = _LOADERS.get(target.suffix.lower())
-    if loader is None:
-        raise InputError(f"model must end in {', '.join(_LOADERS)}, got {str(path)!r}.")
-    return loader(target, trust)
-
-
-def _read(target: Path, read: Callable[[], object]) -> TrainedModel:
-    """Load an object, with what was said about its version on the way."""
-    import warnings
-
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            found = read()
-        except InputError:
-            raise
-        except Exception as problem:
-            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
-            raise InputError(
-                f"model must be a file that loads here, got {first} from {target.name}. Load it "
-                "with the versions of the packages that wrote it."
-            ) from None
-    other = [w for w in said if "InconsistentVersion" in w.category.__name__]
-    if other:
-        raise InputError(
-            "model must be of the version of scikit-learn that is installed, got "
-            f"{str(other[0].message).partition('. ')[0]}. Its answers could differ: install that "
-            "version, or save the model anew."
-        )
-    return TrainedModel.of(found)
-
-
-def _skops(target: Path, trust: bool) -> TrainedModel:
-    try:
-        reader = importlib.import_module("skops.io")
-    except ImportError:
-        raise InputError(
-            f"skops must be installed to read {target.name}: pip install memberbound[skops]."
-        ) from None
-
-    def read() -> object:
-        foreign = sorted(reader.get_untrusted_types(file=target))
-        if foreign and not trust:
-            raise InputError(
-                f"model must hold types that skops knows, got {', '.join(foreign[:5])}. If you "
-                "trust whoever wrote the file, say --trust."
-            )
-        return reader.load(target, trusted=foreign)
-
-    return _read(target, read)
-
-
-def _pickled(target: Path, trust: bool) -> TrainedModel:
-    if not trust:
-        raise InputError(
-            f"model must be a file that runs no code when it is read, got {target.name!r}. If you "
-            "trust whoever wrote it, say --trust; a skops file needs no trust."
-        )
-
-    def read() -> object:
-        if target.suffix.lower() == ".joblib":
-            return importlib.import_module("joblib").load(target)
-        with target.open("rb") as file:
-            return importlib.import_module("pickle").load(file)
-
-    return _read(target, read)
-
-
-_LOADERS: dict[str, Callable[[Path, bool], TrainedModel]] = {
-    ".skops": _skops,
-    ".joblib": _pickled,
-    ".pkl": _pickled,
-    ".pickle": _pickled,
-}
 
 
 # ── Rows as the model's own code read them ────────────────────────────────────────────────────────

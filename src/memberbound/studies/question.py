@@ -95,6 +95,7 @@ class StudyQuestion(Question):
     columns: tuple[str, ...] | None = None
     roles: Mapping[str, Role] | None = None
     database_table: str | None = None
+    unit: str | None = None
     #: The name of the file with public bounds; what it says is part of the data.
     bounds: str | None = None
     seed: int = 0
@@ -139,8 +140,9 @@ class StudyQuestion(Question):
             if not isinstance(given["roles"], Mapping):
                 raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
             given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
-        if "database_table" in given:
-            given["database_table"] = str(given["database_table"])
+        for name in ("database_table", "unit"):
+            if name in given:
+                given[name] = str(given[name])
         return replace(self, **given)
 
 
@@ -235,6 +237,7 @@ class StudyData:
             roles=question.roles,
             target=question.target,
             database_table=question.database_table,
+            unit=question.unit,
         )
         name = "breast cancer (embedded)" if embedded else population.name
         if isinstance(source, (str, os.PathLike)):

@@ -316,10 +316,12 @@ def _coarser(
         "--target": asked.target,
         "--confidence": asked.confidence,
         "--seed": asked.seed,
+        "--table": asked.database_table,
+        "--unit": asked.unit,
         "--out": "safe.parquet",
     }
     # Of a whole file only: harden takes no choice of columns.
-    whole = asked.columns is None and asked.database_table is None
+    whole = asked.columns is None
     remedy = replace(
         _blank("coarser"),
         protects="every record" if enough and asked.record == "every" else "average record",
@@ -353,6 +355,7 @@ def _noise(
         "--confidence": asked.confidence if halves else None,
         "--columns": names_of(asked.columns),
         "--table": asked.database_table,
+        "--unit": asked.unit,
         "--out": "model.skops",
     }
     promised = found.gain.upper <= asked.eta

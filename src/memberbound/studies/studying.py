@@ -180,6 +180,7 @@ def study(
     extra_rows: Whole | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     bounds: Annotated[
         Mapping[str, object] | str | os.PathLike[str],
@@ -228,6 +229,8 @@ def study(
         columns: features; all columns but the target, identifiers and free text unless given.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
             that trains on all rows; see ``memberbound bounds``.
@@ -260,6 +263,7 @@ def study(
         "columns": columns,
         "roles": roles,
         "database_table": database_table,
+        "unit": unit,
         "seed": seed,
     }
     said = {} if config is None else read_configuration(config)

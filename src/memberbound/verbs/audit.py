@@ -260,6 +260,7 @@ def audit(
     fpr: Rates = (0.1, 0.01, 0.001),
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     certificate: Annotated[
         Certificate | str | os.PathLike[str] | Mapping[str, object],
@@ -305,6 +306,8 @@ def audit(
         columns: use these columns only; all but identifiers and free text unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         certificate: a certificate of η in the subset game to hold the audit against: an audit above
             it raises :class:`memberbound.attacks.learner_audit.ContradictionError`.  If fits failed
@@ -362,7 +365,12 @@ def audit(
         return _of_scores(source, database_table, confidence, rates, start)
     ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(
-        source, target, columns=columns, roles=roles, database_table=database_table
+        source,
+        target,
+        columns=columns,
+        roles=roles,
+        database_table=database_table,
+        unit=unit,
     )
     estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
     run = train_shadows(

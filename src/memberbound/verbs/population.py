@@ -15,6 +15,7 @@ import numpy as np
 
 from memberbound.curve import GaussianCurve
 from memberbound.declarations import (
+    Column,
     ColumnRoles,
     DatabaseTable,
     Force,
@@ -186,6 +187,7 @@ class Question:
         columns: Any,
         roles: Roles = None,
         database_table: str | None,
+        unit: str | None = None,
         size: int | None,
         delta: float,
         clip: float | None,
@@ -196,7 +198,12 @@ class Question:
         radius = None if clip is None else positive("clip", clip)
         shift = None if sensitivity is None else positive("sensitivity", sensitivity)
         table = read_population(
-            records, columns, roles=roles, numeric=True, database_table=database_table
+            records,
+            columns,
+            roles=roles,
+            numeric=True,
+            database_table=database_table,
+            unit=unit,
         )
         total = table.values.shape[0]
         if total < FEWEST:
@@ -944,6 +951,7 @@ def population(
     releases: Annotated[int, Option("whole", least=1, most=1000000000)] = 1,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     confidence: float = 0.95,
     subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
@@ -986,6 +994,8 @@ def population(
         columns: use these columns only; all numbers but identifiers unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         confidence: for sampled subsets.
         subsets: how many subsets to sample.
@@ -1019,6 +1029,7 @@ def population(
         columns=columns,
         roles=roles,
         database_table=database_table,
+        unit=unit,
         size=size,
         delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
         clip=clip,

@@ -77,7 +77,7 @@ from memberbound.release.statistics import (
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
-from memberbound.tables.population import Population, read_frame, read_population
+from memberbound.tables.population import Population, first_rows, read_frame, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import Columns
 
@@ -394,10 +394,14 @@ def _read_raw(
     columns: Columns,
     roles: Mapping[str, str],
     database_table: str | None,
+    unit: str | None,
 ) -> Any:
     """Return the table as it is written: what its columns hold is not looked at."""
     given = np.asarray(source) if isinstance(source, (list, tuple)) else source
     frame, name = read_frame(given, database_table)
+    if unit is not None:
+        used = (*((target,) if target else ()), *bounds)
+        frame, _ = first_rows(frame, unit, name, used=used)
     names = list(frame.columns)
     asked = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
     aim = [] if target is None else [target]
@@ -426,6 +430,7 @@ def release_all_rows(
     columns: Columns = None,
     roles: Mapping[str, str] | None = None,
     database_table: str | None = None,
+    unit: str | None = None,
     insecure_seed: int | None = None,
     progress: Progress = None,
 ) -> Protection:
@@ -447,6 +452,7 @@ def release_all_rows(
         columns=columns,
         roles=roles or {},
         database_table=database_table,
+        unit=unit,
     )
     public = {name: bound for name, bound in public.items() if name in table.columns}
     told = progress or (lambda _done, _total: None)
@@ -840,6 +846,7 @@ def _release_table_statistic(
     columns: Columns,
     roles: Mapping[str, str] | None,
     database_table: str | None,
+    unit: str | None,
 ) -> Protection:
     """Release a statistic of all rows, in the neighbour game."""
     if not isinstance(statistic, str):
@@ -857,6 +864,7 @@ def _release_table_statistic(
         columns=columns,
         roles=roles or {},
         database_table=database_table,
+        unit=unit,
     )
     released = release_table_statistic(
         table,
@@ -902,6 +910,7 @@ def protect(
     size: Annotated[int, Option("whole", metavar="K")] | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -958,6 +967,8 @@ def protect(
         columns: use these columns only; all but identifiers and free text unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         out: file for the release; its certificate is written beside it.
         force: overwrite it.
@@ -1018,7 +1029,12 @@ def protect(
         raise InputError("learner and query belong to a target, not to a statistic.")
     if statistic is None and not (size is None and bins is None and levels is None):
         raise InputError("size, bins and levels belong to a statistic, not to a learner.")
-    read: dict[str, Any] = {"columns": columns, "roles": roles, "database_table": database_table}
+    read: dict[str, Any] = {
+        "columns": columns,
+        "roles": roles,
+        "database_table": database_table,
+        "unit": unit,
+    }
     if statistic is not None and all_rows:
         result = _release_table_statistic(
             source,
@@ -1082,14 +1098,23 @@ def protect(
             calibration_seed=calibration_seed,
         )
         result = _release_model(model, examples, str(target), progress)
-    if insecure_seed is not None:
-        drawn = "noise comes" if all_rows else "training set and noise come"
-        note = f"{drawn} from a seed: whoever knows it knows the members"
-        result = replace(result, warnings=(*result.warnings, note))
+    said = _whose_and_drawn(unit, insecure_seed, all_rows=all_rows)
+    result = replace(result, warnings=(*result.warnings, *said))
     if out is None:
         return result
     save(result.released, Path(out), force=force)
     return replace(result, out=str(out))
+
+
+def _whose_and_drawn(unit: str | None, seed: int | None, *, all_rows: bool) -> list[str]:
+    """Say what a record is, where the reader of rows has not, and that a seed protects nobody."""
+    said = []
+    if unit is not None and all_rows:
+        said.append(f"one record is one value of {unit!r}, by its first row")
+    if seed is not None:
+        drawn = "noise comes" if all_rows else "training set and noise come"
+        said.append(f"{drawn} from a seed: whoever knows it knows the members")
+    return said
 
 
 def _endings(statistic: Any, learner: object, all_rows: bool) -> tuple[str, ...]:
