@@ -483,7 +483,7 @@ def _modified_entropy(case: _Case) -> FloatArray:
 
 
 def _right(case: _Case) -> FloatArray:
-    return case.signals.correct[0].astype(np.float64)
+    return np.asarray(case.signals.correct[0], dtype=np.float64)
 
 
 def _gradient(case: _Case) -> FloatArray:
@@ -777,14 +777,18 @@ class ModelAudit:
         """The attack behind the lists of records and groups, fixed before looking."""
         return next((n for n in _FOR_RECORDS if n in self.attacks), next(iter(self.attacks)))
 
+    def attack_fields(self) -> dict[str, dict[str, object]]:
+        """Return the contract's fields per attack, and what each has to see of the model."""
+        return {
+            name: found.to_dict() | {"access": access_of(name, self.evidence.task)}
+            for name, found in self.attacks.items()
+        }
+
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         refs = self.references
         return {
-            "attacks": {
-                name: found.to_dict() | {"access": access_of(name, self.evidence.task)}
-                for name, found in self.attacks.items()
-            },
+            "attacks": self.attack_fields(),
             "best": self.best,
             "best_advantage": interval_fields(self.best_advantage),
             "by_access": {

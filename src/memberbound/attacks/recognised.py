@@ -78,8 +78,8 @@ class Recognised:
         count = int(self.named.sum())
         text = (
             f"records: of {len(self.rows)} members and {self.others} others on one list, the "
-            f"attack ({self.attack}) names {count} members and {self.wrongly} others;\n  on average "
-            f"at most {percent(self.rate, 'upper')} of those it names are wrong"
+            f"attack ({self.attack}) names {count} members and {self.wrongly} others;\n  on "
+            f"average at most {percent(self.rate, 'upper')} of those it names are wrong"
         )
         if count:
             order = np.argsort(self.p_values, kind="stable")
