@@ -154,8 +154,20 @@ Progress = Annotated[Callable[..., None], Option("progress")]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
 
+#: What an argument is about, by its kind and by its name: the headings of a help page.
+_GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
+_GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
+_GROUP_OF_NAME = dict.fromkeys(("database_table", "uniform", "unit", "reference"), "Data")
+_GROUP_OF_NAME |= dict.fromkeys(
+    ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
+)
+_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser", "junit"), "Output")
+_GROUP_OF_NAME |= {"attacks": "Question"}
+
 _PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _SECTION = re.compile(r"^(\w[\w ]*):\s*$")
+#: A reference of the documentation, of which a person at a terminal needs the last name.
+_ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
 
@@ -186,6 +198,11 @@ class Parameter:
         if self.option.choices:
             return "|".join(self.option.choices)
         return self.option.metavar
+
+    @property
+    def group(self) -> str:
+        """The heading that the argument stands under in a help page."""
+        return _GROUP_OF_NAME.get(self.name) or _GROUP_OF_KIND.get(self.kind, "Question")
 
 
 @dataclass(frozen=True)
@@ -278,7 +295,7 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
 
 def _capitalised(text: str) -> str:
     """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
-    text = " ".join(text.replace("``", "").split())
+    text = " ".join(_ROLE.sub(r"\1", text).replace("``", "").split())
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 

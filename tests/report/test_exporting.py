@@ -141,7 +141,9 @@ def test_card_says_vacuous_ceilings_and_idle_floors_in_words():
     assert len(rows) == 2
     assert all("| nothing is proved |" in row for row in rows)
     assert "≤ 100" not in body
-    (idle,) = (line for line in body.splitlines() if line.startswith("| The model as it is | av"))
+    (idle,) = (
+        line for line in body.splitlines() if line.startswith("| Model trained as usual | av")
+    )
     assert "| no more than blind guessing is shown, confidence 95 %, attack rmia |" in idle
     assert "≥ 50.08" not in body
 

@@ -17,32 +17,31 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, MemberboundError, finite_number
+from memberbound.faces.terminal import printed
 from memberbound.files import check_output
 from memberbound.limits import Limit, Limited, write_junit
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
-#: The verbs in the order of the help page.
-VERBS = (
-    "study",
-    "explain",
-    "certify",
-    "plan",
-    "harden",
-    "population",
-    "bounds",
-    "protect",
-    "predict",
-    "audit",
-    "reproduce",
-    "theorems",
-    "export",
-    "serve",
-)
+#: Headings of the help page and the verbs below them.
+_PANELS = {
+    "Everything in one report": ("study", "export"),
+    "What does ε promise?": ("explain", "population"),
+    "Is this table safe to train on?": ("certify", "plan", "harden"),
+    "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
+    "The papers": ("reproduce", "theorems"),
+    "In the browser": ("serve",),
+}
+#: Every command, in the order of the help page.
+VERBS = tuple(name for members in _PANELS.values() for name in members)
+#: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
+_MEASURING = ("audit", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -143,17 +142,18 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     """Return what Typer reads for one parameter of a verb."""
     kind, option = parameter.kind, parameter.option
     default: Any = parameter.default if option.typed_default is None else option.typed_default
-    settings: dict[str, Any] = {"help": parameter.help, "metavar": parameter.metavar}
+    # Square brackets are markup for the help page.
+    settings: dict[str, Any] = {"help": escape(parameter.help), "metavar": parameter.metavar}
     hint: Any = str
     if kind == "whole":
-        settings["metavar"] = parameter.metavar or "INTEGER"
+        settings["metavar"] = parameter.metavar or "N"
         default = None if default is None else str(default)
     elif kind == "number":
-        hint, settings["metavar"] = float, parameter.metavar or "NUMBER"
+        hint, settings["metavar"] = float, parameter.metavar or "number"
     elif kind == "switch":
         hint = bool
     elif kind == "rates":
-        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "RATE"
+        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
     elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
     elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
@@ -165,7 +165,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
             settings["metavar"] = f"[{settings['metavar']}]"
         note = typer.Argument(**settings)
     else:
-        note = typer.Option(_flags(parameter), **settings)
+        note = typer.Option(_flags(parameter), rich_help_panel=parameter.group, **settings)
     empty = inspect.Parameter.empty if parameter.required else default
     hint = hint if parameter.required or default is not None else hint | None
     return _keyword(parameter.name, Annotated[hint, note], empty)
@@ -203,15 +203,16 @@ class _Command:
         """Return what Typer reads: the verb's parameters and the face's own."""
         shown = [_typer_parameter(parameter) for parameter in self.typed]
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
-            note = typer.Option("--no-cache", help="Keep no fits.")
+            note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
         if self.drawing is not None:
             text = "Draw the answer into this file (.png .svg .pdf .html)."
-            note = typer.Option(metavar="FILE", help=text)
+            note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
         shown += [_typer_parameter(parameter) for parameter in self.verb.gate]
         if self.verb.answers:
-            note = typer.Option("--json", help="Print one JSON object and nothing else.")
+            text = "Print one JSON object and nothing else."
+            note = typer.Option("--json", help=text, rich_help_panel="Output")
             shown.append(_keyword("json_", Annotated[bool, note], False))
         return inspect.Signature(shown)
 
@@ -237,7 +238,7 @@ class _Command:
         if plot is not None and self.drawing is not None:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
-            show(result, json_)
+            show(result, json_, measures=self.verb.name in _MEASURING)
             above = limit is not None and _above(result, limit, junit)
             if code := 3 if above else getattr(result, "exit_code", 0):
                 raise typer.Exit(code)
@@ -306,16 +307,15 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
 # ── what a person sees ────────────────────────────────────────────────────────────────────────────
 
 
-def show(result: Answer, as_json: bool) -> None:
+def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
         # The dictionary has them too, but who pipes it elsewhere should see them.
         for note in getattr(result, "warnings", ()):
             typer.echo(f"note: {note.rstrip('.')}.", err=True)
-        text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
+        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2))
     else:
-        text = result.summary()
-    typer.echo(text)
+        printed(result.summary(), measures=measures)
 
 
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
@@ -375,12 +375,43 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
+class _OneCommand(TyperCommand):
+    """A command whose help page says of types only what a person would write."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with ``--help``, which stands below the others."""
+        found = _plainly_typed(super().get_params(ctx))
+        for parameter in found:
+            if parameter.name == "help":
+                parameter.rich_help_panel = "Output"
+        return found
+
+
+class _Commands(TyperGroup):
+    """The commands; see :class:`_OneCommand`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with ``--help``."""
+        return _plainly_typed(super().get_params(ctx))
+
+
+def _plainly_typed(parameters: list[Any]) -> list[Any]:
+    """Leave out ``<bool>`` of a switch and ``<path>`` beside FILE."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
+        elif getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
     """Return the command line of some verbs; a verb's module is imported for its declaration."""
     from memberbound.report import DRAWINGS
 
     app = typer.Typer(
         name="memberbound",
+        cls=_Commands,
         help="How often can anybody be right about who was in the training set?",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -397,8 +428,26 @@ def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
         del version
 
     for name in chosen:
-        app.command(name)(command(verb_named(name), DRAWINGS.get(name)))
+        verb = verb_named(name)
+        panel = next((title for title, members in _PANELS.items() if name in members), None)
+        app.command(name, cls=_OneCommand, rich_help_panel=panel, epilog=_choices(verb))(
+            command(verb, DRAWINGS.get(name))
+        )
     return app
+
+
+def _choices(verb: Verb) -> str | None:
+    """Return what can be named for a learner or an attack, for the end of a help page."""
+    said = []
+    if verb.of_kind("learner") and verb.name != "predict":
+        from memberbound.learners import LEARNERS
+
+        said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
+    if "attacks" in verb.by_name:
+        from memberbound.attacks.attacks import ATTACKS
+
+        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+    return "\n\n".join(said) or None
 
 
 def _guarded(run: Callable[[], object]) -> int:
@@ -423,7 +472,7 @@ def _guarded(run: Callable[[], object]) -> int:
             message, code = described(), getattr(problem, "exit_code", 2)
     else:
         return finished if isinstance(finished, int) else 0
-    sys.stderr.write(f"memberbound: {' '.join(message.split())}\n")
+    printed(f"memberbound: {' '.join(message.split())}", stream=sys.stderr)
     return code
 
 

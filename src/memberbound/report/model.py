@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 __all__ = [
+    "RECORDS",
     "SCHEMA_ID",
     "Ceiling",
     "Data",
@@ -62,6 +63,8 @@ __all__ = [
 
 #: Name and version of the format; a report says it under ``schema``.
 SCHEMA_ID: Final = "memberbound-report/1"
+#: A row's record, for a reader.
+RECORDS = {"worst": "most exposed record", "average": "average record"}
 _CoreSchema = dict[str, object]
 
 
@@ -608,7 +611,7 @@ class Report:
         """The score of the model as it is, then that of every remedy that changes it."""
         priced = [(r, r.price) for r in self.remedies if r.price is not None]
         as_it_is = [
-            ModelScore("model", "The model as it is", price.name, price.before)
+            ModelScore("model", "Model trained as usual", price.name, price.before)
             for _, price in priced[:1]
         ]
         return as_it_is + [

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -33,8 +34,17 @@ from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import Mark, marked
+from memberbound.report.model import (
+    RECORDS,
+    LedgerEntry,
+    Report,
+    Run,
+    State,
+    StepRecord,
+    plain,
+    typed_as,
+)
 from memberbound.report.model import SCHEMA_ID as SCHEMA
-from memberbound.report.model import LedgerEntry, Report, Run, State, StepRecord, plain, typed_as
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -52,6 +62,7 @@ from memberbound.studies.steps import (
     Step,
     fingerprint,
 )
+from memberbound.tables.source import check_file
 
 __all__ = [
     "SCHEMA",
@@ -131,19 +142,22 @@ class Study(Limited):
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
-        head = ("how often anybody is right", "measured", "seen", "certified")
-        lines = [_row(*head)]
-        for row in self.report.sandwich:
-            name = f"{row.label}, {row.record} record"
-            idle = row.floor is not None and row.beaten is None
-            marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
-            lines.append(_row(_shortened(name), *("–" if m is None else str(m) for m in marks)))
-        lines += ["", f"{'remedy':<34}{'enough':<8}{'certified':>18}  score (estimate)"]
+        lines = [_row("how often anybody is right", "measured", "seen", "certified")]
+        for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
+            lines.append(label)
+            # The promise to everybody is the stronger one and goes first.
+            for row in sorted(rows, key=lambda row: row.record, reverse=True):
+                idle = row.floor is not None and row.beaten is None
+                marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
+                texts = ("–" if mark is None else str(mark) for mark in marks)
+                lines.append(_row(f"  {RECORDS[row.record]}", *texts))
+        lines += ["", f"{'remedy':<40}{'certified':>18}  enough"]
         for remedy in self.report.remedies:
-            mark = "yes" if remedy.enough else "no"
             most = str(marked(remedy.accuracy_upper, "certificate"))
-            star = "  ← recommended" if remedy.recommended else ""
-            lines.append(f"{remedy.label:<34}{mark:<8}{most:>18}  {remedy.price or '–'}{star}")
+            mark = "yes, recommended" if remedy.recommended else "yes" if remedy.enough else "no"
+            lines.append(f"{remedy.label:<40}{most:>18}  {mark}")
+            if remedy.price is not None and remedy.id != "nothing":
+                lines.append(f"  {remedy.price.name} {remedy.price}")
         for step in self.report.steps_in("impossible", "failed", "stopped"):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
@@ -153,11 +167,7 @@ class Study(Limited):
 
 
 def _row(name: str, floor: str, seen: str, most: str) -> str:
-    return f"{name:<58}{floor:>13}{seen:>12}{most:>19}"
-
-
-def _shortened(name: str, width: int = 57) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"
+    return f"{name:<28}{floor:>13}{seen:>12}{most:>19}"
 
 
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
@@ -269,6 +279,8 @@ def study(
     said = {} if config is None else read_configuration(config)
     named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
     table = named if table is None else table
+    if isinstance(table, (str, os.PathLike)):
+        check_file(table)  # before anything is said about its columns
     place = place if out is None else out
     public = public if bounds is None else bounds
     question = replace(_question(table, said, options), bounds=_name_of(public))

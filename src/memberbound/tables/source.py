@@ -72,6 +72,7 @@ __all__ = [
     "DELIMITERS",
     "Columns",
     "Table",
+    "check_file",
     "delimited_table",
     "delimiter_of",
     "open_table",
@@ -212,7 +213,7 @@ def open_table(
     owner = None if beside is None else beside.engine
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        _check_file(path)
+        check_file(path)
         name = str(path)
     else:
         path, name = None, f"the {type(source).__name__}"
@@ -236,7 +237,9 @@ def open_table(
         raise
 
 
-def _check_file(path: Path) -> None:
+def check_file(source: str | os.PathLike[str]) -> None:
+    """Refuse a name that is no file's, before anything else is looked at."""
+    path = Path(source)
     if path.is_dir():
         raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
     if not path.exists():
