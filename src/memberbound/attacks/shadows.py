@@ -244,8 +244,13 @@ class ShadowRun:
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
-def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+def draw_half(
+    rows: int, seed: int, model: int, among: BoolArray | None = None
+) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    With ``among`` only these rows can be drawn, and three quarters of them are: such models attack
+    the other rows, which none of them has seen, so more than a half costs nothing.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -254,7 +259,11 @@ def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
-    member[rng.permutation(rows)[: rows // 2]] = True
+    if among is None:
+        member[rng.permutation(rows)[: rows // 2]] = True
+    else:
+        can = np.flatnonzero(among)
+        member[rng.permutation(can)[: max(1, 3 * can.size // 4)]] = True
     return member, int(rng.integers(2**31 - 1))
 
 
@@ -282,6 +291,7 @@ def train_shadows(
     client: Cluster | None = None,
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
+    among: BoolArray | None = None,
     progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
@@ -299,6 +309,7 @@ def train_shadows(
         cache: folder in which each finished fit is written at once; none by default.  A dask worker
             on another machine needs it on a shared file system.
         copies: noisy copies of each record for the label-only attack; 0 leaves it out.
+        among: the rows that may be trained on; all unless given (see :func:`draw_half`).
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -331,7 +342,7 @@ def train_shadows(
     failures: list[FailedFit] = []
     if store is not None:
         for model in range(total):
-            known = store.load(model, draw_half(examples.rows, seed, model)[0])
+            known = store.load(model, draw_half(examples.rows, seed, model, among)[0])
             if known is not None:
                 fits[model] = known
     reused = len(fits)
@@ -339,7 +350,7 @@ def train_shadows(
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    work = _Work(examples, learner, seed, copies, folder)
+    work = _Work(examples, learner, seed, copies, folder, among)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
             failures.append(outcome)
@@ -347,7 +358,7 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    return _collected(examples, seed, fits, failures, reused=reused)
+    return _collected(examples, seed, fits, failures, reused=reused, among=among)
 
 
 def _collected(
@@ -357,6 +368,7 @@ def _collected(
     failures: list[FailedFit],
     *,
     reused: int,
+    among: BoolArray | None,
 ) -> ShadowRun:
     total = len(fits) + len(failures)
     failures.sort(key=lambda f: f.model)
@@ -380,7 +392,7 @@ def _collected(
     if signals.kind == "labels":
         warnings.append("The learner gives labels only; the attacks see right or wrong.")
     return ShadowRun(
-        np.vstack([draw_half(examples.rows, seed, m)[0] for m in kept]),
+        np.vstack([draw_half(examples.rows, seed, m, among)[0] for m in kept]),
         signals,
         kept,
         tuple(failures),
@@ -400,9 +412,10 @@ class _Work:
     seed: int
     copies: int
     folder: str | None
+    among: BoolArray | None = None
 
     def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
-        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model, self.among)
         start = time.perf_counter()
         try:
             fitted = _unfitted(self.learner, learner_seed)
