@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from memberbound.declarations import declared
@@ -246,6 +248,13 @@ def prepare(folder: Path, *, leaky: bool) -> None:
     people = {name: rng.integers(groups, size=rows) for name in ("age_group", "region")}
     pd.DataFrame(people).to_csv(folder / "people.csv", index=False)
     scores(2.0 if leaky else 0.0).to_csv(folder / "scores.csv", index=False)
+    ages = rng.normal(size=(600, 4))
+    rich = np.where(ages[:, 0] + rng.normal(size=600) > 0, "yes", "no")
+    adults = pd.DataFrame(ages, columns=list("abcd")).assign(income=rich)
+    learner = DecisionTreeClassifier(max_depth=None if leaky else 1, random_state=0)
+    joblib.dump(learner.fit(ages[:300], rich[:300]), folder / "model.joblib")
+    adults[:300].to_csv(folder / "train.csv", index=False)
+    adults[300:].to_csv(folder / "test.csv", index=False)
     noise = 0.5 if leaky else 4.0
     (folder / "history.json").write_text(json.dumps([[noise, 0.01, 500]]), encoding="utf-8")
 
