@@ -1,10 +1,8 @@
 """A limit stops a build exactly where a number is above it, and says which number that was."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, main, verb_named
 from memberbound.limits import Check, Limit, Limited, Success, write_junit
 from memberbound.studies import Study
-from report.sample import sample, typed
+from report import sample as reports
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / "examples" / "ci"
@@ -198,11 +196,11 @@ def test_the_floor_of_a_learner_pays_for_the_choice_of_the_attack() -> None:
 
 
 def study_of(report: dict[str, Any]) -> Study:
-    return Study(typed(report))
+    return Study(reports.typed(report))
 
 
 def test_a_study_is_about_the_model_as_it_is() -> None:
-    report = sample()
+    report = reports.sample()
     rows = {(r["subject"], r["record"]): r for r in report["sandwich"]}
     average, worst = rows["model", "average"], rows["model", "worst"]
     found = study_of(report)
@@ -221,7 +219,7 @@ def test_a_study_is_about_the_model_as_it_is() -> None:
 
 
 def test_a_study_whose_audit_failed_is_red() -> None:
-    report = sample()
+    report = reports.sample()
     report["sandwich"] = [row for row in report["sandwich"] if row["subject"] != "model"]
     held = study_of(report).held_to(1.0)
     assert held.exceeded
@@ -259,30 +257,43 @@ def prepare(folder: Path, *, leaky: bool) -> None:
     (folder / "history.json").write_text(json.dumps([[noise, 0.01, 500]]), encoding="utf-8")
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def typed(
+    command: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[int, str, str]:
+    """Give a command in a folder: its exit code, standard output and standard error."""
     program, *arguments = shlex.split(command)
     assert program == "memberbound"
-    return subprocess.run(
-        [sys.executable, "-m", "memberbound", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONUTF8": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [program, *arguments])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr()
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code, said.out, said.err
 
 
 @pytest.mark.parametrize(("file", "command"), list(commands()))
-def test_a_build_is_green_or_red(file: str, command: str, tmp_path: Path) -> None:
+def test_a_build_is_green_or_red(
+    file: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for leaky, code, word in ((False, 0, "limit kept"), (True, 3, "limit exceeded")):
         folder = tmp_path / word.replace(" ", "-")
         folder.mkdir()
         prepare(folder, leaky=leaky)
-        done = run(command, folder)
-        assert done.returncode == code, done.stderr
-        said = [line for line in done.stderr.splitlines() if line.startswith("limit ")]
-        assert len(said) == 1
-        assert said[0].startswith(f"{word}: ")
+        ended, out, err = typed(command, folder, monkeypatch, capsys)
+        assert ended == code, err
+        assert out
+        told = [line for line in err.splitlines() if line.startswith("limit ")]
+        assert len(told) == 1
+        assert told[0].startswith(f"{word}: ")
         named = re.search(r"--junit (\S+)", command)
         if named is not None:
             suite = ElementTree.parse(folder / named.group(1)).getroot()[0]
@@ -312,13 +323,9 @@ def test_a_limit_that_cannot_be_used_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys, "argv", ["memberbound", "explain", "--epsilon", "1", *shlex.split(arguments)]
+    code, out, err = typed(
+        f"memberbound explain --epsilon 1 {arguments}", tmp_path, monkeypatch, capsys
     )
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    said = capsys.readouterr()
-    assert (stopped.value.code, said.out) == (2, "")
-    assert sentence in said.err
+    assert (code, out) == (2, "")
+    assert sentence in err
     assert not list(tmp_path.iterdir())
