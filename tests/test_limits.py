@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-import sys
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import yaml
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
+from commands import command as command_line
 from memberbound.declarations import declared
 from memberbound.errors import InputError
-from memberbound.faces.command_line import VERBS, main, verb_named
+from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.limits import Check, Limit, Limited, Success, write_junit
 from memberbound.studies import Study
 from report import sample as reports
@@ -257,41 +258,22 @@ def prepare(folder: Path, *, leaky: bool) -> None:
     (folder / "history.json").write_text(json.dumps([[noise, 0.01, 500]]), encoding="utf-8")
 
 
-def typed(
-    command: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> tuple[int, str, str]:
-    """Give a command in a folder: its exit code, standard output and standard error."""
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *arguments = shlex.split(command)
     assert program == "memberbound"
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", [program, *arguments])
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    said = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, said.out, said.err
+    return command_line(*arguments, cwd=folder)
 
 
 @pytest.mark.parametrize(("file", "command"), list(commands()))
-def test_a_build_is_green_or_red(
-    file: str,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_build_is_green_or_red(file: str, command: str, tmp_path: Path) -> None:
     for leaky, code, word in ((False, 0, "limit kept"), (True, 3, "limit exceeded")):
         folder = tmp_path / word.replace(" ", "-")
         folder.mkdir()
         prepare(folder, leaky=leaky)
-        ended, out, err = typed(command, folder, monkeypatch, capsys)
-        assert ended == code, err
-        assert out
-        told = [line for line in err.splitlines() if line.startswith("limit ")]
+        done = run(command, folder)
+        assert done.returncode == code, done.stderr
+        assert done.stdout
+        told = [line for line in done.stderr.splitlines() if line.startswith("limit ")]
         assert len(told) == 1
         assert told[0].startswith(f"{word}: ")
         named = re.search(r"--junit (\S+)", command)
@@ -317,15 +299,9 @@ def test_the_examples_show_every_kind_of_number() -> None:
     ],
 )
 def test_a_limit_that_cannot_be_used_is_refused(
-    arguments: str,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: str, sentence: str, tmp_path: Path
 ) -> None:
-    code, out, err = typed(
-        f"memberbound explain --epsilon 1 {arguments}", tmp_path, monkeypatch, capsys
-    )
-    assert (code, out) == (2, "")
-    assert sentence in err
+    done = run(f"memberbound explain --epsilon 1 {arguments}", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
     assert not list(tmp_path.iterdir())

@@ -520,6 +520,11 @@ def audit_run(
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
         if ceiling is not None:
             warnings += ("The certificate was not compared, for the same reason.",)
+    elif ceiling is not None and run.sample is not None and ceiling.record == "average":
+        warnings += (
+            "The certificate was not compared: it speaks of the average over all records, the "
+            "audit of a sample of them.",
+        )
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
     return Audit(
@@ -627,12 +632,13 @@ def _of_scores(
 
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
     """Write the exposure of every record, in the order of the rows; all ends hold at once."""
+    records = np.arange(exposure.estimate.size)
     columns = {
-        "record": np.arange(exposure.estimate.size),
+        "record": records if exposure.rows is None else exposure.rows,
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
+        "exposed": np.isin(records, exposure.exposed).astype(int),
     }
     _write_columns(columns, path, force=force)
 
