@@ -22,7 +22,7 @@ def section(verb: Verb) -> str:
     lines = [f"## {verb.name}", "", verb.summary, ""]
     if verb.examples:
         lines += ["```console", *(f"$ {example}" for example in verb.examples), "```", ""]
-    typed = [p for p in verb.parameters if p.kind not in _NOT_TYPED]
+    typed = [p for p in (*verb.parameters, *verb.gate) if p.kind not in _NOT_TYPED]
     if typed:
         lines += ["| | | |", "|---|---|---|", *map(_row, typed), ""]
     return "\n".join(lines)

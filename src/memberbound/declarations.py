@@ -154,8 +154,20 @@ Progress = Annotated[Callable[..., None], Option("progress")]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
 
+#: What an argument is about, by its kind and by its name: the headings of a help page.
+_GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
+_GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
+_GROUP_OF_NAME = dict.fromkeys(("database_table", "uniform", "unit", "reference"), "Data")
+_GROUP_OF_NAME |= dict.fromkeys(
+    ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
+)
+_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser", "junit"), "Output")
+_GROUP_OF_NAME |= {"attacks": "Question"}
+
 _PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _SECTION = re.compile(r"^(\w[\w ]*):\s*$")
+#: A reference of the documentation, of which a person at a terminal needs the last name.
+_ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
 
@@ -187,6 +199,11 @@ class Parameter:
             return "|".join(self.option.choices)
         return self.option.metavar
 
+    @property
+    def group(self) -> str:
+        """The heading that the argument stands under in a help page."""
+        return _GROUP_OF_NAME.get(self.name) or _GROUP_OF_KIND.get(self.kind, "Question")
+
 
 @dataclass(frozen=True)
 class Verb:
@@ -199,6 +216,9 @@ class Verb:
     parameters: tuple[Parameter, ...]
     #: Whether it returns an answer; ``serve`` does not.
     answers: bool = True
+    #: Where its answer can be held to a limit: which parts of it, and what they are.
+    fails_on: tuple[str, ...] = ()
+    compared: str = ""
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
@@ -208,6 +228,24 @@ class Verb:
     def of_kind(self, *kinds: Kind) -> tuple[Parameter, ...]:
         """The parameters of some kinds, in order."""
         return tuple(p for p in self.parameters if p.kind in kinds)
+
+    @property
+    def gate(self) -> tuple[Parameter, ...]:
+        """The options with which a build is stopped, where the answer can be held to a limit.
+
+        They belong to the command line: in Python the answer itself is asked (``exceeds``).
+        """
+        if not self.fails_on:
+            return ()
+        above = f"Exit with code 3 if {self.compared} is above P, from 0.5 to 1."
+        part = f"What is held to the limit; {self.fails_on[0]} unless given."
+        told = "Write the outcome of --fail-above as JUnit XML."
+        choices = Option("choice", choices=self.fails_on, web=False)
+        return (
+            Parameter("fail_above", Option("number", metavar="P", web=False), None, above),
+            Parameter("fail_on", choices, None, part),
+            Parameter("junit", Option("out", metavar="FILE", web=False), None, told),
+        )
 
 
 def declared(function: Callable[..., Answer | None]) -> Verb:
@@ -249,13 +287,15 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
             )
         )
     summary = paragraphs.replace("``", "")
-    answers = hints.get("return") is not NoneType
-    return Verb(function.__name__, function, summary, examples, tuple(found), answers)
+    answer = hints.get("return")
+    limited = (getattr(answer, "FAILS_ON", ()), getattr(answer, "COMPARED", ""))
+    answers = answer is not NoneType
+    return Verb(function.__name__, function, summary, examples, tuple(found), answers, *limited)
 
 
 def _capitalised(text: str) -> str:
     """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
-    text = " ".join(text.replace("``", "").split())
+    text = " ".join(_ROLE.sub(r"\1", text).replace("``", "").split())
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 

@@ -26,12 +26,12 @@ from memberbound.tables.coarsening import (
     frequent_categories,
     frequent_groups,
 )
-from memberbound.tables.recipe import Drop, labels_of
+from memberbound.tables.recipe import Drop, exact_codes, labels_of
 from memberbound.tables.roles import Selection
 from memberbound.verbs.certify import Certified, certified_fields
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 __all__ = [
     "MIN_COUNT",
@@ -157,24 +157,9 @@ def row_cells(frame: DataFrame) -> NDArray[np.int64]:
 
     key = np.zeros(len(frame), dtype=np.int64)
     for name in frame.columns:
-        codes = _raw_codes(frame[name])
+        codes = exact_codes(frame[name])
         key = pd.factorize(key * (int(codes.max(initial=0)) + 1) + codes)[0].astype(np.int64)
     return key
-
-
-def _raw_codes(series: Series) -> NDArray[np.int64]:
-    import pandas as pd
-
-    if series.dtype.kind == "O":
-        # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.
-        spelled = [f"{type(v).__name__}\0{v if isinstance(v, str) else repr(v)}" for v in series]
-        series = pd.Series(spelled, dtype=object).where(pd.notna(series).to_numpy(), None)
-    elif isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
-        # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
-        values = series.to_numpy(dtype=np.float64)
-        series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
-    codes: NDArray[np.int64] = pd.factorize(series, use_na_sentinel=False)[0]
-    return codes.astype(np.int64)
 
 
 def cell_profile(frame: DataFrame) -> CountProfile:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import typer
+from rich.markup import escape
 from typer.testing import CliRunner
 
 from memberbound.declarations import Names, Option, Parameter, Rates, Table, Whole, declared
@@ -174,8 +175,9 @@ def test_the_help_of_an_option_is_its_line_in_the_docstring() -> None:
         shown = {p.name: getattr(p, "help", None) for p in group.commands[name].params}  # type: ignore[attr-defined]
         for parameter in verb_named(name).parameters:
             if parameter.kind not in ("progress", "hidden"):
-                assert shown[parameter.name] == parameter.help
+                assert shown[parameter.name] == escape(parameter.help)
                 doc = (inspect.getdoc(verb_named(name).function) or "").replace("``", "")
+                doc = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", doc)
                 assert parameter.help[1:] in " ".join(doc.split())
 
 

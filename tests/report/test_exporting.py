@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from commands import command
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import pdf
@@ -141,7 +142,9 @@ def test_card_says_vacuous_ceilings_and_idle_floors_in_words():
     assert len(rows) == 2
     assert all("| nothing is proved |" in row for row in rows)
     assert "≤ 100" not in body
-    (idle,) = (line for line in body.splitlines() if line.startswith("| The model as it is | av"))
+    (idle,) = (
+        line for line in body.splitlines() if line.startswith("| Model trained as usual | av")
+    )
     assert "| no more than blind guessing is shown, confidence 95 %, attack rmia |" in idle
     assert "≥ 50.08" not in body
 
@@ -741,7 +744,9 @@ def test_command_writes_the_card_and_prints_one_object(tmp_path, report_file):
 
 
 def test_command_refuses_with_one_sentence(tmp_path):
-    done = run("none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path)
+    done = command(
+        "export", "none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

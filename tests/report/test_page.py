@@ -502,7 +502,9 @@ def test_without_scripts_the_tables_tell_everything(open_page: Any, place: Any) 
     text = page.locator("section[aria-labelledby=h-sandwich]").inner_text()
     assert "its numbers are in the table below" in text
     page.locator("summary", has_text="The numbers: the worst record").click()
-    row = page.locator("details[open] tr", has_text="With noise, for every record").first
+    row = page.locator(
+        "details[open] tr", has_text="Model with noise that protects every record"
+    ).first
     assert "≤ 55.09 %" in row.inner_text()
 
 

@@ -79,7 +79,14 @@ def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
 
 def protected(learner, X, y, **options):
     model = MembershipPrivate(
-        learner, eta=0.2, tune=False, pairs=40, insecure_seed=1, calibration_seed=1, **options
+        learner,
+        eta=0.2,
+        game="subset",
+        tune=False,
+        pairs=40,
+        insecure_seed=1,
+        calibration_seed=1,
+        **options,
     )
     return model.fit(X, y)
 

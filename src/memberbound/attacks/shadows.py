@@ -9,20 +9,21 @@ import inspect
 import os
 import pickle
 import sys
-import tempfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.errors import InputError, one_of, whole_number
+from memberbound.errors import InputError, MemberboundError, one_of, whole_number
+from memberbound.files import written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
@@ -32,6 +33,7 @@ __all__ = [
     "FailedFit",
     "FitCache",
     "ShadowRun",
+    "attacked_records",
     "default_cache",
     "draw_half",
     "fingerprint",
@@ -62,7 +64,15 @@ def default_cache() -> Path:
     return base / "memberbound"
 
 
-def fingerprint(examples: Examples, learner: Learner, *, seed: int, copies: int = 0) -> str:
+def fingerprint(
+    examples: Examples,
+    learner: Learner,
+    *,
+    seed: int,
+    copies: int = 0,
+    records: int | None = None,
+    among: BoolArray | None = None,
+) -> str:
     """Return the SHA-256 that names a run.
 
     Edge cases: a learner that cannot be pickled, or that was defined in an interactive session, has
@@ -89,7 +99,8 @@ def fingerprint(examples: Examples, learner: Learner, *, seed: int, copies: int 
         ) from None
     for source in _sources(learner):
         add("source", source)
-    add("seed", f"{seed},{copies}".encode())
+    add("seed", f"{seed},{copies},{records}".encode())
+    add("among", b"" if among is None else np.packbits(among).tobytes())
     add("code", _code_version())
     return digest.hexdigest()
 
@@ -155,19 +166,31 @@ class FitCache:
         """Return the file of a model."""
         return self.folder / f"fit-{model:06d}.npz"
 
-    def load(self, model: int, member: BoolArray) -> tuple[Signals, float] | None:
-        """Return a stored fit and its seconds, or ``None`` if it is missing or not readable."""
+    def load(
+        self, model: int, member: BoolArray, asked: int | None = None
+    ) -> tuple[Signals, float] | None:
+        """Return a stored fit and its seconds, or ``None`` if it is missing or damaged.
+
+        ``asked`` is the number of attacked records; all of them unless given.
+        """
         try:
             with np.load(self.path(model), allow_pickle=False) as stored:
                 if not np.array_equal(stored["member"], member):
                     return None
                 parts = {k: stored[k] for k in ("gradient", "agreement") if k in stored}
                 signals = Signals(stored["logit"], stored["correct"], str(stored["kind"]), **parts)  # type: ignore[arg-type]
-                if signals.logit.shape != (1, len(member)):
+                if signals.logit.shape != (1, len(member) if asked is None else asked):
                     return None
                 return signals, float(stored["seconds"])
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        except Exception:  # a damaged archive raises whatever its broken part leads to
             return None
+
+    def known(
+        self, halves: Iterable[BoolArray], asked: int | None = None
+    ) -> dict[int, tuple[Signals, float]]:
+        """Return the stored fits by the number of their model."""
+        found = ((model, self.load(model, half, asked)) for model, half in enumerate(halves))
+        return {model: fit for model, fit in found if fit is not None}
 
     def store(self, model: int, member: BoolArray, signals: Signals, seconds: float) -> None:
         """Write a fit so that a reader sees all of it or nothing."""
@@ -182,14 +205,12 @@ class FitCache:
             fields["gradient"] = signals.gradient
         if signals.agreement is not None:
             fields["agreement"] = signals.agreement
-        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
                 np.savez(file, **fields)
-            Path(name).replace(self.path(model))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+
+        written_whole(self.path(model), write, force=True)
 
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
@@ -201,6 +222,8 @@ class FitCache:
 Progress = Callable[[int, int], None]
 #: Smaller populations cannot be halved into something that a learner and an audit can use.
 SMALLEST_POPULATION = 20
+#: The word of entropy that draws the attacked records.
+_SAMPLED = 1
 #: Parameters by which a learner is given its coins; models must not share them.
 _SEEDS = ("random_state", "seed", "random_seed")
 
@@ -219,13 +242,16 @@ class ShadowRun:
     """Trained models by what they say about every record; row i belongs to one model.
 
     Attributes:
-        membership: (S, N) truth values: was record x in model i's half?
+        membership: (S, M) truth values: was record x in model i's half?
         signals: what the models say, row by row.
         models: the number of each row's model; failed ones are missing.
         failures: fits that failed, with the reason.
         timings: seconds of each fit, predictions included.
+        examples: the M records that are attacked.
         reused: how many rows came from the cache.
         warnings: what a reader of the audit has to know.
+        sample: the rows of the population that are attacked, where that is not all of it.
+        population: its N records, of which each model was trained on half.
     """
 
     membership: BoolArray
@@ -236,16 +262,23 @@ class ShadowRun:
     examples: Examples
     reused: int = 0
     warnings: tuple[str, ...] = ()
+    sample: NDArray[np.intp] | None = None
+    population: int | None = None
 
     @property
     def game(self) -> SubsetGame:
-        """The subset game these models play, about a uniform record."""
-        rows = self.examples.rows
+        """The subset game these models play, about a uniform one of the attacked records."""
+        rows = self.examples.rows if self.population is None else self.population
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
-def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+def draw_half(
+    rows: int, seed: int, model: int, among: BoolArray | None = None
+) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    With ``among`` only these rows can be drawn, and three quarters of them are: such models attack
+    the other rows, which none of them has seen, so more than a half costs nothing.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -254,8 +287,28 @@ def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
-    member[rng.permutation(rows)[: rows // 2]] = True
+    if among is None:
+        member[rng.permutation(rows)[: rows // 2]] = True
+    else:
+        can = np.flatnonzero(among)
+        member[rng.permutation(can)[: max(1, 3 * can.size // 4)]] = True
     return member, int(rng.integers(2**31 - 1))
+
+
+def attacked_records(rows: int, most: int | None, seed: int) -> NDArray[np.intp] | None:
+    """Return which records are attacked: a uniform sample, ``None`` where all of them are.
+
+    It is drawn apart from the halves, so that each half is uniform whatever the sample is.
+
+    Examples:
+        >>> attacked_records(10, 20, seed=0) is None, attacked_records(10, 4, seed=0).size
+        (True, 4)
+    """
+    if most is None or rows <= most:
+        return None
+    # Three words of entropy, where a half takes two: never the stream of a half.
+    draws = np.random.default_rng([seed, most, _SAMPLED])
+    return np.sort(draws.permutation(rows)[:most])
 
 
 class Cluster(Protocol):
@@ -282,6 +335,8 @@ def train_shadows(
     client: Cluster | None = None,
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
+    records: int | None = None,
+    among: BoolArray | None = None,
     progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
@@ -299,6 +354,9 @@ def train_shadows(
         cache: folder in which each finished fit is written at once; none by default.  A dask worker
             on another machine needs it on a shared file system.
         copies: noisy copies of each record for the label-only attack; 0 leaves it out.
+        records: how many records are attacked at most: a uniform sample of a larger population,
+            whose halves the models are trained on all the same.  All of them unless given.
+        among: the rows that may be trained on; all unless given (see :func:`draw_half`).
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -319,27 +377,32 @@ def train_shadows(
     whole_number("seed", seed, at_least=0)
     whole_number("copies", copies, at_least=0)
     one_of("backend", backend, ("processes", "sequential", "dask"))
+    if n_jobs != -1:
+        whole_number("workers", n_jobs, remedy="-1 is all cores.")
     if examples.rows < SMALLEST_POPULATION:
         raise InputError(
             f"the population must hold at least {SMALLEST_POPULATION} records to be halved, got "
             f"{examples.rows!r}."
         )
+    if records is not None:
+        whole_number("records", records, at_least=SMALLEST_POPULATION)
+    sample = attacked_records(examples.rows, records, seed)
     store = None
     if cache is not None:
-        store = FitCache.at(cache, fingerprint(examples, learner, seed=seed, copies=copies))
-    fits: dict[int, tuple[Signals, float]] = {}
+        of = None if sample is None else sample.size
+        key = fingerprint(examples, learner, seed=seed, copies=copies, records=of, among=among)
+        store = FitCache.at(cache, key)
+    halves = (draw_half(examples.rows, seed, model, among)[0] for model in range(total))
+    attacked = examples if sample is None else examples.taken(sample)
+    fits = {} if store is None else store.known(halves, attacked.rows)
     failures: list[FailedFit] = []
-    if store is not None:
-        for model in range(total):
-            known = store.load(model, draw_half(examples.rows, seed, model)[0])
-            if known is not None:
-                fits[model] = known
     reused = len(fits)
     missing = [m for m in range(total) if m not in fits]
+    damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    work = _Work(examples, learner, seed, copies, folder)
+    work = _Work(examples, learner, seed, copies, folder, attacked, among)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
             failures.append(outcome)
@@ -347,12 +410,16 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    return _collected(examples, seed, fits, failures, reused=reused)
+    run = _collected(work, sample, fits, failures, reused=reused)
+    if not damaged:
+        return run
+    note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
+    return replace(run, warnings=(*run.warnings, note))
 
 
 def _collected(
-    examples: Examples,
-    seed: int,
+    work: _Work,
+    sample: NDArray[np.intp] | None,
     fits: dict[int, tuple[Signals, float]],
     failures: list[FailedFit],
     *,
@@ -379,15 +446,24 @@ def _collected(
         )
     if signals.kind == "labels":
         warnings.append("The learner gives labels only; the attacks see right or wrong.")
+    rows = work.examples.rows
+    chosen = slice(None) if sample is None else sample
+    if sample is not None:
+        warnings.append(
+            f"The attacked records are a uniform sample of {sample.size} of the {rows}; every "
+            "model was trained on a half of all."
+        )
     return ShadowRun(
-        np.vstack([draw_half(examples.rows, seed, m)[0] for m in kept]),
+        np.vstack([draw_half(rows, work.seed, m, work.among)[0][chosen] for m in kept]),
         signals,
         kept,
         tuple(failures),
         np.array([fits[m][1] for m in kept]),
-        examples,
+        work.attacked,
         reused,
         tuple(warnings),
+        sample,
+        rows,
     )
 
 
@@ -400,14 +476,16 @@ class _Work:
     seed: int
     copies: int
     folder: str | None
+    attacked: Examples
+    among: BoolArray | None = None
 
     def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
-        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model, self.among)
         start = time.perf_counter()
         try:
             fitted = _unfitted(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
-            signals = signals_of(fitted, self.examples, copies=self.copies, seed=learner_seed)
+            signals = signals_of(fitted, self.attacked, copies=self.copies, seed=learner_seed)
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)
@@ -441,10 +519,30 @@ def _outcomes(
     if backend == "sequential" or n_jobs == 1:
         yield from map(work, models)
         return
+    yield from _on_processes(work, models, n_jobs)
+
+
+def _on_processes(
+    work: _Work, models: list[int], n_jobs: int
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    """Yield fits of worker processes; when one of these is killed, the missing ones again."""
     from joblib import Parallel, delayed
 
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(work)(m) for m in models)
+    left = list(models)
+    while left:
+        before = len(left)
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        try:
+            for outcome in parallel(delayed(work)(m) for m in left.copy()):
+                left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])
+                yield outcome
+        except BrokenProcessPool as problem:
+            if len(left) == before:
+                raise MemberboundError(
+                    f"a worker process was killed before any of {before} fits was finished, "
+                    "perhaps for want of memory. Use fewer --workers; finished fits in the cache "
+                    "are kept."
+                ) from problem
 
 
 def _on_dask(

@@ -1,7 +1,7 @@
 """The command line: one command per verb, made from its declaration.
 
 Exit codes: 0 done, 2 bad input (one sentence on standard error), 3 done but above a given limit,
-1 anything else.
+1 anything else; 130 and 143 after Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
-from memberbound.errors import InputError, MemberboundError, finite_number
+from memberbound.errors import InputError, finite_number
+from memberbound.faces.endings import StoppedError, said, stopped_in_order
+from memberbound.faces.terminal import printed
+from memberbound.files import check_output, remove_once
+from memberbound.limits import Limit, Limited, write_junit
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
-#: The verbs in the order of the help page.
-VERBS = (
-    "study",
-    "explain",
-    "certify",
-    "plan",
-    "harden",
-    "population",
-    "bounds",
-    "protect",
-    "predict",
-    "audit",
-    "reproduce",
-    "theorems",
-    "export",
-    "serve",
-)
+#: Headings of the help page and the verbs below them.
+_PANELS = {
+    "Everything in one report": ("study", "export"),
+    "What does ε promise?": ("explain", "population"),
+    "Is this table safe to train on?": ("certify", "plan", "harden"),
+    "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
+    "The papers": ("reproduce", "theorems"),
+    "In the browser": ("serve",),
+}
+#: Every command, in the order of the help page.
+VERBS = tuple(name for members in _PANELS.values() for name in members)
+#: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
+_MEASURING = ("audit", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -141,17 +143,18 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     """Return what Typer reads for one parameter of a verb."""
     kind, option = parameter.kind, parameter.option
     default: Any = parameter.default if option.typed_default is None else option.typed_default
-    settings: dict[str, Any] = {"help": parameter.help, "metavar": parameter.metavar}
+    # Square brackets are markup for the help page.
+    settings: dict[str, Any] = {"help": escape(parameter.help), "metavar": parameter.metavar}
     hint: Any = str
     if kind == "whole":
-        settings["metavar"] = parameter.metavar or "INTEGER"
+        settings["metavar"] = parameter.metavar or "N"
         default = None if default is None else str(default)
     elif kind == "number":
-        hint, settings["metavar"] = float, parameter.metavar or "NUMBER"
+        hint, settings["metavar"] = float, parameter.metavar or "number"
     elif kind == "switch":
         hint = bool
     elif kind == "rates":
-        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "RATE"
+        hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
     elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
     elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
@@ -163,7 +166,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
             settings["metavar"] = f"[{settings['metavar']}]"
         note = typer.Argument(**settings)
     else:
-        note = typer.Option(_flags(parameter), **settings)
+        note = typer.Option(_flags(parameter), rich_help_panel=parameter.group, **settings)
     empty = inspect.Parameter.empty if parameter.required else default
     hint = hint if parameter.required or default is not None else hint | None
     return _keyword(parameter.name, Annotated[hint, note], empty)
@@ -201,23 +204,34 @@ class _Command:
         """Return what Typer reads: the verb's parameters and the face's own."""
         shown = [_typer_parameter(parameter) for parameter in self.typed]
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
-            note = typer.Option("--no-cache", help="Keep no fits.")
+            note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
         if self.drawing is not None:
             text = "Draw the answer into this file (.png .svg .pdf .html)."
-            note = typer.Option(metavar="FILE", help=text)
+            note = typer.Option(metavar="FILE", help=text, rich_help_panel="Output")
             shown.append(_keyword("plot", Annotated[Path | None, note], None))
+        shown += [_typer_parameter(parameter) for parameter in self.verb.gate]
         if self.verb.answers:
-            note = typer.Option("--json", help="Print one JSON object and nothing else.")
+            text = "Print one JSON object and nothing else."
+            note = typer.Option("--json", help=text, rich_help_panel="Output")
             shown.append(_keyword("json_", Annotated[bool, note], False))
         return inspect.Signature(shown)
 
-    def __call__(self, plot: Path | None = None, json_: bool = False, **given: object) -> None:
-        """Run the verb, say what was written, print the answer."""
+    def __call__(
+        self,
+        plot: Path | None = None,
+        json_: bool = False,
+        fail_above: float | None = None,
+        fail_on: str | None = None,
+        junit: Path | None = None,
+        **given: object,
+    ) -> None:
+        """Run the verb, say what was written, print the answer, hold it to a limit."""
         if plot is not None:
             from memberbound.report.pictures import check_target
 
             check_target(plot)
+        limit = self.limit(fail_above, fail_on, junit)
         result = self.answer(given)
         for parameter in self.verb.of_kind("out", "records"):
             if given.get(parameter.name) is not None:
@@ -225,9 +239,24 @@ class _Command:
         if plot is not None and self.drawing is not None:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
-            show(result, json_)
-            if code := getattr(result, "exit_code", 0):
+            show(result, json_, measures=self.verb.name in _MEASURING)
+            above = limit is not None and _above(result, limit, junit)
+            if code := 3 if above else getattr(result, "exit_code", 0):
                 raise typer.Exit(code)
+
+    def limit(self, most: float | None, on: str | None, junit: Path | None) -> Limit | None:
+        """Return the limit that was typed, or refuse it before any work is done."""
+        if most is None:
+            for flag, value in (("fail_on", on), ("junit", junit)):
+                if value is not None:
+                    raise InputError(f"{flag} must come with fail_above, got {str(value)!r} alone.")
+            return None
+        found = Limit(most, on)  # type: ignore[arg-type]  # one_of checks it
+        found.part(self.verb.fails_on, self.verb.name)  # type: ignore[arg-type]
+        if junit is not None:
+            # A build writes its report anew every time.
+            check_output(junit, name="junit", formats=(".xml",), force=True)
+        return found
 
     def answer(self, given: Keywords) -> Answer | None:
         """Return what the verb answers to what was typed."""
@@ -241,8 +270,6 @@ class _Command:
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_bar(parameter))
-            if "resume" in self.verb.by_name:
-                stack.enter_context(_resumable())
             first = [values.pop(p.name) for p in self.typed if p.positional]
             return self.verb.function(*first, **values)
 
@@ -264,8 +291,13 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     """
     act = _Command(verb, drawing)
 
+    hint = " Go on with the same command and --resume." if "resume" in verb.by_name else ""
+
     def run(**given: Any) -> None:
-        act(**given)
+        try:
+            act(**given)
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped.{hint}") from None
 
     signature = act.signature()
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -279,16 +311,29 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
 # ── what a person sees ────────────────────────────────────────────────────────────────────────────
 
 
-def show(result: Answer, as_json: bool) -> None:
+def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
         # The dictionary has them too, but who pipes it elsewhere should see them.
         for note in getattr(result, "warnings", ()):
             typer.echo(f"note: {note.rstrip('.')}.", err=True)
         text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
+        # A file name need not be text: its odd bytes are written as JSON writes them.
+        typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     else:
-        text = result.summary()
-    typer.echo(text)
+        text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")
+        printed(text, measures=measures)
+
+
+def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
+    """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
+    assert isinstance(result, Limited)
+    held = result.held_to(limit)
+    if junit is not None:
+        write_junit(held, junit)
+        typer.echo(f"wrote {junit}", err=True)
+    typer.echo(f"{'limit exceeded' if held.exceeded else 'limit kept'}: {held.sentence}", err=True)
+    return held.exceeded
 
 
 @contextmanager
@@ -321,20 +366,40 @@ def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
         yield advance if label is None else lambda done, total: advance(label, done, total)
 
 
-@contextmanager
-def _resumable() -> Iterator[None]:
-    """Say after Ctrl-C how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo("memberbound: stopped. Go on with the same command and --resume.", err=True)
-        raise typer.Exit(1) from None
-
-
 def _version(show: bool) -> None:
     if show:
         typer.echo(f"memberbound {__version__}")
         raise typer.Exit
+
+
+class _OneCommand(TyperCommand):
+    """A command whose help page says of types only what a person would write."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with ``--help``, which stands below the others."""
+        found = _plainly_typed(super().get_params(ctx))
+        for parameter in found:
+            if parameter.name == "help":
+                parameter.rich_help_panel = "Output"
+        return found
+
+
+class _Commands(TyperGroup):
+    """The commands; see :class:`_OneCommand`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters with ``--help``."""
+        return _plainly_typed(super().get_params(ctx))
+
+
+def _plainly_typed(parameters: list[Any]) -> list[Any]:
+    """Leave out ``<bool>`` of a switch and ``<path>`` beside FILE."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
+        elif getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
@@ -343,6 +408,7 @@ def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
 
     app = typer.Typer(
         name="memberbound",
+        cls=_Commands,
         help="How often can anybody be right about who was in the training set?",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -359,44 +425,52 @@ def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
         del version
 
     for name in chosen:
-        app.command(name)(command(verb_named(name), DRAWINGS.get(name)))
+        verb = verb_named(name)
+        panel = next((title for title, members in _PANELS.items() if name in members), None)
+        app.command(name, cls=_OneCommand, rich_help_panel=panel, epilog=_choices(verb))(
+            command(verb, DRAWINGS.get(name))
+        )
     return app
+
+
+def _choices(verb: Verb) -> str | None:
+    """Return what can be named for a learner or an attack, for the end of a help page."""
+    said = []
+    if verb.of_kind("learner") and verb.name != "predict":
+        from memberbound.learners import LEARNERS
+
+        said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
+    if "attacks" in verb.by_name:
+        from memberbound.attacks.attacks import ATTACKS
+
+        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+    return "\n\n".join(said) or None
 
 
 def _guarded(run: Callable[[], object]) -> int:
     """Run a command and turn what goes wrong into one sentence and an exit code."""
-    code: int
     try:
-        finished = run()
-    except InputError as problem:
-        message, code = str(problem), 2
-    except (MemberboundError, OSError) as problem:
-        message, code = str(problem), 1
-    except KeyboardInterrupt:
-        message, code = "stopped.", 1
-    except Exception as problem:
-        # Typer carries its own copy of click, so its errors are known by what they can say.
-        described = getattr(problem, "format_message", None)
-        if type(problem).__name__ == "Abort":
-            message, code = "stopped.", 1
-        elif described is None:
+        with stopped_in_order():
+            finished = run()
+            sys.stdout.flush()
+    except BaseException as problem:
+        if isinstance(problem, (SystemExit, GeneratorExit)):
             raise
-        else:
-            message, code = described(), getattr(problem, "exit_code", 2)
-    else:
-        return finished if isinstance(finished, int) else 0
-    sys.stderr.write(f"memberbound: {' '.join(message.split())}\n")
-    return code
+        return said(problem)
+    return finished if isinstance(finished, int) else 0
 
 
 def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[1:] or ["--help"]
+    remove_once()
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
     # Only what is asked for is imported; the help page and a wrong name need every verb.
     chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
-    group = typer.main.get_command(application(chosen))
-    sys.exit(
-        _guarded(lambda: group.main(arguments, prog_name="memberbound", standalone_mode=False))
-    )
+
+    def run() -> object:
+        group = typer.main.get_command(application(chosen))
+        return group.main(arguments, prog_name="memberbound", standalone_mode=False)
+
+    sys.exit(_guarded(run))

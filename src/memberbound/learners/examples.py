@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "Task",
     "as_numbers",
     "as_texts",
+    "attribute_named",
     "column_encoder",
     "encoded_rows",
     "examples_of",
@@ -193,7 +194,8 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     """Return an unfitted scikit-learn estimator.
 
     ``name`` is a short name, or ``package.module:factory`` where the factory, called without
-    arguments, returns an object with ``fit`` and ``predict``.
+    arguments, returns an object with ``fit`` and ``predict``, or a factory of torch modules, which
+    are trained by :class:`memberbound.TorchLearner`.
 
     Examples:
         >>> type(learner_from_name("ridge", "regression")).__name__
@@ -229,7 +231,7 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         >>> network_factory("logistic") is None
         True
     """
-    factory = _attribute(learner) if isinstance(learner, str) and ":" in learner else learner
+    factory = attribute_named(learner) if isinstance(learner, str) and ":" in learner else learner
     torch = sys.modules.get("torch")
     if torch is None or isinstance(factory, str) or not callable(factory):
         return None
@@ -243,7 +245,8 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         return None
 
 
-def _attribute(name: str) -> object:
+def attribute_named(name: str) -> object:
+    """Return what ``package.module:attribute`` names."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
@@ -252,7 +255,11 @@ def _attribute(name: str) -> object:
 
 
 def _imported(name: str) -> Learner:
-    factory = _attribute(name)
+    if (modules := network_factory(name)) is not None:
+        from memberbound.learners.torch_learner import TorchLearner
+
+        return TorchLearner(modules)
+    factory = attribute_named(name)
     try:
         learner = factory() if callable(factory) else factory
     except Exception as problem:
@@ -378,6 +385,10 @@ class Examples:
         """Number of records."""
         return int(self.features.shape[0])
 
+    def taken(self, rows: NDArray[np.intp]) -> Examples:
+        """Return some of the records, encoded as all of them are."""
+        return replace(self, features=self.features[rows], target=self.target[rows])
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What has to be said about the columns."""
@@ -397,10 +408,11 @@ def read_examples(
     roles: Roles = None,
     task: Task | None = None,
     database_table: str | None = None,
+    unit: str | None = None,
 ) -> Examples:
     """Read a table and encode it for learners; see :func:`examples_of`."""
     found = read_population(
-        source, columns, roles=roles, target=target, database_table=database_table
+        source, columns, roles=roles, target=target, database_table=database_table, unit=unit
     )
     return examples_of(found, task)
 

@@ -25,6 +25,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
+from memberbound.files import read_document
 from memberbound.learners import Examples, examples_of
 from memberbound.release.calibration import checked_eta
 from memberbound.release.preprocessing import Bounds, read_bounds
@@ -95,6 +96,7 @@ class StudyQuestion(Question):
     columns: tuple[str, ...] | None = None
     roles: Mapping[str, Role] | None = None
     database_table: str | None = None
+    unit: str | None = None
     #: The name of the file with public bounds; what it says is part of the data.
     bounds: str | None = None
     seed: int = 0
@@ -139,8 +141,9 @@ class StudyQuestion(Question):
             if not isinstance(given["roles"], Mapping):
                 raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
             given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
-        if "database_table" in given:
-            given["database_table"] = str(given["database_table"])
+        for name in ("database_table", "unit"):
+            if name in given:
+                given[name] = str(given[name])
         return replace(self, **given)
 
 
@@ -149,16 +152,8 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Relative paths in it are relative to the file.
     """
-    import yaml
-
     place = Path(path)
-    if not place.is_file():
-        raise InputError(f"config {place} does not exist.")
-    try:
-        said = yaml.safe_load(place.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        first = str(problem).splitlines()[0]
-        raise InputError(f"config {place} must be YAML: {first}.") from None
+    said = read_document(place, "config")
     if said is None:
         said = {}
     known = {f.name for f in fields(StudyQuestion)} | set(_PLACES)
@@ -235,6 +230,7 @@ class StudyData:
             roles=question.roles,
             target=question.target,
             database_table=question.database_table,
+            unit=question.unit,
         )
         name = "breast cancer (embedded)" if embedded else population.name
         if isinstance(source, (str, os.PathLike)):

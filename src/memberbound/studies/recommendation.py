@@ -65,12 +65,12 @@ class Findings:
         """Return every attacked model: its id, its name, the audit, and its noise."""
         found: list[tuple[Learned, str, steps.Audited, steps.Noised | None]] = []
         if self.audit is not None:
-            found.append(("model", "The model as it is", self.audit, None))
+            found.append(("model", "Model trained as usual", self.audit, None))
         if (noised := self.protect_average) is not None:
-            label = "With noise, for the average record"
+            label = "Model with noise that protects the average record"
             found.append(("noise-average", label, noised.audit, noised))
         if (noised := self.protect_every) is not None:
-            label = "With noise, for every record"
+            label = "Model with noise that protects every record"
             found.append(("noise-every", label, noised.audit, noised))
         return found
 
@@ -160,8 +160,8 @@ def _table_rows(
 _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
     "rows": ("rows", "More rows"),
     "coarser": ("coarser", "Coarser columns"),
-    "protect-average": ("noise-average", "Noise, for the average record"),
-    "protect-every": ("noise-every", "Noise, for every record"),
+    "protect-average": ("noise-average", "Noise that protects the average record"),
+    "protect-every": ("noise-every", "Noise that protects every record"),
 }
 #: A remedy about which nothing is known.
 _BLANK = Remedy(
@@ -316,10 +316,12 @@ def _coarser(
         "--target": asked.target,
         "--confidence": asked.confidence,
         "--seed": asked.seed,
+        "--table": asked.database_table,
+        "--unit": asked.unit,
         "--out": "safe.parquet",
     }
     # Of a whole file only: harden takes no choice of columns.
-    whole = asked.columns is None and asked.database_table is None
+    whole = asked.columns is None
     remedy = replace(
         _blank("coarser"),
         protects="every record" if enough and asked.record == "every" else "average record",
@@ -353,6 +355,7 @@ def _noise(
         "--confidence": asked.confidence if halves else None,
         "--columns": names_of(asked.columns),
         "--table": asked.database_table,
+        "--unit": asked.unit,
         "--out": "model.skops",
     }
     promised = found.gain.upper <= asked.eta

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.declarations import (
@@ -30,10 +31,20 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import write_text
 from memberbound.learners import learner_from_name
+from memberbound.limits import Limited, Part, Success
 from memberbound.papers.ledger import theorems as ledger
 from memberbound.quantities import Mark, marked
+from memberbound.report.model import (
+    RECORDS,
+    LedgerEntry,
+    Report,
+    Run,
+    State,
+    StepRecord,
+    plain,
+    typed_as,
+)
 from memberbound.report.model import SCHEMA_ID as SCHEMA
-from memberbound.report.model import LedgerEntry, Report, Run, State, StepRecord, plain, typed_as
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -51,6 +62,7 @@ from memberbound.studies.steps import (
     Step,
     fingerprint,
 )
+from memberbound.tables.source import check_file
 
 __all__ = [
     "SCHEMA",
@@ -62,8 +74,15 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Study(Limited):
     """A study: ``report`` is what ``report.json`` holds."""
+
+    VERB: ClassVar = "study"
+    FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
+    COMPARED: ClassVar = (
+        "how often anybody is right about the average record of the model as it is, or, with "
+        "--record every, about its worst record"
+    )
 
     report: Report = field(repr=False)
     out: str | None = None
@@ -96,25 +115,49 @@ class Study:
             "them",
         )
 
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the model as it is, its average and its worst record.
+
+        Nothing is proved about one learner without noise, so a ceiling is that of any learner on
+        the table.  The worst record counts where every record was to be protected.
+        """
+        subject = "table" if on == "ceiling" else "model"
+        wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
+        rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
+        label = "any model trained on the table" if on == "ceiling" else "the model as it is"
+        found = []
+        for record in wanted:
+            what, row = f"{label}, {record} record", rows.get(record)
+            if row is None:  # the step that looks for it has failed
+                found.append(Success(what))
+                continue
+            numbers = (row.ceiling, row.estimate, row.floor)
+            values = (None if number is None else number.value for number in numbers)
+            found.append(Success(what, row.blind, *values))
+        return tuple(found)
+
     def to_dict(self) -> dict[str, object]:
         """Return the report with the names of the files written."""
         return self.report.to_dict() | {"out": self.out, "files": list(self.files)}
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
-        head = ("how often anybody is right", "measured", "seen", "certified")
-        lines = [_row(*head)]
-        for row in self.report.sandwich:
-            name = f"{row.label}, {row.record} record"
-            idle = row.floor is not None and row.beaten is None
-            marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
-            lines.append(_row(_shortened(name), *("–" if m is None else str(m) for m in marks)))
-        lines += ["", f"{'remedy':<34}{'enough':<8}{'certified':>18}  score (estimate)"]
+        lines = [_row("how often anybody is right", "measured", "seen", "certified")]
+        for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
+            lines.append(label)
+            # The promise to everybody is the stronger one and goes first.
+            for row in sorted(rows, key=lambda row: row.record, reverse=True):
+                idle = row.floor is not None and row.beaten is None
+                marks = (Mark("unproved", "blind") if idle else row.least, row.seen, row.most)
+                texts = ("–" if mark is None else str(mark) for mark in marks)
+                lines.append(_row(f"  {RECORDS[row.record]}", *texts))
+        lines += ["", f"{'remedy':<40}{'certified':>18}  enough"]
         for remedy in self.report.remedies:
-            mark = "yes" if remedy.enough else "no"
             most = str(marked(remedy.accuracy_upper, "certificate"))
-            star = "  ← recommended" if remedy.recommended else ""
-            lines.append(f"{remedy.label:<34}{mark:<8}{most:>18}  {remedy.price or '–'}{star}")
+            mark = "yes, recommended" if remedy.recommended else "yes" if remedy.enough else "no"
+            lines.append(f"{remedy.label:<40}{most:>18}  {mark}")
+            if remedy.price is not None and remedy.id != "nothing":
+                lines.append(f"  {remedy.price.name} {remedy.price}")
         for step in self.report.steps_in("impossible", "failed", "stopped"):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
@@ -124,11 +167,7 @@ class Study:
 
 
 def _row(name: str, floor: str, seen: str, most: str) -> str:
-    return f"{name:<58}{floor:>13}{seen:>12}{most:>19}"
-
-
-def _shortened(name: str, width: int = 57) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"
+    return f"{name:<28}{floor:>13}{seen:>12}{most:>19}"
 
 
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
@@ -151,6 +190,7 @@ def study(
     extra_rows: Whole | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     bounds: Annotated[
         Mapping[str, object] | str | os.PathLike[str],
@@ -199,6 +239,8 @@ def study(
         columns: features; all columns but the target, identifiers and free text unless given.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
             that trains on all rows; see ``memberbound bounds``.
@@ -231,11 +273,14 @@ def study(
         "columns": columns,
         "roles": roles,
         "database_table": database_table,
+        "unit": unit,
         "seed": seed,
     }
     said = {} if config is None else read_configuration(config)
     named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
     table = named if table is None else table
+    if isinstance(table, (str, os.PathLike)):
+        check_file(table)  # before anything is said about its columns
     place = place if out is None else out
     public = public if bounds is None else bounds
     question = replace(_question(table, said, options), bounds=_name_of(public))

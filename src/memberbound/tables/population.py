@@ -16,9 +16,9 @@ import numpy as np
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.recipe import canonical
+from memberbound.tables.recipe import canonical, exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
-from memberbound.tables.source import Columns, Table, open_table
+from memberbound.tables.source import Columns, Table, open_table, stored_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,7 @@ __all__ = [
     "Population",
     "check_target_role",
     "column_names",
+    "first_rows",
     "is_array",
     "read_frame",
     "read_population",
@@ -116,12 +117,13 @@ def read_population(
     target: str | None = None,
     numeric: bool = False,
     database_table: str | None = None,
+    unit: str | None = None,
 ) -> Population:
     """Read a file or an object in memory.
 
     Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
     another role.  With ``numeric`` only numbers and truth values are used (named columns may also
-    be dates).
+    be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
 
     Edge cases: an array has numbers in every column.  A target that is a date, an identifier or
     free text is refused, and so is a named column without numbers where numbers are needed.
@@ -140,7 +142,10 @@ def read_population(
     if columns is not None:
         _check_columns(columns, readings, target, name)
     apart = () if target is None else (target,)
-    chosen = selected(readings, columns, apart=apart)
+    chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
+    if unit is not None:
+        frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
+        chosen = replace(chosen, notes=(*chosen.notes, note))
     if numeric:
         chosen = _numeric(chosen, columns, name)
     if not chosen.columns:
@@ -168,6 +173,43 @@ def read_frame(
         return _tidied(source), "the table"
     with open_table(source, database_table) as opened:
         return _fetched(opened, columns), opened.name
+
+
+def first_rows(
+    frame: DataFrame, unit: str, name: str = "the table", used: Iterable[str] = ()
+) -> tuple[DataFrame, str]:
+    """Return the first row of every value of a column, without that column, and a note.
+
+    A person's row then depends on that person's rows alone, so whatever is promised about one row
+    of what is kept is promised about one person.  Values are compared as
+    :func:`memberbound.tables.recipe.exact_codes` does: ids that an engine would merge stay apart.
+
+    Examples:
+        >>> import pandas as pd
+        >>> visits = pd.DataFrame({"who": ["a", "b", "a"], "age": [30, 40, 31]})
+        >>> first_rows(visits, "who")[0]["age"].tolist()
+        [30, 40]
+    """
+    if unit not in frame.columns:
+        raise InputError(f"{name} has no column {unit!r}; it has {', '.join(frame.columns)}.")
+    if unit in used:
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
+    whose = frame[unit]
+    if whose.isna().any():
+        raise InputError(
+            f"unit must say whose row it is, got {int(whose.isna().sum())} rows of {name} without "
+            f"a value in {unit!r}."
+        )
+    _, places = np.unique(exact_codes(whose), return_index=True)
+    kept = frame.drop(columns=unit).iloc[np.sort(places)].reset_index(drop=True)
+    note = (
+        f"one record is one value of {unit!r}, by its first row: {len(kept)} of {len(frame)} rows "
+        "are used"
+    )
+    return kept, note
 
 
 def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
@@ -260,10 +302,7 @@ def _framed(source: object) -> DataFrame:
         name = str(path)
         if not path.is_file():
             raise InputError(f"{path} does not exist.")
-        try:
-            source = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as problem:
-            raise InputError(f"{path} is not a readable .npy file: {problem}.") from None
+        source = stored_array(path)
     try:
         values = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):

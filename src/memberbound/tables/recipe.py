@@ -39,6 +39,7 @@ __all__ = [
     "Recipe",
     "Rule",
     "canonical",
+    "exact_codes",
     "labels_of",
     "numbers_of",
 ]
@@ -83,6 +84,22 @@ def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
         index.setdefault(name, len(index))
     dense = np.array([index[name] for name in names], dtype=np.int64)
     return dense[codes], list(index)
+
+
+def exact_codes(series: Series) -> NDArray[np.int64]:
+    """Number the values of a column; what any program could tell apart gets two numbers."""
+    import pandas as pd
+
+    if series.dtype.kind == "O":
+        # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.
+        spelled = [f"{type(v).__name__}\0{v if isinstance(v, str) else repr(v)}" for v in series]
+        series = pd.Series(spelled, dtype=object).where(pd.notna(series).to_numpy(), None)
+    elif isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
+        # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
+        values = series.to_numpy(dtype=np.float64)
+        series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
+    codes: NDArray[np.int64] = pd.factorize(series, use_na_sentinel=False)[0]
+    return codes.astype(np.int64)
 
 
 def numbers_of(
@@ -362,7 +379,7 @@ class Recipe:
         """Return the recipe of a JSON text."""
         try:
             fields = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError("a recipe must be JSON text.") from None
         return cls.from_dict(fields)
 

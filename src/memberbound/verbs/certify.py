@@ -32,6 +32,7 @@ from memberbound.iid.planning import leak_beyond_the_table
 from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.records import RecordLeak, RecordLeaks, record_leaks
 from memberbound.iid.worst_case import checked_law, leak_of_law, leak_of_uniform
+from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.binomial import Atoms, half_deviation_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
 from memberbound.quantities import (
@@ -178,7 +179,7 @@ class ExposedCell(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class Certification:
+class Certification(Limited):
     """A certificate for a table or a law; ``fields`` are the keys of the contract.
 
     With a ``unit`` every number of rows, trained on or exposed, is one of different values of that
@@ -192,6 +193,10 @@ class Certification:
         "lam": "given",
         "nu": "given",
     }
+
+    VERB: ClassVar = "certify"
+    FAILS_ON: ClassVar = ("ceiling",)
+    COMPARED: ClassVar = "the certified accuracy about the average row, for any learner"
 
     fields: Certified
     game: IidGame
@@ -225,6 +230,21 @@ class Certification:
             self.assumptions,
             float(self.fields["confidence"]),
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the accuracy of any attack on any learner, average row.
+
+        Where a missed member has a weight λ other than 1 the accuracy is weighted; over the largest
+        there is, ν + λ(1 - ν), it is the accuracy where a share ν/(ν + λ(1 - ν)) are fresh points.
+        """
+        del on
+        missed, alarm = self.game.lam * (1 - self.game.nu), self.game.nu
+        one = "row" if self.unit is None else of_unit(self.unit)
+        most = min(1.0, up(self.fields["accuracy_upper"] / down(alarm + missed)))
+        if self.game.lam == 1:
+            most = self.fields["accuracy_upper"]
+        blind = max(alarm, missed) / (alarm + missed)
+        return (Success(f"any attack on any learner, average {one}", blind, ceiling=most),)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from memberbound.declarations import Option, Rates
@@ -29,7 +27,9 @@ from memberbound.dp import (
     leak_from_pure_dp,
 )
 from memberbound.errors import InputError, fraction, nonnegative, one_of
+from memberbound.files import read_document
 from memberbound.games import ADJACENCIES, Adjacency, IidGame, NeighbourGame, gamma_from_priors
+from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
@@ -121,10 +121,7 @@ def steps_from_history(history: Any) -> DpSgd | DpSgdHistory:
     """
     listed = history
     if isinstance(history, (str, os.PathLike)):
-        try:
-            listed = json.loads(Path(history).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as problem:
-            raise InputError(f"history must be a JSON file, got {history!r}: {problem}.") from None
+        listed = read_document(history, "history", "JSON")
         listed = listed.get("history") if isinstance(listed, dict) else listed
     else:
         listed = getattr(getattr(listed, "accountant", listed), "history", listed)
@@ -277,7 +274,7 @@ _CURVE_THEOREMS = {
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Limited):
     """What a guarantee says about membership; keeps its inputs and its curve.
 
     ``guarantee.curve`` is the neighbour game at the stated adjacency, and
@@ -303,6 +300,10 @@ class Explanation:
         "security_lower_iid": "lower",
         "tpr_upper": "upper",
     }
+
+    VERB: ClassVar = "explain"
+    FAILS_ON: ClassVar = ("ceiling",)
+    COMPARED: ClassVar = "the certified accuracy of any attack on any record (neighbour game)"
 
     guarantee: DpGuarantee
     epsilon: float | None
@@ -406,6 +407,12 @@ class Explanation:
             Certificate("eta", self.eta_upper, "upper", swap, read, rest),
             Certificate("security", self.security_lower, "lower", iid, mis, rest),
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the accuracy of any attack on any record."""
+        del on
+        blind = max(self.prior, 1 - self.prior)
+        return (Success("any attack on any record", blind, ceiling=self.accuracy_upper),)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""

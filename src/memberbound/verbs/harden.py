@@ -12,6 +12,7 @@ import numpy as np
 from memberbound.declarations import (
     Column,
     ColumnRoles,
+    DatabaseTable,
     Force,
     InputFile,
     Names,
@@ -47,7 +48,12 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.tables.coarsening import Coarsener, checked_frame, read_hierarchy
-from memberbound.tables.population import check_target_role, read_frame, readings_of
+from memberbound.tables.population import (
+    check_target_role,
+    first_rows,
+    read_frame,
+    readings_of,
+)
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, numbers_from, selected
 from memberbound.tables.source import Columns
@@ -115,14 +121,22 @@ def wished(
     )
 
 
-def read(table: object, columns: Columns = None, target: str | None = None) -> DataFrame:
-    """Return a table in memory, its values as they are written; of named columns only those."""
-    import pandas as pd
+def read(
+    table: object,
+    columns: Columns = None,
+    target: str | None = None,
+    *,
+    database_table: str | None = None,
+    unit: str | None = None,
+) -> DataFrame:
+    """Return a table in memory, its values as they are written; of named columns only those.
 
-    if isinstance(table, pd.DataFrame):
-        frame = checked_frame(table)
-    else:
-        frame = checked_frame(read_frame(table)[0])
+    With ``unit`` the first row of each of its values is kept.
+    """
+    frame, name = read_frame(table, database_table)
+    if unit is not None:
+        frame, _ = first_rows(frame, unit, name, used=() if target is None else (target,))
+    frame = checked_frame(frame)
     if columns is None:
         return frame
     names = [columns] if isinstance(columns, str) else list(columns)
@@ -504,6 +518,8 @@ def harden(
     target: Column | None = None,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
     keep: Names = (),
     out: OutputFile | None = None,
     confidence: float = 0.95,
@@ -546,6 +562,9 @@ def harden(
         columns: columns to look at; all but identifiers and free text unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             role that the fitting rows suggest is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
+        database_table: the table inside a DuckDB or SQLite file.
         keep: columns that must stay exactly as they are.
         out: file for the hardened table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: 1 - β of each certificate.
@@ -597,8 +616,8 @@ def harden(
         if recipe is None
         else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
-    frame = read(table, columns, target)
-    other = None if reference is None else read(reference)
+    frame = read(table, columns, target, database_table=database_table, unit=unit)
+    other = None if reference is None else read(reference, unit=unit)
     check_columns(frame, wish, other)
     parts = split_rows(frame, other, validity, share, wish.seed)
     # Fitting rows decide what a column is: a released row must not change the recipe (X18).
@@ -647,10 +666,10 @@ def harden(
         rows_read=len(frame),
         rows_fitted=0 if parts.validity == "union" else len(parts.fitting),
         theorems=("A25-T14", "X5", "X7", "X15", "X18"),
-        assumptions=(*_ASSUMPTIONS, parts.note(choice.candidates)),
+        assumptions=(_one_row(unit), *_ASSUMPTIONS, parts.note(choice.candidates)),
         accuracy=accuracy,
         roles=selection.roles,
-        warnings=selection.notes,
+        warnings=(*selection.notes, *_first_rows_said(unit)),
         counted=tuple(counted),
         out=None if wanted is None else str(wanted),
         recipe_out=None if recipe_path is None else str(recipe_path),
@@ -662,8 +681,20 @@ def harden(
     return result
 
 
+def _first_rows_said(unit: str | None) -> tuple[str, ...]:
+    return () if unit is None else (f"one record is one value of {unit!r}, by its first row",)
+
+
+def _one_row(unit: str | None) -> str:
+    whose = (
+        "a person has one row"
+        if unit is None
+        else f"a person is one value of {unit!r}, of whom the first row is used"
+    )
+    return f"the rows are independent draws from one law, and {whose}"
+
+
 _ASSUMPTIONS = (
-    "the rows are independent draws from one law, and a person has one row",
     "certified is the hardened table as released; figures about the original table and the "
     "estimates of this report are not part of it",
     "the bounds on the average record and on single records hold with the stated confidence each",

@@ -15,6 +15,7 @@ import numpy as np
 
 from memberbound.curve import GaussianCurve
 from memberbound.declarations import (
+    Column,
     ColumnRoles,
     DatabaseTable,
     Force,
@@ -38,6 +39,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
+from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
 from memberbound.quantities import (
@@ -53,7 +55,7 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.subset.bounds import RecordBounds
-from memberbound.subset.distances import Query
+from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import (
@@ -185,6 +187,7 @@ class Question:
         columns: Any,
         roles: Roles = None,
         database_table: str | None,
+        unit: str | None = None,
         size: int | None,
         delta: float,
         clip: float | None,
@@ -195,7 +198,12 @@ class Question:
         radius = None if clip is None else positive("clip", clip)
         shift = None if sensitivity is None else positive("sensitivity", sensitivity)
         table = read_population(
-            records, columns, roles=roles, numeric=True, database_table=database_table
+            records,
+            columns,
+            roles=roles,
+            numeric=True,
+            database_table=database_table,
+            unit=unit,
         )
         total = table.values.shape[0]
         if total < FEWEST:
@@ -250,7 +258,7 @@ _BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_u
 
 
 @dataclass(frozen=True, eq=False)
-class PopulationAnswer:
+class PopulationAnswer(Limited):
     """Bounds for every record of a population under one mechanism, and what they compare with."""
 
     SIDES: ClassVar[Sides] = {
@@ -268,6 +276,10 @@ class PopulationAnswer:
         "target_pmp": "given",
         "target_success": "given",
     }
+
+    VERB: ClassVar = "population"
+    FAILS_ON: ClassVar = ("ceiling",)
+    COMPARED: ClassVar = "the certified success of any attack on any record (subset game)"
 
     mechanism: str
     query: str
@@ -349,6 +361,12 @@ class PopulationAnswer:
             self.bounds.assumptions,
             self.bounds.confidence,
         )
+
+    def successes(self, on: Part) -> tuple[Success, ...]:
+        """Return what a limit is about: the success of any attack on any record."""
+        del on
+        what = "any attack on any record of the population"
+        return (Success(what, self.blind, ceiling=self.success_upper),)
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -632,7 +650,15 @@ def answer_gaussian(
     else:
         raise InputError("give clip or sensitivity, not both.")
     profile = NeighbourProfile.from_vectors(values, progress=progress)
-    if profile.diameter > worst * (1 + 1e-9):
+    line = values[:, 0].copy() if values.shape[1] == 1 else None
+    if len(values) > MOST_PAIRED_RECORDS:
+        notes += (
+            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
+            "records stands in for distances to single ones: the bounds hold for every record all "
+            "the same, and are a little larger",
+        )
+        line = None
+    if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
             f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
             f"these records reach by themselves, got {question.sensitivity!r}."
@@ -644,7 +670,7 @@ def answer_gaussian(
         query,
         max(worst, profile.diameter),
         releases,
-        values[:, 0].copy() if values.shape[1] == 1 else None,
+        line,
         progress,
     )
     amount = question.amount
@@ -933,6 +959,7 @@ def population(
     releases: Annotated[int, Option("whole", least=1, most=1000000000)] = 1,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
+    unit: Column | None = None,
     database_table: DatabaseTable | None = None,
     confidence: float = 0.95,
     subsets: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
@@ -955,7 +982,8 @@ def population(
     (exponential).
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
-    rows has success equal to the blind guess.
+    rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
+    number: groups of records stand in for pairs, and one numeric column is bounded like several.
 
     Args:
         table: a file or an object with one record per row; its numeric columns are used.
@@ -975,6 +1003,8 @@ def population(
         columns: use these columns only; all numbers but identifiers unless named.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
             inferred role is not the right one.
+        unit: column that says whose row it is; of each person the first row is used, and a record
+            is a person.
         database_table: the table inside a DuckDB or SQLite file.
         confidence: for sampled subsets.
         subsets: how many subsets to sample.
@@ -1008,6 +1038,7 @@ def population(
         columns=columns,
         roles=roles,
         database_table=database_table,
+        unit=unit,
         size=size,
         delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
         clip=clip,

@@ -282,6 +282,7 @@ def test_table_from_file_to_coarser_table(visit: Open, table: Path, tmp_path: Pa
     page.locator("fieldset.columns").first.get_by_label("age").uncheck()
     page.get_by_role("button", name="Certify this table").click()
     shown(page, "delta_upper")
+    assert page.locator(".about").first.inner_text() == "Table: people.csv"
     expected = memberbound.certify(table, columns=["sex", "region", NASTY], list_exposed=10)
     assert page.locator(".sentence").inner_text() == expected.sentence
     assert number(page, "delta_upper") == ceiling(expected.delta_upper, "delta", 6)
@@ -545,6 +546,67 @@ def test_report_viewer_refuses_what_is_no_report_and_trusts_none(
     assert page.locator(".sentence").inner_text().startswith("</script><script>")
     frame = next(frame for frame in page.frames if "/api/views/" in frame.url)
     assert [found.evaluate("window.stolen") for found in (page, frame)] == [None, None]
+
+
+def test_study_runs_on_the_table_in_sight_and_on_no_other(
+    visit: Open, table: Path, tmp_path: Path
+) -> None:
+    page = visit("/study")
+    run = page.get_by_role("button", name="Run the study")
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda r: sent.append(r.post_data_json) if r.method == "POST" else None)
+    submit = "document.querySelector('form').requestSubmit()"
+    assert run.is_disabled()
+    # A file that is refused leaves nothing to study, least of all other data.
+    wrong = tmp_path / "picture.csv"
+    wrong.write_bytes(PNG + bytes(range(256)))
+    page.set_input_files("input[type=file]", wrong)
+    page.locator(".filestatus [role=alert]", has_text="picture.csv").wait_for()
+    assert run.is_disabled()
+    assert all("422" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+    # Nor is anything studied while a file is still being read.
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/files?*", hold)
+    page.set_input_files("input[type=file]", table)
+    page.get_by_text("people.csv").wait_for()
+    until(page, "document.querySelector('.filestatus progress') !== null")
+    assert run.is_disabled()
+    sent.clear()
+    page.evaluate(submit)
+    page.wait_for_timeout(100)
+    assert sent == []
+    held[0].continue_()
+    page.get_by_text("2,001 rows, 4 columns").wait_for()
+    assert run.is_enabled()
+    run.click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. The calculation was stopped").wait_for()
+    asked = [body for body in sent if body and "verb" in body]
+    assert [body["file"] is not None for body in asked] == [True]
+    # The sample is studied when it was chosen, and then it is what the address says.
+    page.get_by_text("the sample: 569 patients").click()
+    assert not page.locator(".upload").is_visible()
+    assert "data=sample" in page.url
+    run.click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. The calculation was stopped").wait_for()
+    # Who works with the keyboard goes on from here, not from the top of the page.
+    assert page.evaluate("document.activeElement.className") == "job"
+    asked = [body for body in sent if body and "verb" in body]
+    assert [body["file"] is not None for body in asked] == [True, False]
+    assert "target" not in asked[-1]["options"]
+    # A verdict names its own table, whatever file stands in the form.
+    page.get_by_text("my own table").click()
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps(sample()), encoding="utf-8")
+    page.set_input_files("#file-report", report)
+    page.locator(".about", has_text=sample()["data"]["name"]).wait_for()
+    assert page.locator(".filestatus", has_text="people.csv").is_visible()
 
 
 @pytest.mark.long

@@ -37,6 +37,8 @@ class Job:
     folder: Path
     request: Request
     shown: Equivalent
+    #: What the user calls the table; nothing where the job has none.
+    data: str | None = None
     state: State = "queued"
     progress: dict[str, object] | None = None
     result: dict[str, object] | None = None
@@ -59,6 +61,7 @@ class Job:
         found: dict[str, object] = {
             "job": self.id,
             "verb": self.verb,
+            "data": self.data,
             "state": self.state,
             "progress": self.progress,
             "seconds": self.seconds,
@@ -135,7 +138,9 @@ class Jobs:
             "options": asked | {name: linked(upload, name) for name, upload in named.items()},
             "names": names,
         }
-        job = Job(id, verb, self._folder / id, request, shown)
+        job = Job(
+            id, verb, self._folder / id, request, shown, None if table is None else table.name
+        )
         self._found[id] = job
         self._next()
         return job

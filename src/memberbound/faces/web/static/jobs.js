@@ -20,11 +20,13 @@ const STATES = {
 };
 
 export class JobPanel {
-  /** `found(job)` is called with a finished job, `changed(id)` when the id in the address changes. */
-  constructor({ found, changed }) {
+  /** `found(job)` is called with a finished job, `changed(id)` when the id in the address changes;
+      an answer is headed by the name of its table, unless the page does that (`named: false`). */
+  constructor({ found, changed, named = true }) {
     this.found = found;
+    this.named = named;
     this.changed = changed;
-    this.node = element("div", { class: "job", "data-state": "none" });
+    this.node = element("div", { class: "job", "data-state": "none", tabindex: "-1" });
     this.control = null;
     this.busy = false;
   }
@@ -84,6 +86,8 @@ export class JobPanel {
 
   async cancel() {
     const id = this.id;
+    // The button that was pressed goes away; the place where it was keeps the focus.
+    if (this.node.contains(document.activeElement)) this.node.focus();
     this.stop();
     try {
       if (id) await remove(`/api/jobs/${encodeURIComponent(id)}`);
@@ -106,6 +110,7 @@ export class JobPanel {
     if (this.node.dataset.state === "done")
       fill(
         this.node,
+        this.about,
         notice("note", "The settings have changed since this answer. Calculate again to see their effect."),
       );
   }
@@ -131,7 +136,12 @@ export class JobPanel {
   #show(job) {
     this.#state(job.state);
     if (job.state === "done") {
-      this.node.replaceChildren();
+      // The name the server has: the file in the form may be another one by now.
+      this.about =
+        this.named && job.data
+          ? element("p", { class: "about" }, "Table: ", element("strong", {}, job.data))
+          : null;
+      fill(this.node, this.about);
       return;
     }
     if (job.state === "failed") {

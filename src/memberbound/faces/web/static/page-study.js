@@ -8,14 +8,16 @@ import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { MoreOptions } from "./more-options.js";
-import { atMostInWords } from "./numbers.js";
+import { atMostInWords, count } from "./numbers.js";
 import { sandwich } from "./plots.js";
+import { ReportDrop } from "./report-drop.js";
 import { FilePanel } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
 
 const DEFAULTS = {
+  data: "table",
   file: "",
   target: "",
   learner: "logistic",
@@ -49,7 +51,6 @@ export function open(root, given) {
     element("h2", {}, "The report"),
     frame,
   );
-  const opening = element("div", { class: "filestatus", "aria-live": "polite" });
   const remember = () =>
     write(
       "study",
@@ -62,8 +63,9 @@ export function open(root, given) {
   const form = new Form(
     "What to study",
     state,
-    ["target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
+    ["data", "target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
     () => {
+      arrange();
       remember();
       job.outdated();
     },
@@ -72,23 +74,36 @@ export function open(root, given) {
     ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence"],
   ]);
   const aim = element("div", {});
-  const start = element("button", { type: "submit", class: "main" }, "Run the study");
+  const start = element("button", { type: "submit", class: "main", disabled: true }, "Run the study");
+  const missing = element("p", { class: "quiet", id: "study-needs" }, "Choose a table, or the sample, to begin.");
+  start.setAttribute("aria-describedby", missing.id);
 
   const panel = new FilePanel({
     title: "Choose a table",
-    hint: "or drop a CSV, Parquet or Arrow file here. Without one, the study runs on a data set that comes with memberbound.",
+    hint: "or drop a CSV, Parquet or Arrow file here. It stays on this machine.",
     chosen: (found) => {
       if (found && found.file !== state.file) form.values.target = found.columns.at(-1)?.name ?? "";
       file = found;
       state.file = found?.file ?? "";
+      fillColumns();
       arrange();
       remember();
+      job.outdated();
     },
   });
 
+  const own = () => form.text("data") !== "sample";
+
+  /** Nothing runs until there is a table to run it on, and the sample only if it was chosen. */
   function arrange() {
+    panel.node.hidden = !own();
+    aim.hidden = !own() || !file;
+    start.disabled = own() && !file;
+    missing.hidden = !start.disabled;
+  }
+
+  function fillColumns() {
     const names = (file?.columns ?? []).map((column) => [column.name, column.name]);
-    aim.hidden = names.length === 0;
     fill(
       aim,
       names.length
@@ -102,6 +117,7 @@ export function open(root, given) {
   }
 
   const job = new JobPanel({
+    named: false,
     changed: (id) => {
       state.job = id;
       remember();
@@ -121,9 +137,11 @@ export function open(root, given) {
   });
 
   form.node.addEventListener("submit", () => {
+    if (start.disabled) return;
     try {
+      const table = own() ? file : null;
       const asked = { learner: form.text("learner") };
-      if (file) asked.target = form.text("target");
+      if (table) asked.target = form.text("target");
       const accept = form.number("accept");
       if (accept !== 55) asked.eta = Number(((accept - 50) / 100).toFixed(14));
       const shadows = form.number("shadows");
@@ -136,11 +154,23 @@ export function open(root, given) {
       form.clear();
       hide();
       Object.assign(asked, more.asked);
-      job.start("study", file?.file ?? null, asked);
+      job.start("study", table?.file ?? null, asked);
     } catch (problem) {
       form.refuse(problem);
     }
   });
+
+  /** Which table a verdict is about, as the report itself has it. */
+  const studied = (data) =>
+    data
+      ? element(
+          "p",
+          { class: "about" },
+          "Table: ",
+          element("strong", {}, data.embedded ? "the sample, not yours" : data.name),
+          ` — ${data.embedded ? `${data.name}, ` : ""}${count(data.rows)} rows, predicting ${data.target}`,
+        )
+      : null;
 
   function hide() {
     fill(results);
@@ -160,6 +190,7 @@ export function open(root, given) {
     const rows = Array.isArray(report.sandwich) ? report.sandwich : [];
     fill(
       results,
+      studied(report.data),
       report.verdict ? verdict(report.verdict.sentence) : null,
       report.verdict?.advice ? element("p", {}, report.verdict.advice) : null,
       report.status && report.status !== "complete"
@@ -210,61 +241,24 @@ export function open(root, given) {
     );
   }
 
-  async function openReport(chosen) {
-    job.clear();
-    state.job = "";
-    hide();
-    remember();
-    fill(opening, element("p", {}, "Reading ", element("strong", {}, chosen.name), " …"));
-    let report;
-    try {
-      report = JSON.parse(await chosen.text());
-    } catch {
-      fill(
-        opening,
-        notice("bad", element("strong", {}, chosen.name), " must be a report.json, got a file that is not JSON."),
-      );
-      return;
-    }
-    try {
-      await show(report);
-      fill(opening, element("p", { class: "taken" }, element("strong", {}, chosen.name), " is shown below."));
-    } catch (problem) {
-      fill(opening, notice("bad", element("strong", {}, chosen.name), `: ${problem.message}`));
-    }
-  }
-
-  const input = element("input", {
-    type: "file",
-    accept: ".json,application/json",
-    class: "unseen",
-    id: "file-report",
-    onchange: () => {
-      if (input.files[0]) openReport(input.files[0]);
-      input.value = "";
+  const opening = new ReportDrop({
+    begun: () => {
+      job.clear();
+      state.job = "";
+      hide();
+      remember();
     },
+    show,
   });
-  const zone = element(
-    "div",
-    {
-      class: "drop",
-      ondragover: (event) => {
-        event.preventDefault();
-        zone.classList.add("over");
-      },
-      ondragleave: () => zone.classList.remove("over"),
-      ondrop: (event) => {
-        event.preventDefault();
-        zone.classList.remove("over");
-        if (event.dataTransfer.files[0]) openReport(event.dataTransfer.files[0]);
-      },
-    },
-    input,
-    element("label", { for: "file-report", class: "button" }, "Open a report.json"),
-    element("p", { class: "quiet" }, "or drop one here, to read it as a page."),
-  );
 
   form.node.append(
+    form.choice("data", {
+      label: "Data",
+      options: [
+        ["table", "my own table"],
+        ["sample", "the sample: 569 patients"],
+      ],
+    }),
     panel.node,
     aim,
     form.select("learner", { label: "Learner", options: LEARNERS }),
@@ -300,6 +294,7 @@ export function open(root, given) {
     more.node,
     form.problem,
     element("div", { class: "buttons" }, start),
+    missing,
   );
   root.append(
     element(
@@ -317,13 +312,7 @@ export function open(root, given) {
             element("h2", { id: "run-study" }, "Run a study"),
             form.node,
           ),
-          element(
-            "section",
-            { class: "card", "aria-labelledby": "open-report" },
-            element("h2", { id: "open-report" }, "Open a report"),
-            zone,
-            opening,
-          ),
+          opening.node,
         ),
         element(
           "div",
@@ -341,7 +330,7 @@ export function open(root, given) {
     element(
       "p",
       { class: "empty" },
-      "A study certifies the table, attacks the learner, looks for the cheapest remedy and writes a report. It takes some minutes on the data set that comes along. Or open a report that you already have.",
+      "A study certifies the table, attacks the learner, looks for the cheapest remedy and writes a report. It takes a minute or two on the sample. Or open a report that you already have.",
     ),
   );
   if (state.file) panel.recall(state.file);

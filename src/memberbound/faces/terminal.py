@@ -1,0 +1,134 @@
+"""What a terminal shows: text that fits its width, broken at words, with a look for each kind.
+
+An answer's ``summary()`` is plain text of any width.  Here its sentences are wrapped, a value that
+is too long is continued below itself, and a table that is too wide becomes one small block per row.
+Nothing of it changes what is written into a file or a pipe, unless ``COLUMNS`` asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import TextWrapper
+from typing import TextIO
+
+from memberbound.quantities import ONLY_BLIND, Kind
+
+__all__ = ["STYLES", "fitted", "kinds_in", "printed"]
+
+#: How each kind looks: the blue, green and orange of the report, and never by colour alone.
+STYLES: dict[Kind, str] = {
+    "certificate": "bold color(33)",
+    "audit": "bold color(35)",
+    "estimate": "italic color(172)",
+    "unproved": "dim",
+}
+_NUMBER = r" ?-?(?:[\d.,]+(?:e-?\d+)?(?: %)?|∞)"
+_GAP = re.compile(r"\s{2,}")
+#: A sign stays beside its number, and a number beside its unit.
+_TOGETHER = re.compile(r"(?<=[≤≥≈=→]) (?=\S)|(?<=\d) (?=%)")
+#: A value that has less room than this goes below its name.
+_NARROWEST = 24
+
+
+def kinds_in(text: str, *, measures: bool) -> Iterator[tuple[int, int, Kind]]:
+    """Yield where a text has a number of some kind.
+
+    ``≥`` stands before a measured floor in the answer of a verb that ``measures``, and before a
+    certified one (of a security) elsewhere.
+
+    >>> list(kinds_in("success ≤ 55 %, seen ≈ 0.52", measures=True))
+    [(8, 14, 'certificate'), (21, 27, 'estimate')]
+    """
+    signs: dict[str, Kind] = {
+        "≤": "certificate",
+        "≥": "audit" if measures else "certificate",
+        "≈": "estimate",
+    }
+    unproved = rf"nothing is proved|{ONLY_BLIND}|\bblind\b(?! guess)"
+    for found in re.finditer(rf"[≤≥≈]{_NUMBER}|{unproved}", text):
+        yield found.start(), found.end(), signs.get(found.group()[0], "unproved")
+
+
+def fitted(text: str, width: int) -> str:
+    r"""Return a text whose lines have at most ``width`` characters, broken at words only.
+
+    >>> print(fitted("method  exact worst case of the law of these rows", 34))
+    method  exact worst case of the
+            law of these rows
+    >>> print(fitted("attack    accuracy    advantage\nlira      0.71        0.42", 24))
+    lira
+      accuracy   0.71
+      advantage  0.42
+    """
+    lines: list[str] = []
+    for cells, group in groupby(text.split("\n"), key=lambda line: len(_cells(line))):
+        block = list(group)
+        if max(map(len, block)) <= width:
+            lines += block
+        elif cells > 2 and len(block) > 1:
+            lines += _as_records([_cells(line) for line in block], width)
+        else:
+            for line in block:
+                lines += _wrapped(line, width)
+    return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    return _GAP.split(line.strip()) if line.strip() else []
+
+
+def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a table as a block per row: its first cell, and below it every head with its value."""
+    _, *heads = rows[0]
+    room = max(len(head) for head in heads)
+    lines: list[str] = []
+    for name, *values in rows[1:]:
+        lines += _wrapped(name, width)
+        for head, value in zip(heads, values, strict=True):
+            lines += _wrapped(f"  {head:<{room}}  {value}", width)
+    return lines
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a line in pieces; those after the first stand below the text that they continue."""
+    if len(line) <= width:
+        return [line]
+    start = len(line) - len(line.lstrip())
+    gap = _GAP.search(line, start)
+    below = start + (2 if re.match(r"\s*(- |note: |exposed: )", line) else 0)
+    if gap is not None and width - gap.end() >= _NARROWEST:
+        below = gap.end()
+    wrapper = TextWrapper(
+        width,
+        subsequent_indent=" " * below,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
+    pieces = wrapper.wrap(_TOGETHER.sub("\u00a0", line))
+    return [piece.replace("\u00a0", " ") for piece in pieces]
+
+
+def printed(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
+    """Print a text: wrapped and with colours on a terminal, as it is elsewhere.
+
+    ``COLUMNS`` in the environment asks for a width everywhere; ``NO_COLOR`` for no colours.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    stream = sys.stdout if stream is None else stream
+    console = Console(file=stream, highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        stream.write(f"{text}\n")
+        return
+    shown = Text(fitted(text, console.width))
+    if console.is_terminal:
+        for start, end, kind in kinds_in(shown.plain, measures=measures):
+            shown.stylize(STYLES[kind], start, end)
+    console.print(shown, soft_wrap=True)

@@ -1,0 +1,682 @@
+"""Files of models: scikit-learn, ONNX, LightGBM, XGBoost, torch; nothing runs without trust.
+
+A file is either data, which is checked before native code walks along it, or code (pickle, joblib,
+TorchScript, exported programs), which is not opened without ``trust``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.learners.examples import attribute_named
+from memberbound.learners.trained import Answers, TrainedModel, as_floats
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from memberbound.learners.examples import Labels
+    from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["load_model"]
+
+_Loaded = TypeVar("_Loaded")
+#: Data types of scikit-learn that skops does not know; trees among them are checked after loading.
+#: Names of types never come from the file: a file must not say what may be trusted.
+_SKOPS_TYPES = frozenset(
+    {
+        "numpy.dtype",
+        "sklearn._loss.loss.HalfTweedieLossIdentity",
+        "sklearn.calibration._CalibratedClassifier",
+        "sklearn.calibration._SigmoidCalibration",
+        "sklearn.calibration._TemperatureScaling",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.feature_selection._univariate_selection.chi2",
+        "sklearn.feature_selection._univariate_selection.f_classif",
+        "sklearn.feature_selection._univariate_selection.f_regression",
+        "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+        "sklearn.gaussian_process.kernels.ConstantKernel",
+        "sklearn.gaussian_process.kernels.DotProduct",
+        "sklearn.gaussian_process.kernels.Matern",
+        "sklearn.gaussian_process.kernels.Product",
+        "sklearn.gaussian_process.kernels.RBF",
+        "sklearn.gaussian_process.kernels.Sum",
+        "sklearn.gaussian_process.kernels.WhiteKernel",
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+        "sklearn.tree._tree.Tree",
+    }
+)
+#: Rows that a network answers at once.
+_BATCH = 1024
+Factory = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A model file, and what may be done to read it."""
+
+    path: Path
+    trust: bool
+    factory: Factory | str | None
+
+    @property
+    def name(self) -> str:
+        """The name without its folder."""
+        return self.path.name
+
+    def needs_trust(self, what: str, instead: str) -> None:
+        """Refuse code, unless its author is trusted."""
+        if not self.trust:
+            raise InputError(
+                f"model must be a file that runs no code when it is read, got {self.name!r}, "
+                f"{what}. If you trust whoever wrote it, say --trust; {instead}."
+            )
+
+    @property
+    def ran_code(self) -> tuple[str, ...]:
+        """What a reader has to know about a file that was trusted."""
+        return (f"{self.name} can hold code, which was run because --trust was given.",)
+
+    def unsound(self, what: str) -> InputError:
+        """Return the refusal of a file that would lead native code astray."""
+        return InputError(
+            f"model must be a whole and sound file, got {self.name!r} with {what}. It was damaged "
+            "or tampered with: save it anew."
+        )
+
+
+def load_model(
+    path: str | os.PathLike[str], *, trust: bool = False, factory: Factory | str | None = None
+) -> TrainedModel:
+    """Read a model file.
+
+    =====================================  ========================================================
+    ending                                 what it is
+    =====================================  ========================================================
+    ``.skops``                             scikit-learn; known types only, others need ``trust``
+    ``.onnx``                              any origin, by onnxruntime (extra ``onnx``)
+    ``.txt``, ``.lgb``                     LightGBM's text format
+    ``.json``                              XGBoost's JSON format
+    ``.pt``, ``.pth``, ``.safetensors``    a torch ``state_dict``; ``factory`` makes the module
+    ``.pt``, ``.pth``, ``.ts``             a whole torch module or TorchScript: code, ``trust``
+    ``.pt2``                               an exported torch program: code, needs ``trust``
+    ``.joblib``, ``.pkl``, ``.pickle``     code, needs ``trust``
+    =====================================  ========================================================
+
+    Guarantee: without ``trust`` nothing in the file is run.
+    Edge cases: a missing file, an unknown ending, a file that does not load, a damaged one and one
+    of another version are said in a sentence.
+    """
+    file = _File(Path(path), trust, factory)
+    if not file.path.is_file():
+        raise InputError(f"model must be a file that exists, got {str(path)!r}.")
+    loader = _LOADERS.get(file.path.suffix.lower())
+    if loader is None:
+        raise InputError(f"model must end in {', '.join(_LOADERS)}, got {str(path)!r}.")
+    if factory is not None and loader not in (_torch, _tensors):
+        raise InputError(
+            f"factory must be left out for {file.name!r}: it makes the module of a torch "
+            "state_dict."
+        )
+    return loader(file)
+
+
+def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
+    """Load an object, with what was said about its version on the way."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            found = read()
+        except InputError:
+            raise
+        except Exception as problem:
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise InputError(
+                f"model must be a file that loads here, got {first} from {file.name}. Load it "
+                "with the versions of the packages that wrote it."
+            ) from None
+    other = [w for w in said if "InconsistentVersion" in w.category.__name__]
+    if other:
+        raise InputError(
+            "model must be of the version of scikit-learn that is installed, got "
+            f"{str(other[0].message).partition('. ')[0]}. Its answers could differ: install that "
+            "version, or save the model anew."
+        )
+    return found
+
+
+def _package(name: str, extra: str, file: _File) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(
+            f"{name.partition('.')[0]} must be installed to read {file.name}: pip install "
+            f"memberbound[{extra}]."
+        ) from None
+
+
+# ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _skops(file: _File) -> TrainedModel:
+    reader = _package("skops.io", "skops", file)
+
+    def read() -> object:
+        foreign = sorted(set(reader.get_untrusted_types(file=file.path)) - _SKOPS_TYPES)
+        if foreign and not file.trust:
+            raise InputError(
+                f"model must hold types that are known to be data, got {', '.join(foreign[:5])}. "
+                "If you trust whoever wrote the file, say --trust."
+            )
+        return reader.load(file.path, trusted=sorted({*foreign, *_SKOPS_TYPES}))
+
+    found = _read(file, read)
+    _check_trees(found, file)
+    return TrainedModel.of(found, notes=file.ran_code if file.trust else ())
+
+
+def _pickled(file: _File) -> TrainedModel:
+    file.needs_trust("a pickle", "a skops file needs no trust")
+
+    def read() -> object:
+        if file.path.suffix.lower() == ".joblib":
+            return importlib.import_module("joblib").load(file.path)
+        with file.path.open("rb") as opened:
+            return importlib.import_module("pickle").load(opened)
+
+    return TrainedModel.of(_read(file, read), notes=file.ran_code)
+
+
+def _check_trees(root: object, file: _File) -> None:
+    """Refuse decision trees whose indices lead out of their arrays, or round in circles."""
+    seen: set[int] = set()
+    waiting: list[Any] = [root]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or isinstance(found, (str, bytes, int, float, np.generic)):
+            continue
+        seen.add(id(found))
+        kind = type(found).__name__
+        if isinstance(found, dict):
+            waiting += [*found.keys(), *found.values()]
+        elif isinstance(found, (list, tuple, set)):
+            waiting += found
+        elif isinstance(found, np.ndarray):
+            waiting += found.ravel().tolist() if found.dtype == object else []
+        elif kind == "Tree" and hasattr(found, "children_left"):
+            left = np.asarray(found.children_left, dtype=np.int64)
+            right, split = np.asarray(found.children_right), np.asarray(found.feature)
+            _check_tree((left, right, split), left == -1, int(found.n_features), file)
+        elif kind == "TreePredictor":
+            nodes = np.asarray(found.nodes)
+            walk = (nodes["left"], nodes["right"], nodes["feature_idx"])
+            _check_tree(walk, nodes["is_leaf"] != 0, None, file)
+        else:
+            waiting += list(getattr(found, "__dict__", {}).values())
+
+
+def _check_tree(
+    walk: tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.generic]],
+    leaf: NDArray[np.bool_],
+    features: int | None,
+    file: _File,
+) -> None:
+    """Walk a tree from its root: every index inside, no node twice.
+
+    ``walk`` has per node the child for "left", the child for "right" and the feature that decides.
+    """
+    left, right, split = (np.asarray(part, dtype=np.int64) for part in walk)
+    total = left.size
+    if not (right.size == split.size == leaf.size == total > 0):
+        raise file.unsound("a tree whose arrays differ in length")
+    level, visited = np.zeros(1, dtype=np.int64), np.zeros(total, dtype=bool)
+    while level.size:
+        if level.min() < 0 or level.max() >= total:
+            raise file.unsound("a tree whose branches lead nowhere")
+        visited[level] = True
+        inner = level[~leaf[level]]
+        if (
+            features is not None
+            and inner.size
+            and not (split[inner].min() >= 0 and split[inner].max() < features)
+        ):
+            raise file.unsound("a tree that asks for a column that is not there")
+        level = np.concatenate([left[inner], right[inner]])
+        inside = level[(level >= 0) & (level < total)]
+        if visited[inside].any() or np.unique(level).size != level.size:
+            raise file.unsound("a tree with a circle")
+
+
+# ── boosting, in the formats of its libraries ─────────────────────────────────────────────────────
+
+
+def _lightgbm(file: _File) -> TrainedModel:
+    lightgbm = _package("lightgbm", "boosting", file)
+    lightgbm.register_logger(_Silent())
+    text = _read(file, lambda: file.path.read_text(encoding="utf-8"))
+    head, trees = _lightgbm_parts(text, file)
+    for tree in trees:
+        _check_lightgbm_tree(tree, int(head["max_feature_idx"]) + 1, file)
+    booster = _read(file, lambda: lightgbm.Booster(model_str=text))
+    names = tuple(map(str, booster.feature_name()))
+    unnamed = all(name == f"Column_{place}" for place, name in enumerate(names))
+    objective, columns = head.get("objective", "").split(" ")[0], int(head["num_class"])
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        asked = rows if isinstance(rows, np.ndarray) else _as_lightgbm_read(rows, names)
+        said = np.asarray(booster.predict(asked, validate_features=False))
+        if objective == "binary":
+            return Answers(
+                probabilities=as_floats(np.column_stack([1 - said, said])), classes=np.arange(2)
+            )
+        return Answers.of(said, np.arange(columns) if columns > 1 else None)
+
+    # Named columns are found by ``respond``, which knows how LightGBM spells them.
+    width = len(names) if unnamed else None
+    return TrainedModel(respond, None, width, booster, "the LightGBM model")
+
+
+def _as_lightgbm_read(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
+    """Return the columns that a model takes; it keeps names with blanks replaced.
+
+    What was a category in training is told by its type, and the file has the categories.
+    """
+    spelt = {"_".join(str(c).split(" ")): c for c in rows.columns}
+    missing = [name for name in names if name not in spelt]
+    if missing:
+        raise InputError(
+            f"rows must have every column that the model was trained on; {missing[0]!r} is missing."
+        )
+    taken = rows[[spelt[name] for name in names]]
+    texts = [c for c in taken.columns if taken[c].dtype.kind not in "biuf"]
+    return taken.astype(dict.fromkeys(texts, "category"))
+
+
+class _Silent:
+    """Takes what LightGBM would print on standard output."""
+
+    def info(self, message: str) -> None:
+        """Say nothing."""
+
+    def warning(self, message: str) -> None:
+        """Say nothing."""
+
+
+def _lightgbm_parts(text: str, file: _File) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the header and the trees of a LightGBM file, whose sizes must be those it says.
+
+    LightGBM ends the process when a tree is cut off, so that is found out before.
+    """
+    start = text.find("\nTree=0\n") + 1
+    head = _equations(text[:start])
+    try:
+        sizes = [int(size) for size in head["tree_sizes"].split()]
+        int(head["max_feature_idx"]), int(head["num_class"])
+    except (KeyError, ValueError):
+        sizes = []
+    if not (text.startswith("tree\n") and start and sizes):
+        raise InputError(
+            f"model must be LightGBM's text format, got {file.name!r} without its header. Write "
+            "it with booster.save_model."
+        )
+    body, trees = text[start:].encode(), []
+    for place, size in enumerate(sizes):
+        part, body = body[:size], body[size:]
+        if len(part) < size or not part.startswith(f"Tree={place}\n".encode()):
+            raise file.unsound("a tree that is cut off")
+        trees.append(_equations(part.decode()))
+    if not body.startswith(b"end of trees"):
+        raise file.unsound("an end that is missing")
+    return head, trees
+
+
+def _equations(text: str) -> dict[str, str]:
+    return {
+        key: value for key, sign, value in (x.partition("=") for x in text.splitlines()) if sign
+    }
+
+
+def _check_lightgbm_tree(tree: dict[str, str], features: int, file: _File) -> None:
+    """Check that every array of a tree is as long as it has to be, and that it is a tree."""
+    try:
+        leaves, categories = int(tree["num_leaves"]), int(tree["num_cat"])
+        arrays = {
+            key: np.array(tree.get(key, "").split(), dtype=np.float64)
+            for key in ("left_child", "right_child", "split_feature", "threshold", "decision_type")
+        }
+        values = np.array(tree["leaf_value"].split(), dtype=np.float64)
+    except (KeyError, ValueError):
+        raise file.unsound("a tree without its numbers") from None
+    inner = leaves - 1
+    if leaves < 1 or values.size != leaves or any(a.size != inner for a in arrays.values()):
+        raise file.unsound("a tree whose arrays differ in length")
+    if categories:
+        _check_categories(tree, arrays, categories, file)
+    if inner == 0:
+        return
+    # Leaves have negative numbers, -1 the first of them: they get those behind the inner nodes.
+    left, right = (
+        np.where(child < 0, inner - 1 - child, child).astype(np.int64)
+        for child in (arrays["left_child"], arrays["right_child"])
+    )
+    none = np.zeros(leaves, dtype=np.int64)
+    split = arrays["split_feature"].astype(np.int64)
+    walk = tuple(np.concatenate([part, none]) for part in (left, right, split))
+    leaf = np.arange(inner + leaves) >= inner
+    _check_tree((walk[0], walk[1], walk[2]), leaf, features, file)
+
+
+def _check_categories(
+    tree: dict[str, str], arrays: dict[str, FloatArray], categories: int, file: _File
+) -> None:
+    """Check the bit sets of categorical decisions: thresholds are places in their boundaries."""
+    try:
+        edges = np.array(tree["cat_boundaries"].split(), dtype=np.int64)
+        bits = tree["cat_threshold"].split()
+    except (KeyError, ValueError):
+        raise file.unsound("a tree without its categories") from None
+    places = arrays["threshold"][arrays["decision_type"].astype(np.int64) % 2 == 1]
+    rising = edges.size == categories + 1 and edges[0] == 0 and bool((np.diff(edges) > 0).all())
+    inside = (
+        rising and edges[-1] == len(bits) and bool(((places >= 0) & (places < categories)).all())
+    )
+    if not inside:
+        raise file.unsound("categories that lead nowhere")
+
+
+def _xgboost(file: _File) -> TrainedModel:
+    xgboost = _package("xgboost", "boosting", file)
+
+    def read() -> dict[str, Any]:
+        said = json.loads(file.path.read_bytes())
+        if not (isinstance(said, dict) and {"learner", "version"} <= set(said)):
+            raise InputError(
+                f"model must be XGBoost's JSON format, got {file.name!r}. Write it with "
+                "booster.save_model; a model that protect released comes with its certificate "
+                "beside it."
+            )
+        return said
+
+    said = _read(file, read)
+    with _structure_of(file):
+        learner = said["learner"]
+        features = int(learner["learner_model_param"]["num_feature"])
+        booster_part = learner["gradient_booster"]
+        inner = booster_part.get("gbtree", booster_part)  # dart keeps its trees one level down
+        for tree in inner.get("model", {}).get("trees", []):
+            left = np.array(tree["left_children"], dtype=np.int64)
+            walk = (left, np.array(tree["right_children"]), np.array(tree["split_indices"]))
+            _check_tree(walk, left == -1, features, file)
+    booster = xgboost.Booster()
+    _read(file, lambda: booster.load_model(bytearray(file.path.read_bytes())))
+    name = str(learner["objective"]["name"])
+    names = booster.feature_names
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        table = xgboost.DMatrix(rows, enable_categorical=True)
+        margins = np.asarray(booster.predict(table, output_margin=True, validate_features=False))
+        if name in ("binary:logistic", "binary:logitraw"):
+            return Answers(
+                logits=as_floats(np.column_stack([-margins / 2, margins / 2])),
+                classes=np.arange(2),
+            )
+        if name.startswith("multi:"):
+            return Answers(logits=as_floats(margins), classes=np.arange(margins.shape[1]))
+        return Answers(values=as_floats(np.asarray(booster.predict(table)).reshape(-1)))
+
+    columns = None if not names else tuple(map(str, names))
+    return TrainedModel(respond, columns, features, booster, "the XGBoost model")
+
+
+@contextmanager
+def _structure_of(file: _File) -> Iterator[None]:
+    """Turn what is missing in a structure into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise file.unsound("parts missing") from None
+
+
+# ── ONNX ──────────────────────────────────────────────────────────────────────────────────────────
+
+_ONNX_TYPES: dict[str, type] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.str_,
+}
+
+
+def _onnx(file: _File) -> TrainedModel:
+    runtime = _package("onnxruntime", "onnx", file)
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    packed = file.path.read_bytes()
+    session = _read(
+        file,
+        # From memory: a file must not name further files.
+        lambda: runtime.InferenceSession(packed, options, providers=["CPUExecutionProvider"]),
+    )
+    inputs = session.get_inputs()
+    strange = [i for i in inputs if i.type not in _ONNX_TYPES]
+    if not inputs or strange:
+        kind = strange[0].type if strange else "none"
+        raise InputError(f"model must take tensors of numbers or texts, got {kind} ({file.name}).")
+    classes = _onnx_classes(packed, file)
+    notes: tuple[str, ...] = ()
+    if any(i.type == "tensor(float)" for i in inputs):
+        notes = (
+            f"{file.name} takes 32-bit numbers: whole numbers beyond 16777216 (time stamps, "
+            "identifiers) are rounded before it sees them.",
+        )
+    # One table of numbers, or one tensor per column, as pipelines on data frames are exported.
+    one = inputs[0] if len(inputs) == 1 else None
+    shape = [] if one is None else list(one.shape or [])[1:]
+    fixed = bool(shape) and all(isinstance(size, int) for size in shape)
+    step = inputs[0].shape[0] if inputs[0].shape and isinstance(inputs[0].shape[0], int) else None
+
+    def fed(rows: DataFrame | Labels) -> dict[str, NDArray[np.generic]]:
+        if one is not None:
+            table = np.asarray(rows)
+            if fixed and table.ndim == 2 and table.shape[1] == int(np.prod(shape)):
+                table = table.reshape(len(table), *shape)
+            return {one.name: table.astype(_ONNX_TYPES[one.type])}
+        return {
+            i.name: rows[i.name]
+            .to_numpy(dtype=_ONNX_TYPES[i.type])
+            .reshape(-1, *([1] * (len(i.shape or []) - 1)))
+            for i in inputs
+        }
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        feeds = fed(rows)
+        if step is None:
+            return _onnx_answers(session.get_outputs(), session.run(None, feeds), classes)
+        # Exported for one batch size: asked batch by batch, the last one filled up.
+        return _joined(
+            [
+                _onnx_answers(session.get_outputs(), session.run(None, part), classes)
+                for part in _batches(feeds, step)
+            ],
+            len(rows),
+        )
+
+    columns = None if one is not None else tuple(str(i.name) for i in inputs)
+    width = int(np.prod(shape)) if fixed else None
+    return TrainedModel(respond, columns, width, session, "the ONNX model", notes)
+
+
+def _batches(
+    feeds: dict[str, NDArray[np.generic]], step: int
+) -> Iterator[dict[str, NDArray[np.generic]]]:
+    total = len(next(iter(feeds.values())))
+    for start in range(0, total, step):
+        places = np.minimum(np.arange(start, start + step), total - 1)
+        yield {name: values[places] for name, values in feeds.items()}
+
+
+def _joined(parts: list[Answers], rows: int) -> Answers:
+    """Return the answers to batches as one, without what filled up the last of them."""
+    table = np.concatenate([part.table for part in parts])[:rows]
+    kind = parts[0].access
+    return Answers(**{kind: table}, classes=parts[0].classes)
+
+
+def _onnx_classes(packed: bytes, file: _File) -> Labels | None:
+    """Return the classes that a classifier of the ai.onnx.ml operators names, in their order."""
+    onnx = _package("onnx", "onnx", file)
+    graph = _read(file, lambda: onnx.load_model_from_string(packed)).graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("classlabels_int64s", "classlabels_ints"):
+                return np.array(list(attribute.ints))
+            if attribute.name in ("classlabels_strings", "classlabels_string"):
+                return np.array([text.decode("utf-8") for text in attribute.strings])
+    return None
+
+
+def _onnx_answers(outputs: Sequence[Any], said: Sequence[Any], classes: Labels | None) -> Answers:
+    """Return the most that a model hands out: a table of chances, else labels or numbers."""
+    for out, found in zip(outputs, said, strict=True):
+        if out.type.startswith("seq(map("):  # a dictionary per row, from class to probability
+            known = list(found[0]) if found else []
+            table = np.array([[row[name] for name in known] for row in found], dtype=np.float64)
+            return Answers(probabilities=table, classes=np.array(known))
+        chances = out.type in ("tensor(float)", "tensor(double)") and np.ndim(found) == 2
+        if chances and found.shape[1] > 1:
+            fits = classes is not None and len(classes) == found.shape[1]
+            return Answers.of(found, classes if fits else None)
+    first = np.asarray(said[0])
+    return Answers.of(first, classes)
+
+
+# ── torch ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _torch(file: _File) -> TrainedModel:
+    torch = _package("torch", "torch", file)
+    ending, inside = file.path.suffix.lower(), _names_inside(file.path)
+    if ending == ".pt2":
+        file.needs_trust("an exported program", "a state_dict with its factory needs no trust")
+        return _network(_read(file, lambda: torch.export.load(file.path).module()), file)
+    if any("/code/" in name or name.startswith("code/") for name in inside):
+        file.needs_trust("TorchScript", "a state_dict with its factory needs no trust")
+        return _network(_read(file, lambda: torch.jit.load(str(file.path))), file)
+    if file.factory is not None:
+
+        def state() -> object:
+            return torch.load(file.path, map_location="cpu", weights_only=True)
+
+        return _with_factory(_read(file, state), file)
+    file.needs_trust(
+        "which is a whole torch module or a state_dict without its factory",
+        "a state_dict needs no trust, but the factory of its module",
+    )
+    found = _read(file, lambda: torch.load(file.path, map_location="cpu", weights_only=False))
+    if not isinstance(found, torch.nn.Module):
+        raise InputError(
+            f"model must hold a torch module, got {type(found).__name__} in {file.name!r}. Give "
+            "the factory that makes the module of a state_dict."
+        )
+    return _network(found, file)
+
+
+def _tensors(file: _File) -> TrainedModel:
+    if file.factory is None:
+        raise InputError(
+            f"factory must be given to read {file.name!r}: the file holds a network's numbers, not "
+            "its code."
+        )
+    _package("torch", "torch", file)
+    reader = _package("safetensors.torch", "torch", file)
+    return _with_factory(_read(file, lambda: reader.load_file(file.path)), file)
+
+
+def _with_factory(state: object, file: _File) -> TrainedModel:
+    """Put numbers into the module that the user's own factory makes."""
+    torch = importlib.import_module("torch")
+    made = attribute_named(file.factory) if isinstance(file.factory, str) else file.factory
+    try:
+        module = made() if callable(made) and not isinstance(made, torch.nn.Module) else made
+    except Exception as problem:
+        first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise InputError(f"factory must make a torch module without arguments: {first}.") from None
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"factory must make a torch module, got {type(module).__name__}.")
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise InputError(
+            f"model must hold a state_dict, names and tensors, got another object in {file.name!r}."
+        )
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as problem:
+        lines = [line.strip() for line in str(problem).splitlines()]
+        raise InputError(
+            f"model must fit the module that factory makes, got {' '.join(lines[:2])}"
+        ) from None
+    return _network(module, file, ran_code=False)
+
+
+def _network(module: Any, file: _File, *, ran_code: bool = True) -> TrainedModel:
+    """Ask a module for its logits, in batches and without gradients."""
+    torch = importlib.import_module("torch")
+    if file.path.suffix.lower() != ".pt2":  # an exported program has one mode only
+        module.eval()
+    known = getattr(module, "classes_", None)
+    classes = None if known is None else np.asarray(known)
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        table = np.asarray(rows)
+        inputs = torch.as_tensor(np.array(table, dtype=np.float32))
+        with torch.no_grad():
+            parts = [module(inputs[i : i + _BATCH]) for i in range(0, len(inputs), _BATCH)]
+        said = torch.cat(parts).double().numpy()
+        if classes is not None and len(classes) == 2 and said.size == len(table):
+            one = said.reshape(-1)
+            return Answers(logits=np.column_stack([-one / 2, one / 2]), classes=classes)
+        return Answers.of(said, classes)
+
+    notes = file.ran_code if ran_code else ()
+    return TrainedModel(respond, None, None, module, "the torch model", notes)
+
+
+def _names_inside(path: Path) -> list[str]:
+    if not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as packed:
+        return packed.namelist()
+
+
+_LOADERS: dict[str, Callable[[_File], TrainedModel]] = {
+    ".skops": _skops,
+    ".onnx": _onnx,
+    ".txt": _lightgbm,
+    ".lgb": _lightgbm,
+    ".json": _xgboost,
+    ".pt": _torch,
+    ".pth": _torch,
+    ".ts": _torch,
+    ".pt2": _torch,
+    ".safetensors": _tensors,
+    ".joblib": _pickled,
+    ".pkl": _pickled,
+    ".pickle": _pickled,
+}

@@ -1,0 +1,321 @@
+"""A model that exists: raw rows in, answers out; ``model_files`` reads its file.
+
+Nothing is trained here.  A model is asked as its users ask it: a pipeline with its own
+preprocessing gets the rows as they are, one that was fitted on names gets its columns by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.learners.examples import Labels
+from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.population import read_frame
+from memberbound.tables.source import COMPRESSIONS, delimiter_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = [
+    "Access",
+    "Answers",
+    "TrainedModel",
+    "as_floats",
+    "rows_as_trained",
+]
+
+#: What a model hands out, from most to least.
+Access = Literal["probabilities", "logits", "labels", "values"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model says about n rows: one of four kinds; ``classes`` names the columns.
+
+    ``probabilities`` and ``logits`` are (n, K) in the order of ``classes``, ``labels`` are n
+    classes, ``values`` the n numbers of a regression.
+    """
+
+    probabilities: FloatArray | None = None
+    logits: FloatArray | None = None
+    labels: Labels | None = None
+    values: FloatArray | None = None
+    classes: Labels | None = None
+
+    def __post_init__(self) -> None:
+        given = [
+            a for a in (self.probabilities, self.logits, self.labels, self.values) if a is not None
+        ]
+        if len(given) != 1:
+            raise InputError(f"answers must be of exactly one kind, got {len(given)}.")
+        table = self.probabilities if self.probabilities is not None else self.logits
+        if table is not None:
+            width = None if self.classes is None else len(self.classes)
+            if table.ndim != 2 or table.shape[1] != width:
+                raise InputError(
+                    f"answers must have a column per class ({width}), got shape {table.shape}."
+                )
+
+    @property
+    def access(self) -> Access:
+        """What was handed out."""
+        for kind in ("probabilities", "logits", "labels"):
+            if getattr(self, kind) is not None:
+                return kind
+        return "values"
+
+    @property
+    def table(self) -> Labels:
+        """The answers themselves, a row per record."""
+        return next(a for kind in _KINDS if (a := getattr(self, kind)) is not None)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.table)
+
+    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Answers:
+        """Return the answers to some of the rows."""
+        parts = {kind: None if (a := getattr(self, kind)) is None else a[rows] for kind in _KINDS}
+        return Answers(**parts, classes=self.classes)
+
+    @classmethod
+    def of(cls, said: object, classes: Labels | None = None) -> Answers:
+        """Read what a callable returned: probabilities, logits, labels or numbers.
+
+        A table of numbers is probabilities if its rows are non-negative and sum to 1, else logits;
+        a list of fractions is the probability of the second of two ``classes``; any other list is
+        labels, or values if it holds fractions and there are no classes.
+        """
+        found = np.asarray(said)
+        if found.ndim == 2 and found.shape[1] == 1:
+            found = found[:, 0]
+        if found.ndim == 2:
+            numbers = as_floats(found)
+            known = np.arange(found.shape[1]) if classes is None else np.asarray(classes)
+            close = np.abs(numbers.sum(axis=1) - 1) <= 1e-3 if numbers.size else np.zeros(0)
+            if numbers.size and bool((numbers >= 0).all()) and bool(close.all()):
+                return cls(probabilities=numbers, classes=known)
+            return cls(logits=numbers, classes=known)
+        if found.ndim != 1:
+            raise InputError(f"answers must be one row per record, got shape {found.shape}.")
+        if found.dtype.kind == "f":
+            if classes is None:
+                return cls(values=as_floats(found))
+            inside = bool(((found >= 0) & (found <= 1)).all())
+            if len(classes) == 2 and inside and not np.isin(found, np.asarray(classes)).all():
+                table = np.column_stack([1 - found, found])
+                return cls(probabilities=as_floats(table), classes=np.asarray(classes))
+        return cls(labels=found, classes=None if classes is None else np.asarray(classes))
+
+
+_KINDS = ("probabilities", "logits", "labels", "values")
+
+
+def as_floats(found: Labels) -> FloatArray:
+    """Return a table of numbers, or refuse it."""
+    try:
+        return np.ascontiguousarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"answers must be numbers, got {found.dtype}.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A fitted model that is asked about raw rows.
+
+    Attributes:
+        respond: rows (a pandas table or an array) to answers.
+        columns: the columns that it takes, by name; None where it was fitted without names.
+        inputs: how many columns it takes; None where it does not say.
+        model: the fitted object, for structural facts; None where there is none in Python.
+        name: what it is called in a sentence.
+        notes: what a reader has to know about how it was loaded.
+    """
+
+    respond: Callable[[DataFrame | Labels], Answers]
+    columns: tuple[str, ...] | None = None
+    inputs: int | None = None
+    model: object = None
+    name: str = "the model"
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: object,
+        *,
+        classes: Sequence[object] | Labels | None = None,
+        name: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> TrainedModel:
+        """Wrap a fitted object with ``predict_proba`` or ``predict``, or a callable of rows.
+
+        Examples:
+            >>> import numpy as np
+            >>> model = TrainedModel.of(
+            ...     lambda rows: np.full((len(rows), 2), 0.5), classes=["a", "b"]
+            ... )
+            >>> model.answers(np.zeros((3, 1))).access
+            'probabilities'
+        """
+        if isinstance(model, TrainedModel):
+            return model
+        named = getattr(model, "feature_names_in_", None)
+        width = getattr(model, "n_features_in_", None)
+        known = getattr(model, "classes_", None) if classes is None else classes
+        known = None if known is None else np.asarray(known)
+        return cls(
+            _responder(model, known),
+            None if named is None else tuple(map(str, named)),
+            width if isinstance(width, int) else None,
+            model,
+            name or type(model).__name__,
+            notes,
+        )
+
+    def answers(self, rows: DataFrame | Labels) -> Answers:
+        """Return what the model says about rows; further columns are left aside.
+
+        Edge cases: columns that do not match the model's, and whatever the model raises, are one
+        sentence.
+        """
+        taken = self.matched(rows)
+        try:
+            found = self.respond(taken)
+        except InputError:
+            raise
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise InputError(
+                f"{self.name} must be able to answer these rows as they are, got {said}. Give it "
+                "the columns and values that it was trained on."
+            ) from None
+        if found.rows != len(taken):
+            raise InputError(
+                f"{self.name} must give one answer per row ({len(taken)}), got {found.rows}."
+            )
+        return found
+
+    def matched(self, rows: DataFrame | Labels) -> DataFrame | Labels:
+        """Return the columns that the model takes, in its order, or say which are missing."""
+        if isinstance(rows, np.ndarray):
+            wide = rows.shape[1] if rows.ndim > 1 else 1
+            if self.inputs is not None and rows.ndim == 2 and wide != self.inputs:
+                raise InputError(
+                    f"rows must have {self.inputs} columns for {self.name}, got {wide}."
+                )
+            return rows
+        names = [str(c) for c in rows.columns]
+        if self.columns is not None:
+            missing = [c for c in self.columns if c not in names]
+            if missing:
+                raise InputError(
+                    f"rows must have every column that {self.name} was trained on; "
+                    f"{', '.join(missing[:5])} {'is' if len(missing) == 1 else 'are'} missing. "
+                    f"They have {', '.join(names[:5])}{' …' if len(names) > 5 else ''}."
+                )
+            return rows.set_axis(names, axis=1)[list(self.columns)]
+        if self.inputs is None:
+            return rows
+        if len(names) != self.inputs:
+            raise InputError(
+                f"rows must have the {self.inputs} columns that {self.name} was trained on, got "
+                f"{len(names)}. It was fitted without names: name them with columns, in its order."
+            )
+        try:
+            return rows.to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"rows must hold numbers: {self.name} was fitted on an array without names. "
+                "Encode text as in training, or save the pipeline that does."
+            ) from None
+
+
+def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | Labels], Answers]:
+    """Return how a fitted object is asked: for as much as it gives."""
+    chances = getattr(model, "predict_proba", None)
+    if callable(chances) and classes is not None:
+        return lambda rows: Answers(
+            probabilities=as_floats(np.asarray(chances(rows))), classes=classes
+        )
+    if callable(chances):
+        return lambda rows: Answers.of(chances(rows), classes)
+    says = getattr(model, "predict", None)
+    scores = getattr(model, "decision_function", None)
+    if callable(scores) and callable(says) and classes is not None:
+        return lambda rows: _decided(np.asarray(scores(rows)), says, rows, classes)
+    if callable(says):
+        if classes is None and not _classifies(model):
+            return lambda rows: Answers(values=as_floats(np.asarray(says(rows)).reshape(-1)))
+        return lambda rows: Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
+    if callable(model):
+        return lambda rows: Answers.of(model(rows), classes)
+    raise InputError(
+        "model must have predict_proba or predict, or be a callable of rows, got "
+        f"{type(model).__name__}."
+    )
+
+
+def _decided(
+    scores: Labels, says: Callable[[object], object], rows: object, classes: Labels
+) -> Answers:
+    """Return decision values as logits where there is one per class, else the labels."""
+    if scores.ndim == 1 and len(classes) == 2:
+        half = as_floats(scores) / 2
+        return Answers(logits=as_floats(np.column_stack([-half, half])), classes=classes)
+    if scores.ndim == 2 and scores.shape[1] == len(classes):
+        return Answers(logits=as_floats(scores), classes=classes)
+    return Answers(labels=np.asarray(says(rows)).reshape(-1), classes=classes)
+
+
+def _classifies(model: object) -> bool:
+    from sklearn.base import is_classifier
+
+    try:
+        return bool(is_classifier(model))
+    except (AttributeError, TypeError):
+        return False
+
+
+# ── Rows as the model's own code read them ────────────────────────────────────────────────────────
+
+
+def rows_as_trained(source: object, database_table: str | None = None) -> tuple[DataFrame, str]:
+    """Return a table as a model's training script sees it, and its name.
+
+    Every other reader here takes a CSV file as text, which is the finest reading.  A pipeline was
+    fitted on what ``pandas.read_csv`` makes of it, so that is what it is asked with.
+    """
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame):
+        return source.set_axis([str(c) for c in source.columns], axis=1), "the table"
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        inner = Path(path.stem) if path.suffix.lower() in COMPRESSIONS[1:] else path
+        if inner.suffix.lower() in (".csv", ".tsv"):
+            if not path.is_file():
+                raise InputError(f"{path} does not exist.")
+            try:
+                return pd.read_csv(path, sep=delimiter_of(path)), str(path)
+            except (ValueError, OSError) as problem:
+                first = str(problem).splitlines()[0]
+                raise InputError(f"{path} must be a readable table, got {first}.") from None
+        if path.suffix.lower() == ".npy":
+            values = np.load(path, allow_pickle=False) if path.is_file() else None
+            if values is None or values.ndim != 2:
+                raise InputError(f"{path} must be an array of rows that exists.")
+            return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])]), str(
+                path
+            )
+    frame, name = read_frame(source, database_table)
+    return frame.set_axis([str(c) for c in frame.columns], axis=1), name

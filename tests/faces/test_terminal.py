@@ -1,0 +1,168 @@
+"""What a person at a terminal sees: nothing cut, nothing too wide, a look for each kind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memberbound
+from memberbound.faces.terminal import fitted, kinds_in
+from memberbound.report.model import read
+from memberbound.studies import Study
+
+SAMPLE = Path(__file__).parents[1] / "report" / "sample.json"
+WIDTHS = (80, 120)
+
+
+@pytest.fixture(scope="module")
+def summaries() -> dict[str, str]:
+    """What the verbs say, wide tables and long sentences among them."""
+    rng = np.random.default_rng(0)
+    scores = pd.DataFrame({"score": rng.normal(size=400), "member": np.arange(400) % 2})
+    people = pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60)})
+    coarse = pd.DataFrame({"sex": rng.integers(0, 2, 900), "age": rng.integers(0, 9, 900)})
+    return {
+        "audit": memberbound.audit(scores).summary(),
+        "certify": memberbound.certify(coarse).summary(),
+        "explain": memberbound.explain(epsilon=8, delta=1e-5, baseline=[0.1]).summary(),
+        "plan": memberbound.plan(security=0.9, uniform=316).summary(),
+        "population": memberbound.population(people, epsilon=8).summary(),
+        "study": Study(read(SAMPLE), "study", ("study/report.html",)).summary(),
+    }
+
+
+def faults(text: str, shown: str, width: int) -> list[str]:
+    """What is wrong with a text that was made to fit."""
+    wide = [line for line in shown.split("\n") if len(line) > width and " " in line.strip()]
+    words = set(text.split())
+    broken = [word for word in shown.split() if word not in words]
+    lost = [word for word in words if word not in set(shown.split())]
+    split = re.findall(r"[≤≥≈]\n|\d\n\s*%", shown)
+    return [f"too wide: {line}" for line in wide] + [*broken, *lost, *split]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_answer_fits_and_keeps_its_words(summaries: dict[str, str], width: int) -> None:
+    assert any(len(line) > 120 for text in summaries.values() for line in text.split("\n"))
+    for verb, text in summaries.items():
+        assert faults(text, fitted(text, width), width) == [], verb
+
+
+def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None:
+    def cut(text: str, width: int) -> str:
+        lines = text.split("\n")
+        return "\n".join(line[i : i + width] for line in lines for i in range(0, len(line), width))
+
+    text = summaries["explain"]
+    assert faults(text, text, 80)
+    assert faults(text, cut(text, 80), 80)
+    assert faults(text, text.replace("≤ ", "≤\n"), 400)
+
+
+def test_a_table_that_is_too_wide_becomes_a_block_per_row(summaries: dict[str, str]) -> None:
+    narrow = fitted(summaries["audit"], 60)
+    assert re.search(r"^  AUC +0\.\d+ \[", narrow, re.MULTILINE)
+    assert re.search(r"^  TPR at FPR 0\.001 +", narrow, re.MULTILINE)
+    assert "attack" not in narrow.split("\n\n")[1].split("\n")[0]
+
+
+@given(st.lists(st.text("abc ≤%0", min_size=1), min_size=1), st.integers(30, 90))
+def test_no_word_is_lost_whatever_the_text(lines: list[str], width: int) -> None:
+    text = " ".join(" ".join(lines).split())  # no table: one space between words
+    shown = fitted(text, width)
+    assert shown.split() == text.split()
+    assert all(len(line) <= width or " " not in line.strip() for line in shown.split("\n"))
+
+
+def test_kinds_are_told_apart_by_their_signs(summaries: dict[str, str]) -> None:
+    study = summaries["study"]
+    found = {kind for _, _, kind in kinds_in(study, measures=True)}
+    assert found == {"certificate", "audit", "estimate", "unproved"}
+    for start, end, kind in kinds_in(study, measures=True):
+        sign = {"certificate": "≤", "audit": "≥", "estimate": "≈"}.get(kind)
+        assert sign is None or study[start:end].startswith(sign)
+    # A certified floor of the security is no measurement.
+    security = next(item for item in kinds_in("MIS ≥ 0.960785", measures=False))
+    assert security == (4, 14, "certificate")
+    assert list(kinds_in("blind guessing is right 50 %", measures=True)) == []
+
+
+def typed(*arguments: str, columns: int = 80, **extra: str) -> tuple[str, int]:
+    """Run the command in a terminal of its own and return what it shows."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+    environment |= {"COLUMNS": str(columns), "TERM": "xterm-256color"} | extra
+    with subprocess.Popen(
+        [sys.executable, "-m", "memberbound", *arguments],
+        stdout=theirs,
+        stderr=theirs,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                block = os.read(ours, 65536)
+            except OSError:  # Linux: the other side is closed
+                break
+            if not block:
+                break
+            shown += block
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n"), process.returncode
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
+    asked = ("explain", "--epsilon", "1", "--delta", "1e-5")
+    shown, code = typed(*asked)
+    assert code == 0
+    assert "\x1b[1;38;5;33m≤ " in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert all(len(line) <= 80 for line in plain.split("\n"))
+    assert "\x1b[1;38" not in typed(*asked, NO_COLOR="1")[0]
+    piped = subprocess.run(
+        [sys.executable, "-m", "memberbound", *asked],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={k: v for k, v in os.environ.items() if k != "COLUMNS"},
+    )
+    assert "\x1b" not in piped.stdout
+    # A sentence in a pipe is one line, as scripts read it.
+    assert piped.stdout.split("\n")[0] == memberbound.explain(epsilon=1, delta=1e-5).sentence
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_help_is_in_groups_with_types_as_people_write_them() -> None:
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", typed("audit", "--help")[0])
+    headings = re.findall(r"╭─ ([\w ]+) ─", shown)
+    assert headings == ["Arguments", "Data", "Question", "Computation", "Output"]
+    for word in ("<bool>", "<path>", "INTEGER", ":class:"):
+        assert word not in shown
+    joined = " ".join(shown.split())
+    assert "Learners: boosting, knn, linear, logistic" in joined
+    assert "Attacks: loss, calibrated-loss, lira" in joined
+    whole = re.sub(r"\x1b\[[0-9;]*m", "", typed("--help")[0])
+    assert "What does ε promise?" in whole
+    assert all(len(line) <= 80 for line in (shown + whole).split("\n"))
+
+
+def test_a_missing_file_is_what_study_complains_about(tmp_path: Path) -> None:
+    with pytest.raises(memberbound.InputError, match=r"nofile.csv does not exist"):
+        memberbound.study(tmp_path / "nofile.csv")
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(memberbound.InputError, match="target must be given"):
+        memberbound.study(tmp_path / "table.csv")

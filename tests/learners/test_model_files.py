@@ -1,0 +1,570 @@
+"""Model files: the same answers as the model that was saved, no code without trust, no crash."""
+
+import copy
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_iris
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.errors import InputError
+from memberbound.learners.model_files import load_model
+
+LIGHT = "LightGBM is not installed (pip install memberbound[boosting])"
+XGB = "XGBoost is not installed (pip install memberbound[boosting])"
+ONNX = "onnxruntime and the converter skl2onnx are not installed"
+TORCH = "torch is not installed (pip install memberbound[torch])"
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[pd.DataFrame, np.ndarray]:
+    x, y = load_iris(return_X_y=True)
+    return pd.DataFrame(x, columns=["a", "b b", "c", "d"]), y
+
+
+@pytest.fixture(scope="module")
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.integers(18, 90, 300), "town": rng.choice(list("abcdefgh"), 300)}
+    )
+    noise = rng.random(300) < 0.1
+    frame["rich"] = np.where((frame["age"] + 30 * (frame["town"] < "c") > 55) ^ noise, "yes", "no")
+    return frame
+
+
+class Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return (Path.write_text, (self.place, "ran"))
+
+
+# ── code ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("ending", [".joblib", ".pkl", ".pickle"])
+def test_a_pickle_runs_nothing_without_trust(ending: str, tmp_path: Path) -> None:
+    sign, path = tmp_path / "ran", tmp_path / f"model{ending}"
+    path.write_bytes(pickle.dumps(Payload(sign)))
+    with pytest.raises(InputError, match=r"runs no code when it is read.*--trust"):
+        load_model(path)
+    assert not sign.exists()
+    with pytest.raises(InputError):  # a number is no model, but by then the code has run
+        load_model(path, trust=True)
+    assert sign.exists()
+
+
+def test_a_trusted_pickle_answers_and_says_so(tmp_path: Path, people: pd.DataFrame) -> None:
+    encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
+    model = make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
+    joblib.dump(model, tmp_path / "model.joblib")
+    found = load_model(tmp_path / "model.joblib", trust=True)
+    assert np.array_equal(found.answers(people).probabilities, model.predict_proba(people))
+    assert found.notes == ("model.joblib can hold code, which was run because --trust was given.",)
+
+
+def hostile_torch_files(folder: Path, sign: Path) -> dict[str, Path]:
+    torch = pytest.importorskip("torch", reason=TORCH)
+    places = {"whole.pt": folder / "whole.pt", "weights.pth": folder / "weights.pth"}
+    torch.save(Payload(sign), places["whole.pt"])
+    torch.save({"weight": torch.zeros(1), "bias": Payload(sign)}, places["weights.pth"])
+    return places
+
+
+def test_hostile_torch_files_run_nothing_without_trust(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason=TORCH)
+    sign = tmp_path / "ran"
+    for path in hostile_torch_files(tmp_path, sign).values():
+        with pytest.raises(InputError, match="--trust"):
+            load_model(path)
+        with pytest.raises(InputError, match="file that loads here"):  # weights_only
+            load_model(path, factory=lambda: torch.nn.Linear(4, 3))
+        assert not sign.exists(), path
+    with pytest.raises(InputError, match="must hold a torch module"):
+        load_model(tmp_path / "whole.pt", trust=True)
+    assert sign.exists()
+
+
+def test_exported_programs_and_torchscript_are_code(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason=TORCH)
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3))
+    rows = np.random.default_rng(0).normal(size=(5, 4))
+    expected = module(torch.as_tensor(rows, dtype=torch.float32)).detach().numpy()
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(module), tmp_path / "script.pt")
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "program.pt2")
+    for name, word in (("script.pt", "TorchScript"), ("program.pt2", "exported program")):
+        with pytest.raises(InputError, match=f"{word}.*--trust"):
+            load_model(tmp_path / name)
+        found = load_model(tmp_path / name, trust=True)
+        said = found.answers(rows)
+        assert said.access == "logits"
+        np.testing.assert_allclose(said.logits, expected, rtol=1e-5, atol=1e-6)
+        assert "can hold code" in found.notes[0]
+
+
+def test_a_tampered_exported_program_runs_nothing_without_trust(tmp_path: Path) -> None:
+    """torch.export.load ran such a payload, whatever the rest of the file is."""
+    sign, path = tmp_path / "ran", tmp_path / "program.pt2"
+    pytest.importorskip("torch", reason=TORCH)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("archive/data.pkl", "archive/data/constants/model.pt"):
+            archive.writestr(name, pickle.dumps(Payload(sign)))
+    with pytest.raises(InputError, match="--trust"):
+        load_model(path)
+    assert not sign.exists()
+
+
+# ── skops ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def skops() -> Any:
+    return pytest.importorskip("skops.io", reason="skops is not installed")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(5, random_state=0),
+        HistGradientBoostingClassifier(max_iter=5),
+        MLPClassifier((4,), max_iter=5, random_state=0),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_known_types_need_no_trust(skops: Any, model: Any, tmp_path: Path, iris: Any) -> None:
+    x, y = iris
+    with pytest.warns() if isinstance(model, MLPClassifier) else _nothing():
+        model.fit(x, y)
+    skops.dump(model, tmp_path / "model.skops")
+    assert skops.get_untrusted_types(file=tmp_path / "model.skops")  # skops itself would refuse
+    found = load_model(tmp_path / "model.skops")
+    assert np.array_equal(found.answers(x).probabilities, model.predict_proba(x))
+    assert found.notes == ()
+
+
+def _nothing() -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+class Foreign(LogisticRegression):  # type: ignore[misc]
+    """A type that no list knows."""
+
+
+def test_other_types_need_trust(skops: Any, tmp_path: Path, iris: Any) -> None:
+    x, y = iris
+    skops.dump(Foreign(max_iter=500).fit(x, y), tmp_path / "model.skops")
+    with pytest.raises(InputError, match=r"known to be data, got .*Foreign.*--trust"):
+        load_model(tmp_path / "model.skops")
+
+
+@pytest.mark.parametrize("harm", ["out", "circle", "feature"])
+def test_a_tampered_tree_is_refused(skops: Any, harm: str, tmp_path: Path, iris: Any) -> None:
+    """scikit-learn follows these indices without looking: it reads outside, or never ends."""
+    x, y = iris
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(x.to_numpy(), y)
+    state = copy.deepcopy(tree.tree_.__getstate__())
+    if harm == "out":
+        state["nodes"]["left_child"][0] = 10**6
+    elif harm == "circle":
+        state["nodes"]["right_child"][0] = 0
+    else:
+        state["nodes"]["feature"][0] = 77
+    tree.tree_.__setstate__(state)
+    skops.dump(make_pipeline(StandardScaler().fit(x.to_numpy()), tree), tmp_path / "model.skops")
+    with pytest.raises(InputError, match="damaged or tampered"):
+        load_model(tmp_path / "model.skops")
+
+
+def test_a_model_of_another_version_is_refused(skops: Any, tmp_path: Path, iris: Any) -> None:
+    x, y = iris
+    path = tmp_path / "model.skops"
+    skops.dump(LogisticRegression(max_iter=500).fit(x, y), path)
+    import sklearn
+
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    old = parts["schema.json"].replace(sklearn.__version__.encode(), b"0.24.1")
+    assert old != parts["schema.json"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in (parts | {"schema.json": old}).items():
+            archive.writestr(name, data)
+    with pytest.raises(InputError, match=r"version of scikit-learn that is installed.*0\.24\.1"):
+        load_model(path)
+
+
+# ── LightGBM ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def lightgbm() -> Any:
+    return pytest.importorskip("lightgbm", reason=LIGHT)
+
+
+def test_lightgbm_text_answers_as_the_model_did(lightgbm: Any, tmp_path: Path, iris: Any) -> None:
+    x, y = iris
+    three = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y)
+    two = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x.to_numpy(), y > 0)
+    value = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(x, x["a"])
+    for name, model in (("three.txt", three), ("two.lgb", two), ("value.txt", value)):
+        model.booster_.save_model(tmp_path / name)
+    found = load_model(tmp_path / "three.txt")
+    further = x.assign(more="text")[["more", "d", "c", "b b", "a"]]  # any order, further columns
+    np.testing.assert_allclose(found.answers(further).probabilities, three.predict_proba(x))
+    with pytest.raises(InputError, match="'b_b' is missing"):
+        found.answers(x[["a", "c", "d"]])
+    found = load_model(tmp_path / "two.lgb")
+    assert (found.columns, found.inputs) == (None, 4)
+    np.testing.assert_allclose(found.answers(x).probabilities, two.predict_proba(x.to_numpy()))
+    found = load_model(tmp_path / "value.txt")
+    np.testing.assert_allclose(found.answers(x).values, value.predict(x))
+
+
+def test_lightgbm_knows_its_categories(lightgbm: Any, tmp_path: Path, people: Any) -> None:
+    x = people[["age", "town"]].astype({"town": "category"})
+    y = (people["rich"] == "yes").astype(int)
+    model = lightgbm.LGBMClassifier(
+        n_estimators=8, min_child_samples=2, cat_smooth=1, min_data_per_group=1, verbose=-1
+    )
+    model.fit(x, y)
+    text = model.booster_.model_to_string()
+    assert "num_cat=1" in text
+    path = tmp_path / "model.txt"
+    path.write_text(text, encoding="utf-8")
+    # The table comes from a file, where a town is text.
+    np.testing.assert_allclose(
+        load_model(path).answers(people).probabilities, model.predict_proba(x)
+    )
+    for old, new in (("cat_boundaries=0 1", "cat_boundaries=0 9"), ("cat_threshold=", "cat=")):
+        assert old in text
+        path.write_text(same_size(text, old, new), encoding="utf-8")
+        with pytest.raises(InputError, match="damaged or tampered"):
+            load_model(path)
+
+
+def same_size(text: str, old: str, new: str) -> str:
+    """Replace in the first tree, and correct the size that the header says."""
+    sizes = next(line for line in text.splitlines() if line.startswith("tree_sizes="))
+    first, *rest = sizes.removeprefix("tree_sizes=").split()
+    whole = text.replace(old, new, 1)
+    assert whole.index(new) < text.index("\nTree=1\n")
+    corrected = [str(int(first) + len(new) - len(old)), *rest]
+    return whole.replace(sizes, "tree_sizes=" + " ".join(corrected), 1)
+
+
+def test_a_cut_or_tampered_lightgbm_file_is_refused(
+    lightgbm: Any, tmp_path: Path, iris: Any
+) -> None:
+    """LightGBM ends the process on some of these, and reads outside its arrays on others."""
+    x, y = iris
+    text = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(x, y).booster_.model_to_string()
+    tree = text[text.index("\nTree=0\n") :]
+    left = next(line for line in tree.splitlines() if line.startswith("left_child="))
+    split = next(line for line in tree.splitlines() if line.startswith("split_feature="))
+    value = next(line for line in tree.splitlines() if line.startswith("leaf_value="))
+    tail = left.partition("=")[2].split()[1:]
+    harmed = [
+        text[: len(text) // 2],
+        text[: text.index("end of trees")],
+        same_size(text, left, "left_child=" + " ".join(["99", *tail])),
+        same_size(text, left, "left_child=" + " ".join(["0", *tail])),
+        same_size(text, left, "left_child=" + " ".join(["-99", *tail])),
+        same_size(text, left, "left_child=" + " ".join(tail)),
+        same_size(text, left, "left_child=" + " ".join(["one", *tail])),
+        same_size(text, split, "split_feature=" + " ".join(["44", *split.split()[1:]])),
+        same_size(text, value, "leaf_value=1"),
+    ]
+    path = tmp_path / "model.txt"
+    for harm in harmed:
+        path.write_text(harm, encoding="utf-8")
+        with pytest.raises(InputError, match="damaged or tampered"):
+            load_model(path)
+    for harm in ("", "hello", "tree\nversion=v4\n", text.replace("tree_sizes", "sizes")):
+        path.write_text(harm, encoding="utf-8")
+        with pytest.raises(InputError, match="LightGBM's text format"):
+            load_model(path)
+    path.write_bytes(b"\xff\xfe tree")
+    with pytest.raises(InputError, match="file that loads here"):
+        load_model(path)
+
+
+def test_time_stamps_survive_in_lightgbms_own_format(lightgbm: Any, tmp_path: Path) -> None:
+    """In 32 bits neighbouring seconds of 2020 are one number: ONNX would answer otherwise."""
+    rng = np.random.default_rng(0)
+    when = 1.6e9 + np.arange(400.0)
+    x = pd.DataFrame({"when": rng.permutation(when)})
+    y = (x["when"] % 2).astype(int)
+    model = lightgbm.LGBMClassifier(
+        n_estimators=40, num_leaves=100, min_child_samples=1, max_bin=1000, verbose=-1
+    ).fit(x, y)
+    path = tmp_path / "model.txt"
+    model.booster_.save_model(path)
+    said = load_model(path).answers(x)
+    np.testing.assert_allclose(said.probabilities, model.predict_proba(x))
+    rounded = x.astype(np.float32).astype(np.float64)
+    assert np.abs(model.predict_proba(rounded) - said.probabilities).max() > 0.3
+
+
+# ── XGBoost ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def xgboost() -> Any:
+    return pytest.importorskip("xgboost", reason=XGB)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def test_xgboost_json_answers_as_the_model_did(xgboost: Any, tmp_path: Path, iris: Any) -> None:
+    x, y = iris
+    three = xgboost.XGBClassifier(n_estimators=4).fit(x, y)
+    hard = xgboost.XGBClassifier(n_estimators=4, objective="multi:softmax").fit(x, y)
+    two = xgboost.XGBClassifier(n_estimators=4, booster="dart").fit(x, y > 0)
+    value = xgboost.XGBRegressor(n_estimators=4).fit(x, x["a"])
+    path = tmp_path / "model.json"
+    for model in (three, hard, two):
+        model.save_model(path)
+        said = load_model(path).answers(x)
+        assert said.access == "logits"
+        np.testing.assert_allclose(softmax(said.logits), model.predict_proba(x), atol=1e-6)
+    value.save_model(path)
+    np.testing.assert_allclose(load_model(path).answers(x).values, value.predict(x))
+
+
+def test_a_cut_or_tampered_xgboost_file_is_refused(xgboost: Any, tmp_path: Path, iris: Any) -> None:
+    """XGBoost follows the indices of a tree without looking, and the process ends."""
+    x, y = iris
+    path = tmp_path / "model.json"
+    xgboost.XGBClassifier(n_estimators=2).fit(x, y).save_model(path)
+    whole = json.loads(path.read_text())
+
+    def tree(document: Any) -> Any:
+        return document["learner"]["gradient_booster"]["model"]["trees"][0]
+
+    for key, value in (
+        ("left_children", [10**6]),
+        ("left_children", [0]),
+        ("split_indices", [10**6]),
+        ("right_children", None),
+    ):
+        harmed = copy.deepcopy(whole)
+        if value is None:
+            del tree(harmed)[key]
+        else:
+            tree(harmed)[key][:1] = value
+        path.write_text(json.dumps(harmed))
+        with pytest.raises(InputError, match="damaged or tampered"):
+            load_model(path)
+    path.write_text(json.dumps(whole)[:800])
+    with pytest.raises(InputError, match="file that loads here, got JSONDecodeError"):
+        load_model(path)
+    for other in ("{}", "[]", '{"learner": 3}'):
+        path.write_text(other)
+        with pytest.raises(InputError, match="XGBoost's JSON format"):
+            load_model(path)
+
+
+# ── ONNX ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def to_onnx() -> Any:
+    pytest.importorskip("onnxruntime", reason=ONNX)
+    return pytest.importorskip("skl2onnx", reason=ONNX).to_onnx
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+def test_onnx_answers_as_the_model_did(
+    to_onnx: Any, zipmap: bool, tmp_path: Path, iris: Any
+) -> None:
+    x, codes = iris
+    y = np.array(["setosa", "versicolor", "virginica"])[codes]
+    model = RandomForestClassifier(10, random_state=0).fit(x.to_numpy(), y)
+    path = tmp_path / "model.onnx"
+    written = to_onnx(model, x.to_numpy(np.float32)[:1], options={"zipmap": zipmap})
+    path.write_bytes(written.SerializeToString())
+    found = load_model(path)
+    said = found.answers(x)
+    assert said.classes.tolist() == model.classes_.tolist()
+    np.testing.assert_allclose(
+        said.probabilities, model.predict_proba(x.to_numpy(np.float32)), atol=1e-6
+    )
+    assert "32-bit" in found.notes[0]
+
+
+def test_onnx_pipelines_take_columns_by_name(to_onnx: Any, tmp_path: Path, people: Any) -> None:
+    from skl2onnx.common.data_types import Int64TensorType, StringTensorType
+
+    encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
+    model = make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
+    types = [("age", Int64TensorType([None, 1])), ("town", StringTensorType([None, 1]))]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(to_onnx(model, initial_types=types).SerializeToString())
+    found = load_model(path)
+    assert set(found.columns) == {"age", "town"}
+    said = found.answers(people.iloc[:, ::-1])
+    np.testing.assert_allclose(said.probabilities, model.predict_proba(people), atol=1e-6)
+
+
+def test_a_network_exported_for_one_batch_size_is_asked_in_batches(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason=ONNX)
+    onnx = pytest.importorskip("onnx", reason=ONNX)
+    from onnx import TensorProto, helper
+
+    weights = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Flatten", ["x"], ["flat"]),
+            helper.make_node("MatMul", ["flat", "w"], ["logits"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1, 2, 2])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [4, 3], weights.ravel())],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "net.onnx"
+    onnx.save(model, path)
+    rows = np.random.default_rng(1).normal(size=(5, 4))
+    said = load_model(path).answers(rows)
+    np.testing.assert_allclose(said.logits, rows.astype(np.float32) @ weights, atol=1e-5)
+    assert said.classes.tolist() == [0, 1, 2]
+
+
+def test_an_onnx_file_must_not_name_further_files(to_onnx: Any, tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, external_data_helper, helper
+
+    secret = tmp_path / "secret"
+    secret.write_bytes(np.arange(12, dtype=np.float32).tobytes())
+    tensor = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], np.zeros(12, np.float32))
+    tensor.raw_data = np.zeros(12, np.float32).tobytes()
+    tensor.ClearField("float_data")
+    external_data_helper.set_external_data(tensor, str(secret))
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.ClearField("raw_data")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 3])],
+        [tensor],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert onnx.__version__
+    with pytest.raises(InputError, match="file that loads here"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08", b"not a model at all" * 20])
+def test_unreadable_onnx_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason=ONNX)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="model must"):
+        load_model(path)
+
+
+# ── torch ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def network() -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize("ending", [".pt", ".pth", ".safetensors"])
+def test_a_state_dict_needs_its_factory_and_no_trust(
+    ending: str, tmp_path: Path, iris: Any
+) -> None:
+    torch = pytest.importorskip("torch", reason=TORCH)
+    x, _ = iris
+    path, module = tmp_path / f"model{ending}", network()
+    with torch.no_grad():
+        module[0].bias += 1
+    if ending == ".safetensors":
+        pytest.importorskip("safetensors.torch").save_file(module.state_dict(), path)
+    else:
+        torch.save(module.state_dict(), path)
+    with pytest.raises(InputError, match="factory"):
+        load_model(path)
+    found = load_model(path, factory=network)
+    said = found.answers(x)
+    module.eval()  # drop-out is off when a model is asked
+    expected = module(torch.as_tensor(x.to_numpy(np.float32))).detach().numpy()
+    np.testing.assert_allclose(said.logits, expected, rtol=1e-5, atol=1e-6)
+    assert found.notes == ()
+    with pytest.raises(InputError, match="must fit the module that factory makes"):
+        load_model(path, factory=lambda: torch.nn.Linear(2, 2))
+    with pytest.raises(InputError, match="must make a torch module, got int"):
+        load_model(path, factory=lambda: 3)
+    with pytest.raises(InputError, match="without arguments: TypeError"):
+        load_model(path, factory=torch.nn.Linear)
+
+
+def test_one_output_is_read_with_the_modules_classes(tmp_path: Path, iris: Any) -> None:
+    torch = pytest.importorskip("torch", reason=TORCH)
+
+    class Binary(torch.nn.Linear):  # type: ignore[misc,name-defined]
+        classes_ = ("no", "yes")
+
+        def __init__(self) -> None:
+            super().__init__(4, 1)
+
+    module = Binary()
+    torch.save(module.state_dict(), tmp_path / "model.pt")
+    said = load_model(tmp_path / "model.pt", factory=Binary).answers(iris[0])
+    assert said.classes.tolist() == ["no", "yes"]
+    margin = module(torch.as_tensor(iris[0].to_numpy(np.float32))).detach().numpy()[:, 0]
+    np.testing.assert_allclose(said.logits[:, 1] - said.logits[:, 0], margin, atol=1e-6)
+
+
+def test_a_factory_belongs_to_torch(tmp_path: Path) -> None:
+    path = tmp_path / "model.joblib"
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="factory must be left out"):
+        load_model(path, trust=True, factory=network)
+
+
+def test_a_file_cut_off_is_said_in_a_sentence(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason=TORCH)
+    packed = io.BytesIO()
+    torch.save(network().state_dict(), packed)
+    path = tmp_path / "model.pt"
+    path.write_bytes(packed.getvalue()[:300])
+    with pytest.raises(InputError, match="file that loads here"):
+        load_model(path, factory=network)

@@ -1,0 +1,100 @@
+"""A model that exists: what it is asked with, and what it answers."""
+
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from memberbound.errors import InputError
+from memberbound.learners.model_files import load_model
+from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, 200)
+    town = rng.choice(["a", "b", "c"], 200)
+    return pd.DataFrame({"age": age, "town": town, "rich": np.where(age > 50, "yes", "no")})
+
+
+@pytest.fixture
+def pipeline(people: pd.DataFrame) -> object:
+    encode = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
+    return make_pipeline(encode, LogisticRegression()).fit(people[["age", "town"]], people["rich"])
+
+
+def test_a_pipeline_is_asked_with_raw_rows(people: pd.DataFrame, pipeline) -> None:
+    said = TrainedModel.of(pipeline).answers(people.iloc[:, ::-1])  # any order, further columns
+    assert said.access == "probabilities"
+    assert said.classes.tolist() == ["no", "yes"]
+    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+
+
+def test_kinds_of_answers(people: pd.DataFrame) -> None:
+    x, y = people[["age"]].to_numpy(float), people["rich"].to_numpy()
+    assert TrainedModel.of(RidgeClassifier().fit(x, y)).answers(x).access == "logits"
+    assert TrainedModel.of(LinearRegression().fit(x, x[:, 0])).answers(x).access == "values"
+    assert Answers.of([[0.2, 0.8], [0.5, 0.5]]).access == "probabilities"
+    assert Answers.of([[2.0, -1.0], [0.5, 0.5]]).access == "logits"
+    assert Answers.of([0.2, 0.8], np.array([0, 1])).probabilities.tolist() == [
+        [0.8, 0.2],
+        [1 - 0.8, 0.8],
+    ]
+    assert Answers.of(["a", "b"]).access == "labels"
+    assert Answers.of([0.5, 7.5]).access == "values"
+
+
+def test_columns_that_do_not_match_are_named(people: pd.DataFrame, pipeline) -> None:
+    with pytest.raises(InputError, match="town is missing"):
+        TrainedModel.of(pipeline).answers(people[["age"]])
+    bare = LogisticRegression().fit(people[["age"]].to_numpy(), people["rich"])
+    with pytest.raises(InputError, match="1 columns"):
+        TrainedModel.of(bare).answers(people[["age", "town"]])
+    with pytest.raises(InputError, match="must hold numbers"):
+        TrainedModel.of(bare).answers(people[["town"]])
+    with pytest.raises(InputError, match="must have predict_proba or predict"):
+        TrainedModel.of(3)
+    changed = people.assign(town="elsewhere")
+    with pytest.raises(InputError, match="answer these rows as they are, got ValueError"):
+        TrainedModel.of(pipeline).answers(changed)
+
+
+def test_files_that_run_code_need_trust(tmp_path: Path, people: pd.DataFrame, pipeline) -> None:
+    path = tmp_path / "model.joblib"
+    joblib.dump(pipeline, path)
+    with pytest.raises(InputError, match="--trust"):
+        load_model(path)
+    said = load_model(path, trust=True).answers(people)
+    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match="file that loads here"):
+        load_model(path, trust=True)
+    with pytest.raises(InputError, match="exists"):
+        load_model(tmp_path / "none.skops")
+    with pytest.raises(InputError, match="must end in"):
+        load_model(__file__)
+
+
+def test_skops_needs_no_trust(tmp_path: Path, people: pd.DataFrame, pipeline) -> None:
+    skops = pytest.importorskip("skops.io")
+    path = tmp_path / "model.skops"
+    skops.dump(pipeline, path)
+    said = load_model(path).answers(people)
+    assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
+
+
+def test_csv_files_are_read_as_training_scripts_read_them(tmp_path: Path, people) -> None:
+    path = tmp_path / "people.csv"
+    people.to_csv(path, sep=";", index=False)
+    frame, name = rows_as_trained(path)
+    assert name == str(path)
+    pd.testing.assert_frame_equal(frame, pd.read_csv(path, sep=";"))
+    with pytest.raises(InputError, match="does not exist"):
+        rows_as_trained(tmp_path / "no.csv")

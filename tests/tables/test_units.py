@@ -1,0 +1,85 @@
+"""A person with several rows is one record, wherever rows are looked at one by one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.tables.population import first_rows, read_population
+
+RNG = np.random.default_rng(3)
+PEOPLE = 300
+#: Person p has one to three visits; "first" is 1 on the first of them only.
+VISITS = pd.DataFrame(
+    [
+        {"who": f"p{p}", "age": p % 60 + 20, "first": int(visit == 0), "ill": "ny"[p % 2]}
+        for p in range(PEOPLE)
+        for visit in range(1 + p % 3)
+    ]
+)
+
+
+def test_the_first_row_of_everybody_in_order_of_appearance() -> None:
+    kept, note = first_rows(VISITS, "who")
+    naive, seen = [], set()
+    for place, who in enumerate(VISITS["who"]):
+        if who not in seen:
+            naive.append(place)
+            seen.add(who)
+    pd.testing.assert_frame_equal(
+        kept, VISITS.iloc[naive].drop(columns="who").reset_index(drop=True)
+    )
+    assert f"{PEOPLE} of {len(VISITS)} rows" in note
+
+
+def test_what_a_program_can_tell_apart_is_two_people() -> None:
+    """Merging two people would make one row depend on both: 1, 1.0, "1" and True are four."""
+    mixed = pd.DataFrame({"who": np.array([1, 1.0, "1", True, 1], dtype=object), "x": range(5)})
+    assert first_rows(mixed, "who")[0]["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_replacing_a_person_changes_one_row() -> None:
+    """What the promise rests on; keeping all rows is the twin that fails."""
+    other = VISITS.copy()
+    other.loc[other["who"] == "p5", ["age", "first"]] = 99
+    one, two = (first_rows(t, "who")[0] for t in (VISITS, other))
+    assert (one != two).any(axis=1).sum() == 1
+    assert (other != VISITS).any(axis=1).sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("unit", "message"),
+    [("nobody", "has no column 'nobody'"), ("ill", "neither the target nor among the columns")],
+)
+def test_refusals(unit: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_population(VISITS, target="ill", unit=unit)
+
+
+def test_rows_of_nobody_are_refused() -> None:
+    with pytest.raises(InputError, match="got 1 rows"):
+        first_rows(VISITS.assign(who=VISITS["who"].where(VISITS.index > 0)), "who")
+
+
+def test_every_verb_counts_people(tmp_path) -> None:
+    """Each verb sees as many records as there are people, and says what a record is."""
+    path = tmp_path / "visits.csv"
+    VISITS.to_csv(path, index=False)
+    bounds = {"age": [20, 80], "first": [0, 1], "ill": ["n", "y"]}
+    protected = memberbound.protect(path, target="ill", unit="who", bounds=bounds, eta=0.2)
+    population = memberbound.population(path, columns=["age"], unit="who", epsilon=5)
+    hardened = memberbound.harden(path, unit="who", security=0.5, target="ill", learners=False)
+    audited = memberbound.audit(
+        path, target="ill", unit="who", learner="logistic", shadows=8, cache=False, workers=1
+    )
+    assert protected.to_dict()["rows_trained"] == PEOPLE
+    assert population.to_dict()["records"] == PEOPLE
+    assert hardened.to_dict()["rows_read"] == PEOPLE
+    assert any(f"{PEOPLE} of {len(VISITS)} rows" in note for note in audited.warnings)
+    for answer in (protected, population, hardened, audited):
+        assert "one value of 'who'" in json.dumps(answer.to_dict())
