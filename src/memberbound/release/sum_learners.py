@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError
@@ -58,13 +59,20 @@ class _Recipe(ABC):
         """Whether the learner has one."""
         return bool(self.estimator.get_params(deep=False).get("fit_intercept", True))
 
+    def _classes(self) -> tuple[NDArray[np.int64], int]:
+        """Return the class of each record by its place, and how many there are."""
+        known, target = self.population.classes, self.population.target
+        assert known is not None
+        assert target is not None
+        return np.searchsorted(known, target), len(known)
+
     def linear(self, table: FloatArray, offset: FloatArray) -> FloatArray:
         """Return rows (output, column) in the units of the features, as scikit-learn has them."""
         slopes = table[:, : len(self.width)] / self.width
         if not self.intercept:
             return np.asarray(slopes.ravel())
         heights = table[:, -1] - slopes @ self.centre + offset
-        return np.concatenate([slopes.ravel(), heights])
+        return np.column_stack([slopes, heights]).ravel()
 
     @abstractmethod
     def vectors(self) -> FloatArray:
@@ -116,26 +124,23 @@ class _NewtonStep(_Recipe):
     """
 
     def vectors(self) -> FloatArray:
-        rows, people = self.augmented, self.population
-        assert people.classes is not None
-        codes = np.searchsorted(people.classes, people.target)
-        groups = len(people.classes)
+        rows, codes, groups = self.augmented, *self._classes()
         if groups == 2:
             return np.asarray(rows * (codes - 0.5)[:, None])
         pulls = np.eye(groups)[codes] - 1 / groups
         return np.asarray((pulls[:, :, None] * rows[:, None, :]).reshape(len(rows), -1))
 
     def parameters(self, means: FloatArray, size: int) -> FloatArray:
-        rows, people = self.augmented, self.population
-        assert people.classes is not None
-        groups = len(people.classes)
+        rows, (_, groups) = self.augmented, self._classes()
         bend = 0.25 if groups == 2 else 1 / groups
         price = np.zeros(rows.shape[1])
         strength = float(self.estimator.get_params(deep=False)["C"]) * size
         price[: len(self.width)] = 1 / (strength * np.square(self.width))
         # A trace of it everywhere: constant columns bend nothing.
         curvature = bend * rows.T @ rows / len(rows) + np.diag(price + 1e-9)
-        table = np.linalg.solve(curvature, means.reshape(-1, rows.shape[1]).T).T
+        table = np.asarray(
+            np.linalg.solve(curvature, means.reshape(-1, rows.shape[1]).T).T, dtype=np.float64
+        )
         return self.linear(table, np.zeros(len(table)))
 
 
@@ -143,16 +148,13 @@ class _Bayes(_Recipe):
     """Per class the count, Σz and Σz²."""
 
     def vectors(self) -> FloatArray:
-        rows, people = self.standard, self.population
-        assert people.classes is not None
-        codes = np.searchsorted(people.classes, people.target)
+        rows, (codes, groups) = self.standard, self._classes()
         own = np.column_stack([np.ones(len(rows)), rows, np.square(rows)])
-        blocks = np.eye(len(people.classes))[codes][:, :, None] * own[:, None, :]
+        blocks = np.eye(groups)[codes][:, :, None] * own[:, None, :]
         return np.asarray(blocks.reshape(len(rows), -1))
 
     def parameters(self, means: FloatArray, size: int) -> FloatArray:
-        assert self.population.classes is not None
-        groups, wide = len(self.population.classes), len(self.width)
+        groups, wide = self._classes()[1], len(self.width)
         table = means.reshape(groups, -1)
         shares = np.maximum(table[:, 0], 1 / size)
         centres = table[:, 1 : 1 + wide] / shares[:, None]
