@@ -449,9 +449,11 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
     # One drawing at a time, of the width that there is.
     assert all(count == 1 and room > 250 for count, room in boxes)
     small = page.evaluate(
-        """() => [...document.querySelectorAll(".plot text")].filter(t => t.clientWidth > 0 ||
-        t.getBoundingClientRect().width > 0).map(t => Math.hypot(
-        t.getScreenCTM().a, t.getScreenCTM().b) * parseFloat(getComputedStyle(t).fontSize)).filter(size => size < 8).length"""
+        """() => [...document.querySelectorAll(".plot text")]
+        .filter(t => t.getBoundingClientRect().width > 0)
+        .map(t => Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b) *
+          parseFloat(getComputedStyle(t).fontSize))
+        .filter(size => size < 8).length"""
     )
     assert small == 0
     ink = page.evaluate("getComputedStyle(document.querySelector('.plot text')).fill")

@@ -339,7 +339,7 @@ def _gains(report: Report) -> dict[str, float]:
     the safe side.
     """
     wanted = "every record" if report.question.record == "every" else "average record"
-    found = {}
+    found: dict[str, float] = {}
     for remedy in report.remedies:
         most = remedy.accuracy_upper
         if most is None or vacuous(most) or remedy.protects not in (wanted, "every record"):

@@ -62,7 +62,7 @@ class _Axis:
 
     def near(self, place: float) -> float:
         """Return the pixel of a place in the units of the range: powers on a logarithmic axis."""
-        low, high = self.spec["range"]
+        low, high = map(float, self.spec["range"])
         return self.start + (place - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, str]]:
@@ -305,7 +305,7 @@ def _marker(marker: Spec, x: float, y: float, said: str) -> str:
         look = f'fill="var(--card)" stroke="{fill}" stroke-width="1.8"'
     elif edge:
         look += f' stroke="{_colour(edge["color"])}" stroke-width="{edge["width"]}"'
-    paths = {
+    paths: dict[str, list[tuple[float, float]]] = {
         "square": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
         "diamond": [(0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)],
         "triangle-right": [(-0.8, -1), (1, 0), (-0.8, 1)],
