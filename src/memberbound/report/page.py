@@ -45,6 +45,7 @@ __all__ = [
     "Block",
     "block_of",
     "render",
+    "render_decision",
     "sides_of",
     "text_of",
 ]
@@ -218,6 +219,26 @@ def render(report: Report, nonce: str | None = None) -> str:
         )
     )
     # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def render_decision(report: Report) -> str:
+    """Return the two sheets that a decision is signed on: verdict and chart; remedy and limit."""
+    style = _file("report.css")
+    drawing = plots.sandwich_drawing(report, "worst")
+    page: str = (
+        _environment()
+        .get_template("decision.html.j2")
+        .render(
+            report=report,
+            style=style,
+            policy=_policy(style, ""),
+            drawings={} if drawing is None else {drawing.id: drawing},
+            prose=prose,
+            headline=_headline(report),
+            unfinished=report.steps_in("failed", "stopped"),
+        )
+    )
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
