@@ -633,7 +633,7 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file, 
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("build", [sample, partial, hostile])
+@pytest.mark.parametrize("build", [sample, partial])
 def test_a_decision_fits_two_pages_with_numbers(tmp_path, browser, build):
     out = tmp_path / "decision.pdf"
     done = export(build(), format="decision", out=out, browser=browser)
