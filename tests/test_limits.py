@@ -120,7 +120,7 @@ def test_junit_has_a_case_per_number(tmp_path: Path) -> None:
 
 def test_five_verbs_have_a_gate_and_say_what_they_compare() -> None:
     gated = [name for name in VERBS if verb_named(name).gate]
-    assert gated == ["study", "explain", "certify", "population", "audit"]
+    assert set(gated) == {"audit", "certify", "explain", "population", "study"}
     for name in gated:
         verb = verb_named(name)
         above, part, _ = verb.gate

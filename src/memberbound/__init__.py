@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memberbound.errors import InputError, MemberboundError, SearchError
     from memberbound.games import IidGame, ModelGame, NeighbourGame, SubsetGame
     from memberbound.iid.profiles import CountProfile
+    from memberbound.learners.torch_learner import TorchLearner
     from memberbound.papers.ledger import Ledger, theorems
     from memberbound.papers.reproduction import Reproduction, reproduce
     from memberbound.quantities import AuditBound, Certificate, Estimate
@@ -83,6 +84,7 @@ _PUBLIC = {
     "SearchError": "errors",
     "Study": "studies",
     "SubsetGame": "games",
+    "TorchLearner": "learners.torch_learner",
     "TradeoffCurve": "curve",
     "audit": "verbs.audit",
     "bounds": "verbs.bounds",
@@ -137,6 +139,7 @@ __all__ = [
     "SearchError",
     "Study",
     "SubsetGame",
+    "TorchLearner",
     "TradeoffCurve",
     "__version__",
     "audit",

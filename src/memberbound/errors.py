@@ -10,11 +10,38 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["InputError", "MemberboundError", "SearchError"]
+__all__ = ["InputError", "MemberboundError", "SearchError", "shortened"]
+
+#: Characters of a message; what a file or a caller holds may be quoted in it and be any length.
+_LONGEST = 600
+
+
+def shortened(message: str, longest: int = _LONGEST) -> str:
+    r"""Return one line of at most ``longest`` characters, with its beginning and its end.
+
+    Characters that a terminal would obey are written out.
+
+    Examples:
+        >>> shortened("one\n  line, " + "and on " * 200 + "to the end.", 40)
+        'one line, and on and on … n to the end.'
+    """
+    # A long text is cut before anything looks at each of its characters.
+    if len(message) > 16 * longest:
+        message = f"{message[: 8 * longest]} {message[-8 * longest :]}"
+    line = " ".join(message.split())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    if len(line) <= longest:
+        return line
+    tail = longest // 3
+    return f"{line[: longest - tail - 3].rstrip()} … {line[-tail:].lstrip()}"
 
 
 class MemberboundError(Exception):
-    """Base class of every error this package raises on purpose."""
+    """Base class of every error this package raises on purpose: one line of bounded length."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shortened(str(message)))
 
 
 class InputError(MemberboundError, ValueError):

@@ -1,21 +1,55 @@
-"""Output files: refused before any work is done, or written whole or not at all."""
+"""Output files, written whole or not at all, and private folders that no killed run leaves behind.
+
+People's rows are in both.  What a run writes under another name before it is renamed, and what it
+keeps in the temporary folder, is locked while the run lives.  The system unlocks it however the run
+ends, so the next one can tell what was left by one that was killed, and deletes it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["FORMATS", "check_output", "write_table", "write_text", "written_whole"]
+__all__ = [
+    "FORMATS",
+    "FULL",
+    "PrivateFolder",
+    "check_input",
+    "check_output",
+    "read_document",
+    "remove_leftovers",
+    "remove_once",
+    "unwritable",
+    "write_table",
+    "write_text",
+    "written_whole",
+]
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+#: Bytes of a document that people write by hand.
+_DOCUMENT = 2**24
+#: Kinds of YAML values that are read as the words they are.
+_WORDS = ("bool", "timestamp")
+_DRAFT = ".memberbound-"
+#: Seconds before a draft that nobody holds is taken for one of a killed run.
+_FORGOTTEN = 60.0
+#: What the system says when a file cannot grow: no space, a quota, a limit of size.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def check_output(
@@ -44,6 +78,84 @@ def check_output(
     return target
 
 
+def check_input(path: Path, name: str) -> None:
+    """Refuse what is not a file: a pipe or a device may never end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no such name"
+        raise InputError(f"{name} must be an existing file, got {str(path)!r}: {why}.") from None
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe"}
+        kind = next((word for test, word in kinds.items() if test(mode)), "a device")
+        raise InputError(f"{name} must be an existing file, got {str(path)!r}, which is {kind}.")
+
+
+def read_document(
+    path: str | os.PathLike[str], name: str, kind: str | None = None, *, words: bool = False
+) -> object:
+    """Return what a small JSON or YAML file holds; YAML unless it ends in ``.json``.
+
+    YAML has no aliases here: a few lines of them unfold without end.  With ``words`` also ``no``
+    is a word and ``2020-01-01`` a text.
+
+    Edge cases: what is no file, larger than 16 MB, not UTF-8, nested without end or not of that
+    kind is an InputError that calls it ``name``.
+    """
+    place = Path(path)
+    kind = kind or ("JSON" if place.suffix.lower() == ".json" else "YAML")
+    check_input(place, name)
+    try:
+        if place.stat().st_size > _DOCUMENT:
+            raise InputError(f"{name} must be at most 16 MB, got {place.name!r}.")
+        text = place.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{name} must be {kind} (UTF-8), got {place.name!r}.") from None
+    except OSError as error:
+        raise InputError(
+            f"{name} must be a readable file, got {str(place)!r}: {error.strerror}."
+        ) from None
+
+    def refuse(word: str) -> None:
+        raise InputError(f"{name} must hold finite numbers, got {word}.")
+
+    try:
+        if kind == "JSON":
+            return json.loads(text, parse_constant=refuse)
+        return _yaml_value(text, words)
+    except RecursionError:
+        raise InputError(f"{name} must not be nested without end, got {place.name!r}.") from None
+    except InputError:
+        raise
+    except ValueError as error:
+        first = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
+        raise InputError(f"{name} must be {kind}, got {place.name!r}: {first}.") from None
+
+
+def _yaml_value(text: str, words: bool) -> object:
+    import yaml
+
+    left_out = _WORDS if words else ()
+
+    class Plain(yaml.SafeLoader):  # type: ignore[misc]
+        yaml_implicit_resolvers = {  # noqa: RUF012
+            first: [rule for rule in rules if rule[0].rsplit(":", 1)[-1] not in left_out]
+            for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def compose_node(self, parent: object, index: object) -> object:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("aliases are not allowed")
+            return super().compose_node(parent, index)
+
+    try:
+        return yaml.load(text, Loader=Plain)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    except (TypeError, LookupError, AttributeError) as error:  # a key that is a list
+        raise ValueError(f"{type(error).__name__} at an odd value") from None
+
+
 def write_table(frame: DataFrame, path: Path, *, force: bool = False) -> None:
     """Write a pandas table as CSV, Parquet or Arrow, by the ending of the name."""
     ending = path.name.lower()
@@ -67,28 +179,171 @@ def write_text(text: str, path: Path, *, force: bool = False) -> None:
 
 
 def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> None:
-    """Let ``write`` fill a draft beside ``path`` and rename it; nothing remains of a failure."""
-    handle, name = tempfile.mkstemp(prefix=".memberbound-", dir=path.parent)
-    os.close(handle)
+    """Let ``write`` fill a draft beside ``path`` and rename it; nothing remains of a failure.
+
+    The draft is on the disk before it gets its name, so that a power cut leaves the old file or the
+    new one.  Drafts in the same folder that killed runs left are deleted.
+    """
+    for left in path.parent.glob(f"{_DRAFT}*"):
+        _remove_abandoned_draft(left)
+    try:
+        handle, name = tempfile.mkstemp(prefix=_DRAFT, dir=path.parent)
+    except OSError as error:
+        raise unwritable(str(path), error) from error
     draft = Path(name)
+    _locked(handle)
     try:
         try:
             write(draft)
         except (ArithmeticError, TypeError, ValueError) as error:  # Arrow refuses mixed columns
+            if isinstance(error, MemberboundError):
+                raise
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path} cannot hold this table: {first}.") from error
         # mkstemp makes private files; an output is meant to be like any other file of its folder.
         mask = os.umask(0)
         os.umask(mask)
         draft.chmod(0o666 & ~mask)
-        if force:
-            draft.replace(path)
-        else:
-            try:
-                os.link(draft, path)  # fails where a file has appeared meanwhile
-            except FileExistsError:
-                raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
-            except OSError:  # a file system without links
-                draft.replace(path)
+        os.fsync(handle)
+        _renamed(draft, path, force)
+    except OSError as error:
+        raise unwritable(str(path), error) from error
     finally:
+        os.close(handle)
         draft.unlink(missing_ok=True)
+
+
+def _renamed(draft: Path, path: Path, force: bool) -> None:
+    if force:
+        draft.replace(path)
+    else:
+        try:
+            os.link(draft, path)  # fails where a file has appeared meanwhile
+        except FileExistsError:
+            raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
+        except OSError:  # a file system without links
+            draft.replace(path)
+    # The name is safe once its folder is on the disk; not every system can do that.
+    with contextlib.suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def unwritable(name: str, error: OSError) -> MemberboundError:
+    """Return the error that says which file could not be written, and why."""
+    why = error.strerror or type(error).__name__
+    remedy = " Free some space and run it again." if error.errno in FULL else ""
+    return MemberboundError(f"{name} could not be written: {why}.{remedy}")
+
+
+# ── Private folders, and those that killed runs could not delete ──────────────────────────────────
+
+#: Locked as long as its owner lives.
+_LOCK = "lock"
+
+
+class PrivateFolder:
+    """A temporary folder that only this user can read, known to be in use while it is."""
+
+    def __init__(self, prefix: str = "memberbound-") -> None:
+        try:
+            # mkdtemp makes it readable for this user only.
+            self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        except OSError as error:
+            raise unwritable("a temporary folder", error) from error
+        # Named when it is locked: a lock that nobody holds is one whose owner is gone.
+        fresh = self.path / f"{_LOCK}.new"
+        try:
+            self._lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            if _locked(self._lock):
+                fresh.rename(self.path / _LOCK)
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise unwritable(f"the temporary folder {self.path.parent}", error) from error
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Delete the folder with everything in it; calling twice does no harm."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._lock)
+            self._lock = -1
+
+
+def remove_leftovers(prefix: str = "memberbound-") -> list[Path]:
+    """Delete the private folders of this user's runs that were killed, and return them.
+
+    They hold people's data; a run that was killed could not delete them itself.
+    """
+    removed = []
+    for folder in _abandoned(prefix):
+        shutil.rmtree(folder, ignore_errors=True)
+        removed += [] if folder.exists() else [folder]
+    return removed
+
+
+_looked: list[str] = []
+
+
+def remove_once() -> None:
+    """Delete what killed runs left in the temporary folder, the first time in this process."""
+    place = tempfile.gettempdir()
+    if place not in _looked:
+        _looked.append(place)
+        remove_leftovers()
+
+
+def _abandoned(prefix: str) -> Iterator[Path]:
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if not _own(folder, stat.S_ISDIR):
+                continue
+            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                if _locked(handle):
+                    yield folder
+            finally:
+                os.close(handle)
+
+
+def _remove_abandoned_draft(draft: Path) -> None:
+    with contextlib.suppress(OSError):
+        if not _own(draft, stat.S_ISREG) or time.time() - draft.stat().st_mtime < _FORGOTTEN:
+            return
+        handle = os.open(draft, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            if _locked(handle):
+                draft.unlink()
+        finally:
+            os.close(handle)
+
+
+def _own(path: Path, kind: Callable[[int], bool]) -> bool:
+    found = path.lstat()
+    user = getattr(os, "getuid", lambda: found.st_uid)  # not on every system
+    return kind(found.st_mode) and found.st_uid == user()
+
+
+def _locked(handle: int) -> bool:
+    """Whether the file could be locked; never where the system has no such locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True

@@ -12,6 +12,8 @@ import yaml
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
@@ -78,6 +80,21 @@ def test_the_curve_is_that_of_the_budget(released):
     assert curve["security_lower"] <= exact.security()
 
 
+def test_guesses_about_a_record_are_read_off_the_curve():
+    """X23: the chance after the release is at most the curve at the chance before it."""
+    found = protect(people(), bounds=BOUNDS, baseline=[0.1, 0.5], **EVERY)
+    curve, answer = found.released.budget.curve(), found.to_dict()
+    assert answer["guess_upper"] == {"0.1": curve.tpr(0.1), "0.5": curve.tpr(0.5)}
+    assert 0.1 < answer["guess_upper"]["0.1"] < 0.16
+    assert "X23" in answer["theorems"]
+    assert any("guessed about a record" in text for text in answer["assumptions"])
+    assert "a guess right 10 % of the time before" in found.summary()
+    with pytest.raises(InputError, match="baseline must be in"):
+        protect(people(), bounds=BOUNDS, baseline=1.5, **EVERY)
+    with pytest.raises(InputError, match="baseline belongs to the neighbour game"):
+        protect(people(), game="subset", baseline=0.1, **EVERY)
+
+
 def test_the_sentence_says_what_is_public(released):
     said = released.sentence
     assert said.startswith("Nobody who knows every other record, and sees the released logistic")
@@ -139,7 +156,7 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"bounds": {"age": [18, 90]}, "columns": ["age", "city"]}, "at least about .* rows"),
         ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
         ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
-        ({"bounds": "nowhere.yaml"}, "readable file"),
+        ({"bounds": "nowhere.yaml"}, "existing file"),
         ({"size": 3}, "belong to a statistic"),
         ({"target": None, "statistic": "mean", "game": "neighbour"}, "at least about .* rows"),
         ({"target": None, "statistic": "mean", "bounds": BOUNDS}, "columns of numbers"),
@@ -365,7 +382,7 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
     chances = model.predict_proba(fresh[["age", "city"]])
     assert ((chances[:, 1] > 0.5) == (model.predict(fresh[["age", "city"]]) == "yes")).all()
-    assert not hasattr(model, "decision_function")
+    assert ((model.decision_function(fresh[["age", "city"]]) > 0) == (chances[:, 1] > 0.5)).all()
     save(model, tmp_path / "model.json")
     again = load(tmp_path / "model.json")
     assert (again.predict(fresh) == model.predict(fresh[["age", "city"]])).all()
@@ -375,6 +392,27 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     # The same model as the verb's, from the same noise.
     same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
+
+
+def test_the_estimator_pays_for_tuning_only_if_asked():
+    table = people(800)
+    raw, bounds = table[["age"]], {"age": [18, 90], "y": ["no", "yes"]}
+    asked = {"record": "every", "bounds": bounds, "insecure_seed": 1, "eta": 0.2}
+    plain = MembershipPrivate(LogisticRegression(), **asked).fit(raw, table["ill"])
+    tuned = MembershipPrivate(LogisticRegression(), tune=True, **asked).fit(raw, table["ill"])
+    assert (plain.released_.tuned, tuned.released_.tuned) == (False, True)
+    assert tuned.certificate_.value <= 0.2
+
+
+def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_give():
+    table, fresh = people(), people(300, 1)
+    bounds = {"age": [18, 90], "y": ["no", "yes"]}
+    for base, chances in ((LogisticRegression(), True), (LinearSVC(), False)):
+        model = MembershipPrivate(base, record="every", bounds=bounds, insecure_seed=1)
+        model.fit(table[["age"]], table["ill"])
+        assert hasattr(model, "predict_proba") == chances
+        for scorer in ("roc_auc", "balanced_accuracy", "accuracy"):
+            assert get_scorer(scorer)(model, fresh[["age"]], fresh["ill"]) > 0.6
 
 
 def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
@@ -409,6 +447,9 @@ def test_the_estimators_classes_are_of_the_targets_kind():
         ({"estimator": DecisionTreeClassifier()}, "no private form"),
         ({"method": "convex"}, "belongs to game='subset'"),
         ({"pairs": 9}, "pairs belongs to the subset game"),
+        ({"confidence": 0.9}, "confidence belongs to the subset game"),
+        ({"release": "predictions"}, "release belongs to the subset game"),
+        ({"shape": False}, "shape belongs to the subset game"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from memberbound.attacks.scores import interval_fields
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, MemberboundError, fraction, whole_number
+from memberbound.files import read_document
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, up
@@ -765,16 +764,11 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
             )
         return _ceiling(given.value, given.confidence, game.record, game.population, game.size)
     if isinstance(given, (str, os.PathLike)):
-        path = Path(given)
-        if not path.is_file():
-            raise InputError(f"certificate {path} does not exist.")
-        try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, UnicodeDecodeError):
-            raise InputError(f"certificate {path} must be JSON.") from None
+        written = read_document(given, "certificate", "JSON")
     else:
-        said = given
-    inner = said.get("certificate", said) if isinstance(said, dict) else {}
+        written = given
+    said = written if isinstance(written, Mapping) else {}
+    inner = said.get("certificate", said)
     try:
         if inner["game"] != "subset" or inner["quantity"] != "eta":
             raise InputError("certificate must bound eta in the subset game.")

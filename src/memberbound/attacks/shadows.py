@@ -9,11 +9,10 @@ import inspect
 import os
 import pickle
 import sys
-import tempfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +22,8 @@ from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.errors import InputError, one_of, whole_number
+from memberbound.errors import InputError, MemberboundError, one_of, whole_number
+from memberbound.files import written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
@@ -181,7 +181,7 @@ class FitCache:
     def load(
         self, model: int, member: BoolArray, asked: int | None = None
     ) -> tuple[Signals, float] | None:
-        """Return a stored fit and its seconds, or ``None`` if it is missing or not readable.
+        """Return a stored fit and its seconds, or ``None`` if it is missing or damaged.
 
         ``asked`` is the number of attacked records; all of them unless given.
         """
@@ -194,8 +194,15 @@ class FitCache:
                 if signals.logit.shape != (1, len(member) if asked is None else asked):
                     return None
                 return signals, float(stored["seconds"])
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        except Exception:  # a damaged archive raises whatever its broken part leads to
             return None
+
+    def known(
+        self, halves: Iterable[BoolArray], asked: int | None = None
+    ) -> dict[int, tuple[Signals, float]]:
+        """Return the stored fits by the number of their model."""
+        found = ((model, self.load(model, half, asked)) for model, half in enumerate(halves))
+        return {model: fit for model, fit in found if fit is not None}
 
     def store(self, model: int, member: BoolArray, signals: Signals, seconds: float) -> None:
         """Write a fit so that a reader sees all of it or nothing."""
@@ -210,14 +217,12 @@ class FitCache:
             fields["gradient"] = signals.gradient
         if signals.agreement is not None:
             fields["agreement"] = signals.agreement
-        handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
                 np.savez(file, **fields)
-            Path(name).replace(self.path(model))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+
+        written_whole(self.path(model), write, force=True)
 
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
@@ -277,10 +282,6 @@ class ShadowRun:
         """The subset game these models play, about a uniform one of the attacked records."""
         rows = self.examples.rows if self.population is None else self.population
         return SubsetGame(population=rows, size=rows // 2, record="average")
-
-    def rows_of(self, records: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the attacked records stand in the population."""
-        return records if self.sample is None else self.sample[records].astype(np.int64)
 
 
 def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
@@ -377,6 +378,8 @@ def train_shadows(
     whole_number("seed", seed, at_least=0)
     whole_number("copies", copies, at_least=0)
     one_of("backend", backend, ("processes", "sequential", "dask"))
+    if n_jobs != -1:
+        whole_number("workers", n_jobs, remedy="-1 is all cores.")
     if examples.rows < SMALLEST_POPULATION:
         raise InputError(
             f"the population must hold at least {SMALLEST_POPULATION} records to be halved, got "
@@ -390,20 +393,16 @@ def train_shadows(
         of = None if sample is None else sample.size
         key = fingerprint(examples, learner, seed=seed, copies=copies, records=of)
         store = FitCache.at(cache, key)
-    fits: dict[int, tuple[Signals, float]] = {}
+    halves = (draw_half(examples.rows, seed, model)[0] for model in range(total))
+    attacked = examples if sample is None else examples.taken(sample)
+    fits = {} if store is None else store.known(halves, attacked.rows)
     failures: list[FailedFit] = []
-    if store is not None:
-        for model in range(total):
-            half = draw_half(examples.rows, seed, model)[0]
-            known = store.load(model, half, examples.rows if sample is None else sample.size)
-            if known is not None:
-                fits[model] = known
     reused = len(fits)
     missing = [m for m in range(total) if m not in fits]
+    damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    attacked = examples if sample is None else examples.taken(sample)
     work = _Work(examples, learner, seed, copies, folder, attacked)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
@@ -412,7 +411,11 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    return _collected(work, sample, fits, failures, reused=reused)
+    run = _collected(work, sample, fits, failures, reused=reused)
+    if not damaged:
+        return run
+    note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
+    return replace(run, warnings=(*run.warnings, note))
 
 
 def _collected(
@@ -516,10 +519,30 @@ def _outcomes(
     if backend == "sequential" or n_jobs == 1:
         yield from map(work, models)
         return
+    yield from _on_processes(work, models, n_jobs)
+
+
+def _on_processes(
+    work: _Work, models: list[int], n_jobs: int
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    """Yield fits of worker processes; when one of these is killed, the missing ones again."""
     from joblib import Parallel, delayed
 
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(delayed(work)(m) for m in models)
+    left = list(models)
+    while left:
+        before = len(left)
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        try:
+            for outcome in parallel(delayed(work)(m) for m in left.copy()):
+                left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])
+                yield outcome
+        except BrokenProcessPool as problem:
+            if len(left) == before:
+                raise MemberboundError(
+                    f"a worker process was killed before any of {before} fits was finished, "
+                    "perhaps for want of memory. Use fewer --workers; finished fits in the cache "
+                    "are kept."
+                ) from problem
 
 
 def _on_dask(

@@ -1,7 +1,7 @@
 """The command line: one command per verb, made from its declaration.
 
 Exit codes: 0 done, 2 bad input (one sentence on standard error), 3 done but above a given limit,
-1 anything else.
+1 anything else; 130 and 143 after Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
-from memberbound.errors import InputError, MemberboundError, finite_number
+from memberbound.errors import InputError, finite_number
+from memberbound.faces.endings import StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
-from memberbound.files import check_output
+from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
 __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
@@ -270,8 +271,6 @@ class _Command:
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
                 values[parameter.name] = stack.enter_context(_bar(parameter))
-            if "resume" in self.verb.by_name:
-                stack.enter_context(_resumable())
             first = [values.pop(p.name) for p in self.typed if p.positional]
             return self.verb.function(*first, **values)
 
@@ -293,8 +292,13 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     """
     act = _Command(verb, drawing)
 
+    hint = " Go on with the same command and --resume." if "resume" in verb.by_name else ""
+
     def run(**given: Any) -> None:
-        act(**given)
+        try:
+            act(**given)
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped.{hint}") from None
 
     signature = act.signature()
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -314,9 +318,12 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         # The dictionary has them too, but who pipes it elsewhere should see them.
         for note in getattr(result, "warnings", ()):
             typer.echo(f"note: {note.rstrip('.')}.", err=True)
-        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2))
+        text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
+        # A file name need not be text: its odd bytes are written as JSON writes them.
+        typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     else:
-        printed(result.summary(), measures=measures)
+        text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")
+        printed(text, measures=measures)
 
 
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
@@ -398,16 +405,6 @@ def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
             )
 
         yield advance if label is None else lambda done, total: advance(label, done, total)
-
-
-@contextmanager
-def _resumable() -> Iterator[None]:
-    """Say after Ctrl-C how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo("memberbound: stopped. Go on with the same command and --resume.", err=True)
-        raise typer.Exit(1) from None
 
 
 def _version(show: bool) -> None:
@@ -493,38 +490,28 @@ def _choices(verb: Verb) -> str | None:
 
 def _guarded(run: Callable[[], object]) -> int:
     """Run a command and turn what goes wrong into one sentence and an exit code."""
-    code: int
     try:
-        finished = run()
-    except InputError as problem:
-        message, code = str(problem), 2
-    except (MemberboundError, OSError) as problem:
-        message, code = str(problem), 1
-    except KeyboardInterrupt:
-        message, code = "stopped.", 1
-    except Exception as problem:
-        # Typer carries its own copy of click, so its errors are known by what they can say.
-        described = getattr(problem, "format_message", None)
-        if type(problem).__name__ == "Abort":
-            message, code = "stopped.", 1
-        elif described is None:
+        with stopped_in_order():
+            finished = run()
+            sys.stdout.flush()
+    except BaseException as problem:
+        if isinstance(problem, (SystemExit, GeneratorExit)):
             raise
-        else:
-            message, code = described(), getattr(problem, "exit_code", 2)
-    else:
-        return finished if isinstance(finished, int) else 0
-    printed(f"memberbound: {' '.join(message.split())}", stream=sys.stderr)
-    return code
+        return said(problem)
+    return finished if isinstance(finished, int) else 0
 
 
 def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[1:] or ["--help"]
+    remove_once()
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
     # Only what is asked for is imported; the help page and a wrong name need every verb.
     chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
-    group = typer.main.get_command(application(chosen))
-    sys.exit(
-        _guarded(lambda: group.main(arguments, prog_name="memberbound", standalone_mode=False))
-    )
+
+    def run() -> object:
+        group = typer.main.get_command(application(chosen))
+        return group.main(arguments, prog_name="memberbound", standalone_mode=False)
+
+    sys.exit(_guarded(run))

@@ -194,7 +194,8 @@ def learner_from_name(name: str, task: Task = "classification", seed: int = 0) -
     """Return an unfitted scikit-learn estimator.
 
     ``name`` is a short name, or ``package.module:factory`` where the factory, called without
-    arguments, returns an object with ``fit`` and ``predict``.
+    arguments, returns an object with ``fit`` and ``predict``, or a factory of torch modules, which
+    are trained by :class:`memberbound.TorchLearner`.
 
     Examples:
         >>> type(learner_from_name("ridge", "regression")).__name__
@@ -254,6 +255,10 @@ def attribute_named(name: str) -> object:
 
 
 def _imported(name: str) -> Learner:
+    if (modules := network_factory(name)) is not None:
+        from memberbound.learners.torch_learner import TorchLearner
+
+        return TorchLearner(modules)
     factory = attribute_named(name)
     try:
         learner = factory() if callable(factory) else factory

@@ -337,11 +337,10 @@ def _portions(
             for done in running:
                 finished += 1
                 yield done
-        except (BrokenProcessPool, PicklingError):
-            warnings.warn(
-                "The statistic cannot be sent to worker processes; this process goes on alone.",
-                stacklevel=3,
-            )
+        except (BrokenProcessPool, PicklingError) as problem:
+            lost = type(problem).__name__ == "TerminatedWorkerError"
+            reason = "A worker was killed" if lost else "The statistic cannot be sent to workers"
+            warnings.warn(f"{reason}; this process goes on alone.", stacklevel=3)
         finally:
             with warnings.catch_warnings():
                 # joblib remarks that tasks were cancelled: that is meant, after a failed fit.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from memberbound.errors import InputError, finite_number
+from memberbound.files import read_document
 from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.budget import NeighbourBudget, noisy_release
@@ -79,8 +79,6 @@ NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
-#: What YAML would read as something else than the text it is.
-_WORDS = ("bool", "timestamp")
 #: Dates are numbers of days, as datetimes of a typed table are.
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -160,48 +158,13 @@ def read_bounds(given: Mapping[str, object] | str | Path | None) -> dict[str, Ra
         return {}
     table: object = given
     if isinstance(given, str | Path):
-        path = Path(given)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"bounds must be a readable file, got {str(path)!r}: {error}."
-            ) from None
-        if path.suffix.lower() == ".json":
-            try:
-                table = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise InputError(
-                    f"bounds must be valid JSON, got {path.name!r}: {error}."
-                ) from None
-        else:
-            import yaml
-
-            try:
-                table = yaml.load(text, Loader=_plain_loader())
-            except yaml.YAMLError as error:
-                raise InputError(
-                    f"bounds must be valid YAML, got {path.name!r}: {error}."
-                ) from None
+        table = read_document(given, "bounds", words=True)
     if not isinstance(table, Mapping):
         raise InputError(f"bounds must map columns to ranges or categories, got {table!r}.")
     # An empty entry of a template is no bound.
     return {
         str(name): _bound(str(name), value) for name, value in table.items() if value is not None
     }
-
-
-def _plain_loader() -> Any:
-    """Return YAML's safe loader, but ``no`` is a word and ``2020-01-01`` a text."""
-    import yaml
-
-    class Plain(yaml.SafeLoader):  # type: ignore[misc]
-        yaml_implicit_resolvers = {  # noqa: RUF012
-            first: [rule for rule in rules if rule[0].rsplit(":", 1)[-1] not in _WORDS]
-            for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-    return Plain
 
 
 def _number_label(number: float) -> str:

@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
 from memberbound._version import __version__
-from memberbound.errors import InputError
-from memberbound.files import check_output, write_text, written_whole
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import check_output, read_document, write_text, written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
 from memberbound.learners.examples import as_numbers, as_texts
@@ -482,13 +482,10 @@ def verified(path: str | Path) -> dict[str, object]:
             f"path must come with its certificate {beside.name!r}, which is missing. "
             "Without it nothing is known about the release."
         )
-    try:
-        said = json.loads(beside.read_text(encoding="utf-8"))
-        wanted = said["sha256"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{beside.name} must be a certificate of memberbound, got another text."
-        ) from (None)
+    said = read_document(beside, "certificate", "JSON")
+    wanted = said.get("sha256") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or wanted is None:
+        raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
     if _digest(target) != wanted:
         raise InputError(
             f"{target.name} must be the file that its certificate was written for: the SHA-256 "
@@ -513,6 +510,23 @@ def load(
     """
     said = verified(path)
     target = Path(path)
+    try:
+        return _loaded(target, said, trusted, factory)
+    except MemberboundError:
+        raise
+    except Exception as error:  # a parser of a file that somebody changed may raise anything
+        raise InputError(
+            f"path must hold a released model, got {target.name!r}, whose content is damaged "
+            f"({type(error).__name__})."
+        ) from error
+
+
+def _loaded(
+    target: Path,
+    said: dict[str, object],
+    trusted: Sequence[str],
+    factory: Callable[..., Any] | None,
+) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     if said.get("kind") == _NETWORK:
         return _loaded_network(target, factory)
     if said.get("kind") in _ALL_ROWS:

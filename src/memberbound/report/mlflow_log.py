@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.files import PrivateFolder
 from memberbound.report.model import Report, plain
 from memberbound.report.model_card import clean
 from memberbound.report.page import render
@@ -238,8 +238,8 @@ def _of_a_new_run(report: Report) -> dict[str, str]:
 @contextmanager
 def _report_files(report: Report) -> Iterator[tuple[Path, ...]]:
     """Make the two files of a report in a private folder for as long as they are needed."""
-    with tempfile.TemporaryDirectory(prefix="memberbound-") as folder:
-        html, plain = Path(folder, "report.html"), Path(folder, "report.json")
+    with PrivateFolder() as folder:
+        html, plain = folder / "report.html", folder / "report.json"
         html.write_text(render(report), encoding="utf-8")
         plain.write_text(report.to_json(), encoding="utf-8")
         yield html, plain

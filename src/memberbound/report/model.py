@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Protocol, TypeVar
 
 from memberbound.errors import InputError
+from memberbound.files import read_document
 from memberbound.quantities import Mark, decimals, marked, significant
 
 if TYPE_CHECKING:
@@ -719,23 +719,7 @@ def read(path: str | os.PathLike[str]) -> Report:
     Raises:
         InputError: there is no such file, it is not JSON, or not a report of this format.
     """
-    place = Path(path)
-    if not place.is_file():
-        raise InputError(f"report must be an existing file, got {str(path)!r}.")
-
-    def refuse(word: str) -> None:
-        raise InputError(f"report {place.name} must hold finite numbers, got {word}.")
-
-    try:
-        report = json.loads(place.read_text(encoding="utf-8-sig"), parse_constant=refuse)
-    except InputError:
-        raise
-    except RecursionError:
-        raise InputError(f"report {place.name} must not be nested without end.") from None
-    except (ValueError, OSError) as problem:
-        first = (str(problem).splitlines() or ["unreadable"])[0]
-        raise InputError(f"report {place.name} must be JSON: {first}.") from None
-    return checked(report)
+    return checked(read_document(path, "report", "JSON"))
 
 
 _OBJECT, _LIST, _WHOLE = "an object", "a list", "a whole number"

@@ -12,10 +12,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.files import PrivateFolder
 from memberbound.report.model import Report
 
 __all__ = ["find_browser", "page_count", "print_pdf"]
@@ -96,9 +96,7 @@ def print_pdf(
     from memberbound.report.page import render
 
     text = render(report)
-    # Ignoring errors: the browser's last process may still be writing its profile.
-    with tempfile.TemporaryDirectory(prefix="memberbound-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with PrivateFolder() as folder:
         page, target = folder / "report.html", folder / "report.pdf"
         page.write_text(text, encoding="utf-8")
         _run([program, *_flags(folder, target), page.as_uri()], folder, seconds)

@@ -26,6 +26,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
+from memberbound.files import read_document
 from memberbound.learners import Examples, examples_of
 from memberbound.release.calibration import checked_eta
 from memberbound.release.preprocessing import Bounds, read_bounds
@@ -172,16 +173,8 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Relative paths in it are relative to the file.
     """
-    import yaml
-
     place = Path(path)
-    if not place.is_file():
-        raise InputError(f"config {place} does not exist.")
-    try:
-        said = yaml.safe_load(place.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        first = str(problem).splitlines()[0]
-        raise InputError(f"config {place} must be YAML: {first}.") from None
+    said = read_document(place, "config")
     if said is None:
         said = {}
     known = {f.name for f in fields(StudyQuestion)} | set(_PLACES)

@@ -812,7 +812,7 @@ class Notebook:
             if said["answer"] is not None:
                 said["answer"] = typed_as(step.kind, said["answer"], step.id)
             return Finished(**said)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None  # a missing or damaged page is written again
 
     def keep(self, step: Finished) -> None:

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from memberbound.errors import InputError, whole_number
+from memberbound.files import check_input, read_document
 from memberbound.tables.recipe import (
     SCHEMA,
     Bins,
@@ -73,15 +74,14 @@ def read_hierarchy(source: str | Path | Mapping[Name, object]) -> Ancestors:
     if isinstance(source, Mapping):
         return tidy_hierarchy(_from_tree(source))
     path = Path(source)
-    if not path.is_file():
-        raise InputError(f"hierarchy must be an existing file, got {str(path)!r}.")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"hierarchy must be a UTF-8 file, got {str(path)!r}.") from None
     if path.suffix.lower() in {".yaml", ".yml"}:
-        return tidy_hierarchy(_from_tree(_parsed(text, path)))
+        return tidy_hierarchy(_from_tree(_parsed(path)))
     if path.suffix.lower() == ".csv":
+        check_input(path, "hierarchy")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"hierarchy must be a UTF-8 file, got {str(path)!r}.") from None
         return tidy_hierarchy(_from_lines(text, path))
     raise InputError(f"hierarchy must be a .yaml or .csv file, got {str(path)!r}.")
 
@@ -112,13 +112,8 @@ def tidy_hierarchy(ancestors: Mapping[Name, Sequence[object]]) -> Ancestors:
     return tidy
 
 
-def _parsed(text: str, path: Path) -> Mapping[str, object]:
-    import yaml
-
-    try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"hierarchy must be readable YAML, got {str(path)!r}.") from None
+def _parsed(path: Path) -> Mapping[str, object]:
+    tree = read_document(path, "hierarchy")
     if not isinstance(tree, Mapping):
         raise InputError(f"hierarchy must be a mapping from groups to values, got {str(path)!r}.")
     return tree
@@ -280,7 +275,7 @@ class Coarsener(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the fitted transformer that :meth:`to_json` wrote."""
         try:
             fields = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError("a coarsener must be JSON text.") from None
         if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
             raise InputError(f"a coarsener must be a JSON object with format {_FORMAT!r}.")

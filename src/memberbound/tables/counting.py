@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
+from memberbound.files import written_whole
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal
 from memberbound.tables.exact import exact_rows, stored_types
@@ -300,6 +300,7 @@ class _Output:
     unit: str | None
     values: dict[int, float]
     name: str
+    overwrite: bool
 
     @property
     def engine(self) -> Engine:
@@ -384,7 +385,7 @@ def write_records(
                 refuse_null_units(local, unit)
             return local.run(
                 "writing rows",
-                lambda: _write(_Output(local, keys, unit, values, name), target),
+                lambda: _write(_Output(local, keys, unit, values, name, overwrite), target),
             )
         finally:
             if local is not opened:
@@ -414,6 +415,7 @@ def _counts_of_rows(table: Table, keys: list[str], unit: str | None) -> ir.Table
 
 def _write(output: _Output, target: Path) -> int:
     table, engine = output.table, output.engine
+    copied = 0
     with engine.stored(_counts_of_rows(table, output.keys, output.unit)) as stored:
         seen = table.fetch(stored.select("n").distinct()).column("n").to_pylist()
         if not seen:
@@ -423,17 +425,18 @@ def _write(output: _Output, target: Path) -> int:
             raise InputError(f"values_by_count must have a value for the count {missing[0]}.")
         select = _valued(output, stored)
         form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
-        part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        try:
-            ((copied,),) = engine.sql(f"COPY ({select}) TO {literal(part)} ({form})").fetchall()
+
+        def write(draft: Path) -> None:
+            nonlocal copied
+            options = f"{form}, USE_TMP_FILE false"
+            ((copied,),) = engine.sql(f"COPY ({select}) TO {literal(draft)} ({options})").fetchall()
             everything = engine.backend.compile(table.expr)
             ((rows,),) = engine.sql(f"SELECT count(*) FROM ({everything})").fetchall()
             # The joins lose or repeat no row; a file where they did must not appear.
             if copied != rows:
                 raise MemberboundError(f"{target} would not hold every row once; not written.")
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+
+        written_whole(target, write, output.overwrite)
     return int(copied)
 
 

@@ -8,17 +8,17 @@ that only this user can read and that is deleted with the engine.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
+from memberbound.files import FULL, PrivateFolder, remove_once, unwritable
 from memberbound.tables.exact import exact_array, exact_batches, exact_type
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ T = TypeVar("T")
 _MEMORY_SHARE = 0.5
 #: Seconds before a progress bar appears, and between its updates.
 _PATIENCE, _TICK = 1.0, 0.2
+_NO_SPACE = os.strerror(ENOSPC)
 #: Rows per batch of a stream.
 BATCH_ROWS = 65_536
 
@@ -72,18 +73,37 @@ def one_sentence(error: BaseException) -> str:
 @contextmanager
 def reading(name: str) -> Iterator[None]:
     """Turn what an engine or a file format raises while reading ``name`` into one sentence."""
+    import lzma
     import sqlite3
+    import struct
+    import zlib
 
     import duckdb
     import pyarrow as pa
+    from ibis.common.exceptions import IbisError
 
+    formats = (duckdb.Error, pa.ArrowException, sqlite3.Error, IbisError)
+    damaged = (zlib.error, lzma.LZMAError, struct.error, EOFError, UnicodeError, OverflowError)
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
+    except MemberboundError:
+        raise
+    except (duckdb.InterruptException, RuntimeError) as error:
+        # So DuckDB says that Ctrl-C was pressed.
+        if isinstance(error, duckdb.InterruptException) or str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
+        raise
+    except (duckdb.OutOfMemoryException, MemoryError) as error:
         raise MemberboundError(
             f"{name} does not fit into the memory and disk allowed: {one_sentence(error)}."
         ) from error
-    except (duckdb.Error, pa.ArrowException, sqlite3.Error, OSError, EOFError) as error:
+    except OSError as error:
+        if error.errno in FULL:
+            raise unwritable("a temporary copy of the table", error) from error
+        raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
+    except (*formats, *damaged, RecursionError) as error:
+        if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
+            raise unwritable("a temporary copy of the table", OSError(ENOSPC, _NO_SPACE)) from error
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
 
 
@@ -107,7 +127,9 @@ class Engine:
         import duckdb
         import ibis
 
-        self.folder = Path(tempfile.mkdtemp(prefix="memberbound-"))
+        remove_once()
+        private = PrivateFolder()
+        self.folder = private.path
         self._serial = 0
         try:
             self.backend = ibis.duckdb.connect(
@@ -118,7 +140,7 @@ class Engine:
                 autoinstall_known_extensions=False,
             )
         except (duckdb.Error, ValueError) as error:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            private.remove()
             raise InputError(
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
@@ -127,7 +149,7 @@ class Engine:
         self._settings(enable_progress_bar="true", enable_progress_bar_print="false")
         # Every file is scanned once or twice; keeping it would only fill the memory.
         self._settings(enable_external_file_cache="false")
-        self._finalizer = weakref.finalize(self, _release, self.connection, self.folder)
+        self._finalizer = weakref.finalize(self, _release, self.connection, private)
 
     def _settings(self, **values: str) -> None:
         known = {row[0] for row in self.sql("SELECT name FROM duckdb_settings()").fetchall()}
@@ -242,9 +264,11 @@ def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
         thread.join()
 
 
-def _release(connection: DuckDBPyConnection, folder: Path) -> None:
-    connection.close()
-    shutil.rmtree(folder, ignore_errors=True)
+def _release(connection: DuckDBPyConnection, private: PrivateFolder) -> None:
+    try:
+        connection.close()
+    finally:
+        private.remove()
 
 
 def _cores() -> int:

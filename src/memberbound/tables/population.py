@@ -18,7 +18,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.recipe import canonical, exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
-from memberbound.tables.source import Columns, Table, open_table
+from memberbound.tables.source import Columns, Table, open_table, stored_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -302,10 +302,7 @@ def _framed(source: object) -> DataFrame:
         name = str(path)
         if not path.is_file():
             raise InputError(f"{path} does not exist.")
-        try:
-            source = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as problem:
-            raise InputError(f"{path} is not a readable .npy file: {problem}.") from None
+        source = stored_array(path)
     try:
         values = np.asarray(source, dtype=np.float64)
     except (TypeError, ValueError):

@@ -379,7 +379,7 @@ class Recipe:
         """Return the recipe of a JSON text."""
         try:
             fields = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError("a recipe must be JSON text.") from None
         return cls.from_dict(fields)
 

@@ -58,7 +58,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError
-from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, reading, streamed
+from memberbound.files import FULL
+from memberbound.tables.engine import (
+    BATCH_ROWS,
+    Engine,
+    identifier,
+    literal,
+    one_sentence,
+    reading,
+    streamed,
+)
 from memberbound.tables.exact import exact_type, from_pandas, moved
 
 if TYPE_CHECKING:
@@ -76,6 +85,7 @@ __all__ = [
     "delimited_table",
     "delimiter_of",
     "open_table",
+    "stored_array",
 ]
 
 T = TypeVar("T")
@@ -213,7 +223,8 @@ def open_table(
     owner = None if beside is None else beside.engine
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        check_file(path)
+        with reading(str(path)):
+            check_file(path)
         name = str(path)
     else:
         path, name = None, f"the {type(source).__name__}"
@@ -244,11 +255,16 @@ def check_file(source: str | os.PathLike[str]) -> None:
         raise InputError(f"{path} is a directory; name one file ({_KNOWN}).")
     if not path.exists():
         raise InputError(f"{path} does not exist.")
+    if not path.is_file():  # it might never end
+        raise InputError(f"{path} is a pipe or a device; write it to a file first ({_KNOWN}).")
 
 
 def _checked(table: Table) -> Table:
     if not table.columns:
         raise InputError(f"{table.name} has no columns.")
+    odd = next((column for column in table.columns if "\0" in column), None)
+    if odd is not None:
+        raise InputError(f"{table.name} must name its columns without zero bytes, got {odd!r}.")
     return table
 
 
@@ -285,7 +301,7 @@ def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) 
     if suffix in _ARROW:
         return _arrow_file(engine, path)
     if suffix == ".npy":
-        return _npy(engine, path)
+        return _array(engine, stored_array(path), str(path))
     raise InputError(f"{path} must end in one of {_KNOWN}.")
 
 
@@ -353,14 +369,14 @@ def _arrow_file(engine: Engine, path: Path) -> ir.Table:
         return engine.copied(stream.schema, stream)
 
 
-def _npy(engine: Engine, path: Path) -> ir.Table:
+def stored_array(path: Path) -> NDArray[np.generic]:
+    """Return the array of a ``.npy`` file, not yet read into memory."""
     import numpy as np
 
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise InputError(f"{path} could not be read: {error}.") from error
-    return _array(engine, array, str(path))
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except Exception as error:  # a header is Python text, and a damaged one says anything
+        raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 
 def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
@@ -540,11 +556,10 @@ _UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
 }
 COMPRESSIONS = (*_STREAMED, *_UNPACKED)
 #: A first line longer than this is not a list of column names.
-_LONGEST_HEADER = 2**24
+_LONGEST_HEADER = 2**22
 _CHUNK = 2**20
 _BLOCK = 2**16
-#: Up to the first end of a line that is not inside quotes.
-_FIRST_LINE = re.compile(rb'(?:[^"\r\n]|"[^"]*")*')
+_MARKS = re.compile(rb'["\r\n]')
 
 
 def delimited_table(
@@ -558,8 +573,10 @@ def delimited_table(
         try:
             with _UNPACKED[compression](path, "rb") as packed, plain.open("wb") as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
-        except (lzma.LZMAError, EOFError, OSError) as error:
-            raise InputError(f"{name} could not be unpacked: {error}.") from error
+        except (lzma.LZMAError, EOFError, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise  # not the file's fault
+            raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
         path, compression = plain, ""
     with _open(path, compression) as stream:
         delimiter, columns = _header(stream, name, delimiter)
@@ -596,25 +613,42 @@ def _open(path: Path, compression: str) -> io.BufferedIOBase:
     return path.open("rb")
 
 
+def _first_line(stream: io.BufferedIOBase, name: str) -> bytes:
+    """Return the bytes up to the first end of a line that is not inside quotes."""
+    head = bytearray()
+    quoted = False
+    while block := stream.read(_BLOCK):
+        for mark in _MARKS.finditer(block):
+            if mark.group() == b'"':
+                quoted = not quoted
+            elif not quoted:
+                return bytes(head) + block[: mark.start()]
+        head += block
+        if len(head) > _LONGEST_HEADER:
+            raise InputError(
+                f"{name} must name its columns in the first line, got one of more than "
+                f"{_LONGEST_HEADER} bytes."
+            )
+    if quoted:
+        raise InputError(f"{name} must close every quote of its first line.")
+    return bytes(head)
+
+
 def _header(stream: io.BufferedIOBase, name: str, delimiter: str | None) -> tuple[str, list[str]]:
     """Return the delimiter and the column names from the first line."""
-    head = b""
-    while block := stream.read(_BLOCK):
-        head += block
-        line = _FIRST_LINE.match(head)
-        if (line and line.end() < len(head)) or len(head) >= _LONGEST_HEADER:
-            break
-    line = _FIRST_LINE.match(head)
     try:
-        first = line.group().decode("utf-8-sig") if line else ""
+        first = _first_line(stream, name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} must be encoded as UTF-8, and its first line is not.") from error
-    if not first.strip() or len(head) >= _LONGEST_HEADER:
+    if not first.strip():
         raise InputError(f"{name} must name its columns in the first line.")
     if delimiter is None:
         outside = "".join(first.split('"')[::2])
         delimiter = max(DELIMITERS, key=outside.count)
-    fields = next(csv.reader(io.StringIO(first, newline=""), delimiter=delimiter))
+    try:
+        fields = next(csv.reader(io.StringIO(first, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise InputError(f"{name} must name its columns in the first line: {error}.") from None
     columns = [field or f"column{i}" for i, field in enumerate(fields)]
     seen: dict[str, str] = {}
     for column in columns:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from memberbound.declarations import Option, Rates
@@ -29,6 +27,7 @@ from memberbound.dp import (
     leak_from_pure_dp,
 )
 from memberbound.errors import InputError, fraction, nonnegative, one_of
+from memberbound.files import read_document
 from memberbound.games import ADJACENCIES, Adjacency, IidGame, NeighbourGame, gamma_from_priors
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
@@ -122,10 +121,7 @@ def steps_from_history(history: Any) -> DpSgd | DpSgdHistory:
     """
     listed = history
     if isinstance(history, (str, os.PathLike)):
-        try:
-            listed = json.loads(Path(history).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as problem:
-            raise InputError(f"history must be a JSON file, got {history!r}: {problem}.") from None
+        listed = read_document(history, "history", "JSON")
         listed = listed.get("history") if isinstance(listed, dict) else listed
     else:
         listed = getattr(getattr(listed, "accountant", listed), "history", listed)

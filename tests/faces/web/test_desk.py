@@ -7,13 +7,14 @@ import tempfile
 
 import pytest
 
-from memberbound.faces.web.desk import Desk, PrivateFolder, remove_leftovers
+from memberbound.faces.web.desk import Desk
 from memberbound.faces.web.gate import Limits
+from memberbound.files import PrivateFolder, remove_leftovers
 
 KILLED = """
 import os, signal
-from memberbound.faces.web.desk import PrivateFolder
-folder = PrivateFolder().path
+from memberbound.files import PrivateFolder
+folder = PrivateFolder("memberbound-serve-").path
 (folder / "files").mkdir()
 (folder / "files" / "table.csv").write_text("name\\nsomebody\\n")
 print(folder, flush=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
+from memberbound.faces.endings import debugging
 from memberbound.faces.web.gate import Limits, RefusedError, sized
 from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
 
@@ -54,7 +55,7 @@ async def spawned(module: str, *arguments: str, line: int = _LINE) -> asyncio.su
         *("-m", module, *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=None if os.environ.get("MEMBERBOUND_TRACE") else asyncio.subprocess.DEVNULL,
+        stderr=None if debugging() else asyncio.subprocess.DEVNULL,
         env={name: value for name, value in os.environ.items() if name != "MEMBERBOUND_TOKEN"},
         # A group of its own, so that it can be stopped with everything it starts.
         start_new_session=True,

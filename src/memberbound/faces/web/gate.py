@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from memberbound.errors import MemberboundError, positive, whole_number
+from memberbound.faces.endings import debugging, keep_traceback
 
 __all__ = [
     "GIB",
@@ -242,11 +243,14 @@ class Gate:
             return
         try:
             await self._app(scope, receive, guarded)
-        except Exception:
+        except Exception as problem:
             if started:
                 raise
-            # Nobody's fault but ours; what happened goes to the terminal, not to the page.
-            _LOG.exception("a request failed")
+            # Nobody's fault but ours; what happened goes to a file and the terminal, not the page.
+            path = keep_traceback(problem)
+            _LOG.error(
+                "a request failed (%s), see %s", type(problem).__name__, path, exc_info=debugging()
+            )
             await _answer(guarded, 500, [], {"error": "the server failed at this request."})
 
     def _check_origin(self, scope: Scope, headers: dict[str, str]) -> None:

@@ -130,9 +130,10 @@ class Teller:
         self.tell({"progress": {"done": done, "total": total, "label": label}})
 
 
-def sentence_of(problem: BaseException, request: Request) -> str:
-    """One sentence for people, with the names they gave."""
+def sentence_of(problem: BaseException, request: Request, kept: Path | None = None) -> str:
+    """One sentence for people, with the names they gave; tracebacks go to the folder ``kept``."""
     from memberbound.errors import MemberboundError
+    from memberbound.faces.endings import keep_traceback
 
     if isinstance(problem, MemberboundError):
         text = " ".join(str(problem).split())
@@ -141,8 +142,10 @@ def sentence_of(problem: BaseException, request: Request) -> str:
     elif isinstance(problem, OSError):
         text = f"The job could not write its files: {problem.strerror or type(problem).__name__}."
     else:
-        # The text of an unexpected error may quote somebody's record.
+        # The text of an unexpected error may quote somebody's record: it stays with the server.
         text = f"The job failed unexpectedly ({type(problem).__name__})."
+        if kept is not None and (path := keep_traceback(problem, kept)) is not None:
+            text += f" The server keeps the details as {path.name}."
     return str(renamed(text, request["names"] | {request["folder"]: "the job's folder"}))
 
 
@@ -173,6 +176,7 @@ def main() -> None:
     request = _request()
     _outlive_nobody()
     folder = Path(request["folder"])
+    kept = Path(tempfile.gettempdir())
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
     os.umask(0o077)
     os.chdir(folder / OUTPUTS)
@@ -186,11 +190,13 @@ def main() -> None:
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
         (folder / ANSWER).write_text(text, encoding="utf-8")
     except Exception as problem:
-        if os.environ.get("MEMBERBOUND_TRACE"):
+        from memberbound.faces.endings import debugging
+
+        if debugging():
             import traceback
 
             traceback.print_exc()
-        teller.tell({"error": sentence_of(problem, request)})
+        teller.tell({"error": sentence_of(problem, request, kept)})
     else:
         teller.tell({"answered": True})
     channel.flush()

@@ -1,0 +1,152 @@
+"""How a run ends without an answer: one sentence, an exit code, and nothing lost.
+
+What a caller can mend is said by the error itself.  What nobody foresaw is said in one sentence
+too, and its traceback goes to a file that only this user can read: it may quote a line of the data,
+so it is not printed unless ``MEMBERBOUND_DEBUG=1`` asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from memberbound._version import __version__
+from memberbound.errors import InputError, MemberboundError, shortened
+from memberbound.faces.terminal import printed
+
+__all__ = [
+    "StoppedError",
+    "TerminatedError",
+    "debugging",
+    "ending",
+    "keep_traceback",
+    "said",
+    "stopped_in_order",
+]
+
+_PREFIX = "memberbound-traceback-"
+#: Tracebacks that are kept; the oldest go first.
+_KEPT = 20
+#: Exit codes of a run that a signal stopped, as shells count them.
+_STOPPED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+
+class TerminatedError(KeyboardInterrupt):
+    """The system asked this process to end; handled like Ctrl-C, so that everything is tidied."""
+
+
+class StoppedError(MemberboundError):
+    """Ctrl-C or SIGTERM, on its way through Typer, which would end the process in its own way."""
+
+
+@dataclass
+class _Signals:
+    """Whether SIGTERM has come; an engine that it stops forgets which signal it was."""
+
+    terminated: bool = False
+
+
+_signals = _Signals()
+
+
+def debugging() -> bool:
+    """Whether tracebacks are to be shown."""
+    return os.environ.get("MEMBERBOUND_DEBUG", "") not in ("", "0")
+
+
+@contextlib.contextmanager
+def stopped_in_order() -> Iterator[None]:
+    """Let SIGTERM end the work under way as Ctrl-C does: outputs whole, private folders deleted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        # A second one must not interrupt the tidying.
+        signal.signal(number, signal.SIG_IGN)
+        _signals.terminated = True
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def ending(problem: BaseException) -> tuple[str, int]:
+    """Return the sentence and the exit code for what a command raised."""
+    if _interrupted(problem):
+        told = str(problem) if isinstance(problem, StoppedError) else ""
+        return told or "stopped.", _TERMINATED if _signals.terminated else _STOPPED
+    if isinstance(problem, MemberboundError):
+        return str(problem), 2 if isinstance(problem, InputError) else 1
+    # Typer carries its own copy of click, so its errors are known by what they can say.
+    described = getattr(problem, "format_message", None)
+    if described is not None:
+        return described(), getattr(problem, "exit_code", 2)
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
+        return "the memory ran out. Use fewer rows, columns or --workers, or a larger machine.", 1
+    if isinstance(problem, BrokenPipeError):
+        # Who reads the answer has gone; what Python still holds for them must not raise again.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return "the answer could not be written: nobody reads it any more.", 1
+    if isinstance(problem, OSError):
+        where = f"{problem.filename}: " if problem.filename is not None else ""
+        return f"{where}{problem.strerror or str(problem) or type(problem).__name__}.", 1
+    kept = keep_traceback(problem)
+    where = "could not be written to a file" if kept is None else f"are in {kept}"
+    return f"an error that nobody foresaw ({type(problem).__name__}). Its details {where}.", 1
+
+
+def _interrupted(problem: BaseException) -> bool:
+    """Whether a signal ended it; the command line and the engine have their own words for it."""
+    return (
+        isinstance(problem, (KeyboardInterrupt, StoppedError))
+        or _signals.terminated
+        or type(problem).__name__ in ("Abort", "InterruptException")
+        or (isinstance(problem, RuntimeError) and str(problem) == "Query interrupted")
+    )
+
+
+def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path | None:
+    """Write a traceback to a private file and return its path; None where that is impossible."""
+    told = "".join(traceback.format_exception(problem))
+    head = f"memberbound {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n\n"
+    place = Path(tempfile.gettempdir()) if folder is None else folder
+    path = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=".txt", dir=place)
+        path = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(head + told)
+        found = [other for other in place.glob(f"{_PREFIX}*.txt") if other.owner() == path.owner()]
+        for old in sorted(found, key=lambda other: other.stat().st_mtime)[:-_KEPT]:
+            old.unlink()
+    except (OSError, KeyError, NotImplementedError):  # no space, or an owner without a name
+        with contextlib.suppress(OSError):
+            if path is not None and path.stat().st_size < len(head):
+                path.unlink()
+                path = None
+    return path
+
+
+def said(problem: BaseException) -> int:
+    """Say on standard error what ended a command, and return its exit code."""
+    message, code = ending(problem)
+    if debugging():
+        traceback.print_exception(problem)
+    with contextlib.suppress(OSError):
+        printed(f"memberbound: {shortened(message)}", stream=sys.stderr)
+        sys.stderr.flush()
+    return code

@@ -1,0 +1,161 @@
+"""Torch modules as learners: trained like any other estimator, many at a time, one core each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from memberbound.errors import InputError, nonnegative, positive, whole_number
+from memberbound.learners.examples import Labels, takes_sizes
+from memberbound.numerics.rounding import FloatArray
+
+__all__ = ["TorchLearner"]
+
+#: Rows that a trained module answers at once.
+_ASKED = 4096
+
+
+class TorchLearner(BaseEstimator):  # type: ignore[misc]
+    """A torch module with a plain training loop (Adam, mini-batches), as a scikit-learn estimator.
+
+    Targets that are whole numbers, texts or truth values are classes (cross-entropy), other numbers
+    a regression (squared error).  Two fits with the same seed on the same machine are the same
+    model: the fit runs on one core, so that an audit trains one module on each, and its random
+    numbers are its own.
+
+    Args:
+        factory: ``factory(inputs, outputs)`` or ``factory()`` makes an untrained module that takes
+            rows of numbers; for pictures it begins with ``torch.nn.Unflatten(1, (1, 28, 28))``.
+        epochs: passes over the rows.
+        batch_size: rows per step.
+        learning_rate: of Adam.
+        weight_decay: of Adam.
+        random_state: of the first weights, the batches and drop-out.
+
+    Attributes: ``module_``, and ``classes_`` unless it is a regression.
+
+    Examples:
+        >>> import pytest
+        >>> torch = pytest.importorskip("torch")
+        >>> rows = np.random.default_rng(0).normal(size=(80, 3))
+        >>> learner = TorchLearner(torch.nn.Linear, epochs=60, learning_rate=0.1)
+        >>> float(
+        ...     (learner.fit(rows, rows[:, 0] > 0).predict(rows) == (rows[:, 0] > 0)).mean()
+        ... ) > 0.9
+        True
+    """
+
+    def __init__(
+        self,
+        factory: Callable[..., object],
+        *,
+        epochs: int = 30,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        random_state: int = 0,
+    ) -> None:
+        self.factory = factory
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+
+    def fit(self, X: FloatArray, y: Labels) -> TorchLearner:
+        """Train a fresh module."""
+        torch = _torch()
+        rows, target = np.asarray(X, dtype=np.float32), np.asarray(y)
+        epochs = whole_number("epochs", self.epochs, at_least=0)
+        size = whole_number("batch_size", self.batch_size)
+        settings = {
+            "lr": positive("learning_rate", self.learning_rate),
+            "weight_decay": nonnegative("weight_decay", self.weight_decay),
+        }
+        inputs, outputs = rows.shape[1], 1
+        self.__dict__.pop("classes_", None)
+        if target.dtype.kind == "f":
+            truth = torch.as_tensor(np.array(target, dtype=np.float32))[:, None]
+            loss = torch.nn.functional.mse_loss
+        else:
+            self.classes_, codes = np.unique(target, return_inverse=True)
+            outputs, loss = len(self.classes_), torch.nn.functional.cross_entropy
+            truth = torch.as_tensor(codes)
+        with _alone(torch, self.random_state):
+            module = self._made(torch, inputs, outputs)
+            given = torch.as_tensor(np.array(rows))
+            optimizer = torch.optim.Adam(module.parameters(), **settings)
+            module.train()
+            for _ in range(epochs):
+                for batch in torch.randperm(len(given)).split(size):
+                    optimizer.zero_grad()
+                    loss(module(given[batch]), truth[batch]).backward()
+                    optimizer.step()
+            module.eval()
+        self.module_ = module
+        self.n_features_in_ = inputs
+        return self
+
+    def _made(self, torch: Any, inputs: int, outputs: int) -> Any:
+        sizes = (inputs, outputs) if takes_sizes(self.factory) else ()
+        module = self.factory(*sizes)
+        if not isinstance(module, torch.nn.Module):
+            raise InputError(f"factory must make a torch module, got {type(module).__name__}.")
+        return module
+
+    def decision_function(self, X: FloatArray) -> FloatArray:
+        """Return what the module says: a logit per class, or one number."""
+        torch = _torch()
+        rows = torch.as_tensor(np.array(X, dtype=np.float32))
+        with torch.no_grad():
+            parts = [self.module_(rows[i : i + _ASKED]) for i in range(0, len(rows), _ASKED)]
+            return np.asarray(torch.cat(parts).double().numpy())
+
+    def predict(self, X: FloatArray) -> Labels:
+        """Return classes, or numbers."""
+        said = self.decision_function(X)
+        return said.reshape(-1) if self._regression else self.classes_[said.argmax(axis=1)]
+
+    @property
+    def _regression(self) -> bool:
+        return not hasattr(self, "classes_")
+
+    @property
+    def predict_proba(self) -> Callable[[FloatArray], FloatArray]:
+        """Probabilities in double precision, so that small ones do not vanish; not for numbers."""
+        if hasattr(self, "module_") and self._regression:
+            raise AttributeError("a regression has no probabilities.")
+        return self._chances
+
+    def _chances(self, X: FloatArray) -> FloatArray:
+        logits = self.decision_function(X)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+class _alone:  # noqa: N801  # reads as a statement
+    """Random numbers and one thread of one's own, as they were afterwards."""
+
+    def __init__(self, torch: Any, seed: int) -> None:
+        self.torch, self.seed = torch, seed
+
+    def __enter__(self) -> None:
+        self.threads = self.torch.get_num_threads()
+        self.state = self.torch.get_rng_state()
+        self.torch.set_num_threads(1)
+        self.torch.manual_seed(self.seed)
+
+    def __exit__(self, *_: object) -> None:
+        self.torch.set_rng_state(self.state)
+        self.torch.set_num_threads(self.threads)
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise InputError("torch must be installed: pip install memberbound[torch].") from None

@@ -1,0 +1,216 @@
+"""However a command ends: one sentence, an exit code, a traceback only where it is asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memberbound.errors import InputError, MemberboundError, shortened
+from memberbound.faces import endings
+from memberbound.faces.command_line import _guarded
+from memberbound.faces.endings import ending, keep_traceback
+from memberbound.files import PrivateFolder, remove_leftovers, written_whole
+
+UNFORESEEN = (
+    "import sys; from memberbound import verbs; import memberbound.verbs.explain as m\n"
+    "import memberbound\n"
+    "def explain(epsilon: float = 1.0):\n"
+    "    '''Fail.\n\n    Args:\n        epsilon: a number.\n    '''\n"
+    "    return {}['nobody expects this']\n"
+    "memberbound.explain = explain\n"
+    "sys.argv = ['memberbound', 'explain']\n"
+    "from memberbound.faces.command_line import main\n"
+    "main()\n"
+)
+
+
+def run(code, tmp_path, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": ""} | environment,
+    )
+
+
+def test_what_nobody_foresaw_is_one_sentence_and_a_private_file(tmp_path):
+    ran = run(UNFORESEEN, tmp_path)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    (line,) = ran.stderr.splitlines()
+    (file,) = tmp_path.glob("memberbound-traceback-*.txt")
+    assert line == (
+        f"memberbound: an error that nobody foresaw (KeyError). Its details are in {file}."
+    )
+    assert file.stat().st_mode & 0o077 == 0
+    assert "KeyError: 'nobody expects this'" in file.read_text()
+    shown = run(UNFORESEEN, tmp_path, MEMBERBOUND_DEBUG="1")
+    assert "Traceback (most recent call last)" in shown.stderr
+    assert shown.stderr.splitlines()[-1].startswith("memberbound: an error")
+
+
+def test_a_full_disk_does_not_hide_the_sentence(tmp_path):
+    ran = run(UNFORESEEN.replace("main()\n", (
+        "import tempfile\n"
+        "def full(*a, **k): raise OSError(28, 'No space left on device')\n"
+        "tempfile.mkstemp = full\nmain()\n"
+    )), tmp_path)  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "memberbound: an error that nobody foresaw (KeyError). Its details could not be written to "
+        "a file.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_newest_tracebacks_are_kept(tmp_path):
+    paths = [keep_traceback(ValueError(str(i)), tmp_path) for i in range(25)]
+    assert all(paths)
+    assert len(list(tmp_path.iterdir())) == 20
+    assert paths[-1].exists()
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "words"),
+    [
+        (InputError("n must be 1, got 2."), 2, "n must be 1, got 2."),
+        (MemberboundError("no."), 1, "no."),
+        (KeyboardInterrupt(), 130, "stopped."),
+        (RuntimeError("Query interrupted"), 130, "stopped."),
+        (MemoryError(), 1, "the memory ran out."),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "o.csv"), 1, "o.csv: No space left"),
+        (OSError("odd"), 1, "odd."),
+        (RecursionError("deep"), 1, "nobody foresaw (RecursionError)"),
+    ],
+)
+def test_every_kind_has_its_sentence_and_code(problem, code, words, capsys, monkeypatch):
+    monkeypatch.setattr(endings, "keep_traceback", lambda problem: None)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def fail():
+        raise problem
+
+    assert _guarded(fail) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_messages_are_bounded_lines_without_control_characters():
+    names = ", ".join(f"'column{i}'" for i in range(10_000))
+    told = str(InputError(f"the table has no column 'x'; it has {names}."))
+    assert len(told) <= 600
+    assert told.startswith("the table has no column 'x'; it has 'column0'")
+    assert told.endswith("'column9999'.")
+    assert shortened("a\x1b[31m\nb\udc80") == "a\\x1b[31m b\\udc80"
+    assert shortened("x" * 10**7).count("x") > 500
+
+
+SLEEPER = """
+import sys, time
+import memberbound
+from memberbound.files import PrivateFolder
+def explain(epsilon: float = 1.0):
+    '''Wait.
+
+    Args:
+        epsilon: a number.
+    '''
+    with PrivateFolder() as folder:
+        (folder / "rows.csv").write_text("somebody")
+        print(folder, flush=True)
+        time.sleep(60)
+memberbound.explain = explain
+sys.argv = ['memberbound', 'explain']
+from memberbound.faces.command_line import main
+main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_a_signal_ends_in_order_and_a_kill_is_tidied_by_the_next_run(number, code, tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], stdout=-1, stderr=-1, text=True, env=environment
+    )
+    folder = started.stdout.readline().strip()
+    assert (tmp_path / folder / "rows.csv").exists()
+    started.send_signal(number)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == code
+    if number == signal.SIGKILL:
+        assert list(tmp_path.iterdir())
+        run("import sys; sys.argv[1:] = ['--version']\n"
+            "from memberbound.faces.command_line import main; main()", tmp_path)  # fmt: skip
+    else:
+        assert said == "memberbound: stopped.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drafts_of_killed_runs_go_and_those_in_use_stay(tmp_path):
+    old, fresh = tmp_path / ".memberbound-old", tmp_path / ".memberbound-fresh"
+    old.write_text("somebody's row")
+    fresh.write_text("just now")
+    long_ago = time.time() - 3600
+    os.utime(old, (long_ago, long_ago))
+    seen = []
+
+    def write(draft):
+        os.utime(draft, (long_ago, long_ago))  # old, but held by this run
+        written_whole(tmp_path / "b.txt", lambda other: other.write_text("b"), False)
+        seen.append(draft.exists())
+        draft.write_text("a")
+
+    written_whole(tmp_path / "a.txt", write, False)
+    assert seen == [True]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".memberbound-fresh", "a.txt", "b.txt"]
+
+
+def test_a_draft_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, type(tmp_path).replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), fsync(handle)))
+    monkeypatch.setattr(
+        type(tmp_path), "replace", lambda a, b: (done.append("rename"), replace(a, b))
+    )
+    written_whole(tmp_path / "c.json", lambda draft: draft.write_text("{}"), True)
+    assert done == ["fsync", "rename", "fsync"]
+
+
+def test_a_failed_write_names_the_output_and_leaves_the_old_file(tmp_path):
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+
+    def full(draft):
+        draft.write_text("half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(MemberboundError, match=r"out\.csv could not be written: No space left"):
+        written_whole(out, full, True)
+    assert out.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_private_folder_in_use_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with PrivateFolder() as folder:
+        assert remove_leftovers() == []
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_a_signal_that_an_engine_forgot_is_still_143(monkeypatch):
+    monkeypatch.setattr(endings._signals, "terminated", True)
+    assert ending(RuntimeError("Query interrupted")) == ("stopped.", 143)
+    assert ending(InputError("a step failed."))[1] == 143

@@ -1,0 +1,161 @@
+"""Torch modules as learners: repeatable, on all cores, resumed; pictures asked with copies."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from memberbound.attacks.shadows import train_shadows
+from memberbound.attacks.signals import signals_of
+from memberbound.errors import InputError
+from memberbound.learners import Examples, learner_from_name
+from memberbound.learners.augmented import (
+    AugmentedQueries,
+    asked_with_copies,
+    moved,
+    picture_shape,
+)
+from memberbound.learners.torch_learner import TorchLearner
+from memberbound.learners.trained import TrainedModel
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+def small(inputs: int, outputs: int) -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Linear(inputs, 8),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.1),
+        torch.nn.Linear(8, outputs),
+    )
+
+
+def fixed() -> Any:
+    return torch.nn.Linear(4, 3)
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4))
+    return x, (x[:, 0] + 0.3 * rng.normal(size=60) > 0).astype(int)
+
+
+def test_it_learns_and_repeats_itself(data: Any) -> None:
+    x, y = data
+    before = torch.get_rng_state()
+    learner = TorchLearner(small, epochs=40, learning_rate=0.02)
+    first, second = learner.fit(x, y).predict_proba(x), clone(learner).fit(x, y).predict_proba(x)
+    assert np.array_equal(first, second)
+    other = clone(learner).set_params(random_state=1).fit(x, y).predict_proba(x)
+    assert not np.array_equal(first, other)
+    assert (learner.predict(x) == y).mean() > 0.85
+    assert torch.equal(before, torch.get_rng_state())  # nobody else's random numbers are touched
+    np.testing.assert_allclose(first.sum(axis=1), 1)
+    assert learner.classes_.tolist() == [0, 1]
+
+
+def test_texts_are_classes_and_numbers_a_regression(data: Any) -> None:
+    x, y = data
+    named = TorchLearner(small, epochs=2).fit(x, np.array(["no", "yes"])[y])
+    assert set(named.predict(x)) <= {"no", "yes"}
+    value = TorchLearner(torch.nn.Linear, epochs=200, learning_rate=0.05).fit(x, x @ np.arange(4.0))
+    assert not hasattr(value, "predict_proba")
+    expected = LinearRegression().fit(x, x @ np.arange(4.0)).predict(x)
+    np.testing.assert_allclose(value.predict(x), expected, atol=0.1)
+
+
+def test_small_probabilities_do_not_vanish() -> None:
+    """In single precision 1 - 1e-9 is 1, and every very sure answer would look the same."""
+    sure = TorchLearner(torch.nn.Linear, epochs=0).fit(np.eye(2), np.array([0, 1]))
+    with torch.no_grad():
+        sure.module_.weight[:] = torch.tensor([[21.0, 0.0], [0.0, 22.0]])
+        sure.module_.bias[:] = 0
+    rows = Examples(np.eye(2), np.array([0, 1]), "classification", ("a", "b"), ("0", "1"))
+    assert signals_of(sure, rows).logit[0] == pytest.approx([21.0, 22.0], rel=1e-6)
+
+
+def test_a_factory_named_on_the_command_line_is_trained() -> None:
+    for name in ("small", "fixed"):
+        found = learner_from_name(f"{__name__}:{name}")
+        assert isinstance(found, TorchLearner)
+    with pytest.raises(InputError, match="factory must make a torch module, got int"):
+        TorchLearner(lambda: 3).fit(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
+
+
+def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(
+    data: Any, tmp_path: Path
+) -> None:
+    x, y = data
+    rows = Examples(x, y, "classification", tuple("abcd"), ("0", "1"))
+    learner = TorchLearner(small, epochs=3)
+    stopped = train_shadows(rows, learner, models=3, cache=tmp_path, backend="sequential")
+    again = train_shadows(rows, learner, models=5, cache=tmp_path, n_jobs=2)
+    assert (stopped.reused, again.reused) == (0, 3)
+    whole = train_shadows(rows, learner, models=5, backend="sequential")
+    assert np.array_equal(again.signals.logit, whole.signals.logit)
+    changed = train_shadows(
+        rows, learner.set_params(epochs=4), models=2, cache=tmp_path, backend="sequential"
+    )
+    assert changed.reused == 0  # another training is another folder
+
+
+# ── pictures ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_copies_are_moved_by_a_pixel() -> None:
+    picture = np.arange(24.0).reshape(1, 3, 4, 2)
+    copies = moved(picture, (3, 4, 2))
+    assert np.array_equal(copies[0], picture)
+    right, left, down, up = (copy[0] for copy in copies[1:])
+    assert np.array_equal(right[:, 1:], picture[0, :, :-1])
+    assert np.array_equal(left[:, :-1], picture[0, :, 1:])
+    assert np.array_equal(down[1:], picture[0, :-1])
+    assert np.array_equal(up[:-1], picture[0, 1:])
+    assert np.array_equal(right[:, 0], picture[0, :, 0])  # the rim is repeated
+    flat = moved(picture.reshape(1, -1), (3, 4, 2))
+    assert all(np.array_equal(f.reshape(c.shape), c) for f, c in zip(flat, copies, strict=True))
+
+
+@pytest.mark.parametrize("text", ["28", "0x3", "axb", "1x2x3x4", (3,), "-2x5"])
+def test_a_picture_has_two_or_three_sizes(text: Any) -> None:
+    with pytest.raises(InputError, match="images must be HEIGHTxWIDTH"):
+        picture_shape(text)
+    with pytest.raises(InputError, match=r"as many pixels as a row \(4\), got 3x3"):
+        moved(np.zeros((1, 4)), (3, 3))
+
+
+def test_answers_are_averages_over_the_copies(data: Any) -> None:
+    x, y = data
+    plain = LogisticRegression().fit(x, y)
+    logits = np.mean([plain.decision_function(copy) for copy in moved(x, (2, 2))], axis=0)
+    asked = AugmentedQueries(LogisticRegression(), (2, 2)).fit(x, y)
+    chances = asked.predict_proba(x)
+    np.testing.assert_allclose(np.log(chances[:, 1] / chances[:, 0]), logits, atol=1e-9)
+    assert np.array_equal(asked.predict(x), (logits > 0).astype(int))
+    given = asked_with_copies(TrainedModel.of(plain), (2, 2)).answers(x)
+    np.testing.assert_allclose(given.probabilities, chances, atol=1e-9)
+
+
+def test_copies_find_more_members_of_a_network_that_was_trained_with_them() -> None:
+    """A planted case: the module has seen moved copies of its members, each with a label of chance.
+
+    One answer hides the record under the copies' noise; the average over copies does not.
+    """
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(120, 16)), rng.integers(2, size=120)
+    inside = np.arange(120) < 60
+    rows = np.concatenate([copy[inside] for copy in moved(x, (4, 4))])
+    learner = TorchLearner(small, epochs=60, learning_rate=0.02, random_state=1)
+    learner.fit(rows, np.tile(y[inside], 5))
+
+    def auc(model: TrainedModel) -> float:
+        logits = np.log(model.answers(x).probabilities)
+        own = (logits[:, 1] - logits[:, 0]) * np.where(y == 1, 1, -1)
+        return float((own[inside][:, None] > own[~inside][None, :]).mean())
+
+    given = TrainedModel.of(learner)
+    assert auc(asked_with_copies(given, (4, 4))) > auc(given) + 0.02 > 0.6
