@@ -72,6 +72,7 @@ def fingerprint(
     seed: int,
     copies: int = 0,
     records: int | None = None,
+    among: BoolArray | None = None,
 ) -> str:
     """Return the SHA-256 that names a run.
 
@@ -93,6 +94,7 @@ def fingerprint(
     for label, content in _described(learner):
         add(label, content)
     add("seed", f"{seed},{copies},{records}".encode())
+    add("among", b"" if among is None else np.packbits(among).tobytes())
     add("code", _code_version())
     return digest.hexdigest()
 
@@ -284,8 +286,13 @@ class ShadowRun:
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
-def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+def draw_half(
+    rows: int, seed: int, model: int, among: BoolArray | None = None
+) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    With ``among`` only these rows can be drawn, and three quarters of them are: such models attack
+    the other rows, which none of them has seen, so more than a half costs nothing.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -294,7 +301,11 @@ def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
-    member[rng.permutation(rows)[: rows // 2]] = True
+    if among is None:
+        member[rng.permutation(rows)[: rows // 2]] = True
+    else:
+        can = np.flatnonzero(among)
+        member[rng.permutation(can)[: max(1, 3 * can.size // 4)]] = True
     return member, int(rng.integers(2**31 - 1))
 
 
@@ -339,6 +350,7 @@ def train_shadows(
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
     records: int | None = None,
+    among: BoolArray | None = None,
     progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
@@ -358,6 +370,7 @@ def train_shadows(
         copies: noisy copies of each record for the label-only attack; 0 leaves it out.
         records: how many records are attacked at most: a uniform sample of a larger population,
             whose halves the models are trained on all the same.  All of them unless given.
+        among: the rows that may be trained on; all unless given (see :func:`draw_half`).
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -391,9 +404,9 @@ def train_shadows(
     store = None
     if cache is not None:
         of = None if sample is None else sample.size
-        key = fingerprint(examples, learner, seed=seed, copies=copies, records=of)
+        key = fingerprint(examples, learner, seed=seed, copies=copies, records=of, among=among)
         store = FitCache.at(cache, key)
-    halves = (draw_half(examples.rows, seed, model)[0] for model in range(total))
+    halves = (draw_half(examples.rows, seed, model, among)[0] for model in range(total))
     attacked = examples if sample is None else examples.taken(sample)
     fits = {} if store is None else store.known(halves, attacked.rows)
     failures: list[FailedFit] = []
@@ -403,7 +416,7 @@ def train_shadows(
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    work = _Work(examples, learner, seed, copies, folder, attacked)
+    work = _Work(examples, learner, seed, copies, folder, attacked, among)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
             failures.append(outcome)
@@ -455,7 +468,7 @@ def _collected(
             "model was trained on a half of all."
         )
     return ShadowRun(
-        np.vstack([draw_half(rows, work.seed, m)[0][chosen] for m in kept]),
+        np.vstack([draw_half(rows, work.seed, m, work.among)[0][chosen] for m in kept]),
         signals,
         kept,
         tuple(failures),
@@ -478,9 +491,10 @@ class _Work:
     copies: int
     folder: str | None
     attacked: Examples
+    among: BoolArray | None = None
 
     def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
-        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model, self.among)
         start = time.perf_counter()
         try:
             fitted = _unfitted(self.learner, learner_seed)
