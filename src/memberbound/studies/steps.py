@@ -239,7 +239,7 @@ _SCORED = 16
 #: pairs, and a score takes ``_FEWER`` models; beyond ``_HUGE`` the average record gets the release
 #: that protects every one.  A quick study plays the subset game on ``_PLAYED`` rows.
 _ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
-_LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 100_000, 64, 4
+_LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
 _ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
 T = TypeVar("T", bound=Said)
