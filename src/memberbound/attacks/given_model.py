@@ -24,6 +24,7 @@ from memberbound.attacks.scores import ScoreAudit, Scores, audit_pair, interval_
 from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray, Signals, gradient_norms, signals_from
 from memberbound.errors import InputError, fraction, whole_number
+from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner, Task
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray
@@ -119,7 +120,7 @@ class Evidence:
         are refused in a sentence.
         """
         found = cls.from_answers(model.answers(rows), target, member, name=name)
-        notes = list(model.notes)
+        notes = [*model.notes, *found.notes]
         first = np.arange(len(member)) < _TWICE
         again = model.answers(rows[first]).table
         before = found.answers[first].table
@@ -180,6 +181,17 @@ class Evidence:
                 _key(v) for v in (answers.labels if answers.labels is not None else []).__iter__()
             ]
         place = {key: index for index, key in enumerate(known)}
+        notes: tuple[str, ...] = ()
+        names = sorted(set(given))
+        numbered = known == [str(index) for index in range(len(known))]
+        if numbered and len(names) == len(known) and not set(names) & set(known):
+            # LightGBM, XGBoost and torch keep the numbers of classes, not their names.
+            place, known = {key: index for index, key in enumerate(names)}, names
+            shown = ", ".join(f"{index} = {key}" for index, key in enumerate(names[:5]))
+            notes = (
+                f"The model numbers its classes; they were taken for {name} in alphabetical order "
+                f"({shown}{' …' if len(names) > 5 else ''})",
+            )
         strange = [v for v in given if v not in place]
         if strange:
             shown = ", ".join(known[:5]) + (" …" if len(known) > 5 else "")
@@ -191,7 +203,7 @@ class Evidence:
         if answers.labels is not None:
             codes = np.array([place.get(v, -1) for v in said], dtype=np.int64)
             answers = Answers(labels=codes, classes=np.arange(len(known)))
-        return cls(answers, truth, member, tuple(known))
+        return cls(answers, truth, member, tuple(known), notes=notes)
 
 
 def _key(value: object) -> str:
@@ -297,6 +309,7 @@ def train_references(
     n_jobs: int = -1,
     backend: str = "processes",
     cache: str | None = None,
+    images: Shape | None = None,
     progress: Progress | None = None,
 ) -> References:
     """Train reference models on a random half of the records, members and others alike.
@@ -313,10 +326,12 @@ def train_references(
     codes = np.asarray(evidence.truth)
     own = isinstance(learner, str) and learner == "same"
     if own:
-        features, estimator = _same(evidence)
+        features, estimator = _same(evidence, images)
     else:
-        features = _encoded(evidence, known, examples_of)
+        features = _encoded(evidence, known, examples_of) if images is None else _pixels(evidence)
         estimator = learner_from_name(learner, task) if isinstance(learner, str) else learner
+        # Asked as the given model is: about a picture and its moved copies.
+        estimator = estimator if images is None else AugmentedQueries(estimator, images)
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     examples = Examples(features, codes, task, names, evidence.classes, "the records")
     run = train_shadows(
@@ -333,7 +348,7 @@ def train_references(
     return References(run, known)
 
 
-def _same(evidence: Evidence) -> tuple[FloatArray, Learner]:
+def _same(evidence: Evidence, images: Shape | None = None) -> tuple[FloatArray, Learner]:
     from sklearn.base import clone
 
     model = None if evidence.model is None else evidence.model.model
@@ -347,8 +362,17 @@ def _same(evidence: Evidence) -> tuple[FloatArray, Learner]:
     classes = getattr(model, "classes_", None) if evidence.classes else None
     assert evidence.model is not None
     rows = evidence.model.matched(evidence.rows)
+    if images is not None:
+        fresh, rows = AugmentedQueries(fresh, images), np.asarray(rows, dtype=np.float64)
     numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
     return numbers, RowsOf(fresh, rows, None if classes is None else np.asarray(classes))
+
+
+def _pixels(evidence: Evidence) -> FloatArray:
+    """Return pictures as rows of pixels, which one scale brings to at most 1."""
+    rows = np.asarray(evidence.rows, dtype=np.float64)
+    flat = rows.reshape(len(rows), -1)
+    return np.asarray(flat / (np.abs(flat).max() or 1.0))
 
 
 def _encoded(evidence: Evidence, known: BoolArray, encode: Callable[..., Examples]) -> FloatArray:
