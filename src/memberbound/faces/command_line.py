@@ -367,7 +367,7 @@ class TimeLeft:
         if fresh <= 0:
             return ""
         seconds = round(spent * (total - done) / fresh)
-        return f"{seconds // 60}:{seconds % 60:02d} left"
+        return f"{seconds // 60}:{str(seconds % 60).zfill(2)} left"
 
 
 @contextmanager
