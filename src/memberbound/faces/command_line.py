@@ -33,7 +33,7 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
 #: Headings of the help page and the verbs below them.
 _PANELS = {
-    "Everything in one report": ("study", "export"),
+    "Everything in one report": ("study", "compare", "export"),
     "What does ε promise?": ("explain", "population"),
     "Is this table safe to train on?": ("certify", "plan", "harden"),
     "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
@@ -43,7 +43,7 @@ _PANELS = {
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-_MEASURING = ("audit", "study")
+_MEASURING = ("audit", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 

@@ -310,7 +310,8 @@ def study(
     scratch = None if notebook is None else str(notebook.fits)
     bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch)
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
-    result = _Run(bench, notebook, resume, progress, folder, asked_for).finished()
+    chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
+    result = _Run(bench, notebook, resume, progress, folder, asked_for, chosen).finished()
     if open_report and result.files:
         import webbrowser
 
@@ -370,6 +371,7 @@ class _Run:
     progress: Progress | None
     folder: Path | None
     source: str
+    chosen: tuple[str, ...]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
@@ -465,6 +467,7 @@ class _Run:
                 started=self.started.isoformat(timespec="seconds"),
                 seconds=round(sum(step.seconds for step in self.steps), 1),
                 python=platform.python_version(),
+                chosen=self.chosen,
             ),
         )
 
