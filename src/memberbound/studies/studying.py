@@ -299,7 +299,8 @@ def study(
             raise InputError(f"out must be a folder that can be written, got {problem}.") from None
     bench = Bench(question, data, jobs, None if cache is None else str(cache))
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
-    result = _Run(bench, notebook, resume, progress, folder, asked_for).finished()
+    chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
+    result = _Run(bench, notebook, resume, progress, folder, asked_for, chosen).finished()
     if open_report and result.files:
         import webbrowser
 
@@ -359,6 +360,7 @@ class _Run:
     progress: Progress | None
     folder: Path | None
     source: str
+    chosen: tuple[str, ...]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
@@ -447,6 +449,7 @@ class _Run:
                 started=self.started.isoformat(timespec="seconds"),
                 seconds=round(sum(step.seconds for step in self.steps), 1),
                 python=platform.python_version(),
+                chosen=self.chosen,
             ),
         )
 
