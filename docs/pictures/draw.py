@@ -10,15 +10,70 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import memberbound
-from memberbound.report.pictures import save_frontier, save_roc, save_success
+from memberbound.attacks.noisy_releases import audit_release
+from memberbound.games import SubsetGame
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.statistics import total
+from memberbound.report.pictures import (
+    BLUE,
+    GREY,
+    ORANGE,
+    save,
+    save_frontier,
+    save_roc,
+    save_success,
+)
+from memberbound.subset.crowd import Crowd
+from memberbound.subset.gaussian import gaussian_success, noise_from_dp
+from memberbound.subset.profile import NeighbourProfile
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"
+
+
+def crowd_success(path: Path) -> None:
+    """Draw how often anybody is right about the worst record, against ε: bounds and an attack."""
+    table = (
+        load_breast_cancer(as_frame=True).frame[["mean radius", "mean texture"]].to_numpy()[:568]
+    )
+    rows = (table - table.mean(axis=0)) / table.std(axis=0)
+    release = total(rows, clip=3.0)
+    game = SubsetGame(568, 284, "every")
+    profile = NeighbourProfile.from_vectors(release.vectors)
+    epsilons = np.geomspace(0.5, 40, 10)
+    curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": [], "attack": []}
+    for epsilon in epsilons:
+        sigma = noise_from_dp(float(epsilon), 1e-5, 6.0)
+        coupled = gaussian_success(profile, game, sigma)
+        crowd = np.minimum(coupled, Crowd.of(release.vectors, game, sigma).success)
+        attack = audit_release(release, GaussianNoise(sigma, 2), game, targets=2000, workers=1)
+        curves["dp"].append(memberbound.explain(epsilon=float(epsilon), delta=1e-5).accuracy_upper)
+        curves["pairs"].append(float(coupled.max()))
+        curves["crowd"].append(float(crowd.max()))
+        curves["attack"].append(0.5 + max(attack.worst.lower, 0.0) / 2)
+        print(epsilon, {name: values[-1] for name, values in curves.items()}, flush=True)
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for name, colour, style, says in (
+        ("dp", GREY, "-", "≤ any data set (differential privacy)"),
+        ("pairs", ORANGE, "-", "≤ these records, one swapped (L24-P12)"),
+        ("crowd", BLUE, "-", "≤ these records, the crowd (X21)"),
+        ("attack", BLUE, ":", "≥ an attack on the worst record (95 %)"),
+    ):
+        axes.plot(epsilons, curves[name], style, color=colour, label=says)
+    axes.set_xscale("log")
+    axes.set_ylim(0.5, 1.005)
+    axes.set_xlabel("ε of the noise (δ = 1e-5)")
+    axes.set_ylabel("right about the worst record")
+    axes.legend(frameon=False)
+    save(figure, path, title="The crowd hides the record", caption="")
 
 
 def drawn() -> None:
@@ -31,11 +86,12 @@ def drawn() -> None:
         "frontier": lambda path: save_frontier(
             memberbound.harden(patients, security=0.9, target="target", learners=False), path
         ),
+        "crowd": crowd_success,
     }
-    for name, save in found.items():
+    for name, draw in found.items():
         path = HERE / f"{name}.png"
         path.unlink(missing_ok=True)
-        save(path)
+        draw(path)
 
 
 def pictured(browser: Any, address: str, name: str, *, height: int, ready: str) -> None:
