@@ -254,6 +254,7 @@ export function open(root, given) {
           class: "small",
           "aria-label": choose ? `Use ${promise} %` : `Use ε = ${value}`,
           onclick: () => {
+            step();
             form.set(choose ? "accept_accuracy" : "epsilon", value);
             remember();
             calculate();
