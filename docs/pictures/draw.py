@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_breast_cancer
@@ -38,8 +39,12 @@ HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"
 
 
-def crowd_success(path: Path) -> None:
-    """Draw how often anybody is right about the worst record, against ε: bounds and an attack."""
+#: ε on the axis of the picture about the crowd.
+EPSILONS = np.geomspace(0.5, 40, 10)
+
+
+def crowd_curves() -> dict[str, list[float]]:
+    """Bound how often anybody is right about the worst record, and attack it, at every ε."""
     table = (
         load_breast_cancer(as_frame=True).frame[["mean radius", "mean texture"]].to_numpy()[:568]
     )
@@ -47,9 +52,8 @@ def crowd_success(path: Path) -> None:
     release = total(rows, clip=3.0)
     game = SubsetGame(568, 284, "every")
     profile = NeighbourProfile.from_vectors(release.vectors)
-    epsilons = np.geomspace(0.5, 40, 10)
     curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": [], "attack": []}
-    for epsilon in epsilons:
+    for epsilon in EPSILONS:
         sigma = noise_from_dp(float(epsilon), 1e-5, 6.0)
         coupled = gaussian_success(profile, game, sigma)
         crowd = np.minimum(coupled, Crowd.of(release.vectors, game, sigma).success)
@@ -58,8 +62,13 @@ def crowd_success(path: Path) -> None:
         curves["pairs"].append(float(coupled.max()))
         curves["crowd"].append(float(crowd.max()))
         curves["attack"].append(0.5 + max(attack.worst.lower, 0.0) / 2)
-        print(epsilon, {name: values[-1] for name, values in curves.items()}, flush=True)
-    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    return curves
+
+
+def crowd_success(path: Path) -> None:
+    """Draw :func:`crowd_curves`."""
+    curves = crowd_curves()
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.subplots()
     for name, colour, style, says in (
         ("dp", GREY, "-", "≤ any data set (differential privacy)"),
@@ -67,12 +76,16 @@ def crowd_success(path: Path) -> None:
         ("crowd", BLUE, "-", "≤ these records, the crowd (X21)"),
         ("attack", BLUE, ":", "≥ an attack on the worst record (95 %)"),
     ):
-        axes.plot(epsilons, curves[name], style, color=colour, label=says)
+        axes.plot(EPSILONS, curves[name], style, color=colour, label=says)
     axes.set_xscale("log")
+    ticks = (0.5, 1, 2, 5, 10, 20, 40)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(0.5, 1.005)
     axes.set_xlabel("ε of the noise (δ = 1e-5)")
     axes.set_ylabel("right about the worst record")
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     save(figure, path, title="The crowd hides the record", caption="")
 
 
