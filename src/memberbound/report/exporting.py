@@ -13,7 +13,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
 from memberbound.report.model import Report, checked, read
 
-__all__ = ["ENDINGS", "FORMATS", "Export", "export"]
+__all__ = ["ENDINGS", "FORMATS", "Export", "checked_report", "export"]
 
 #: Format → endings of the file that it is written to; MLflow has a run instead.
 ENDINGS: dict[str, tuple[str, ...]] = {
@@ -134,20 +134,20 @@ def export(
                 f"out must be left out with format 'mlflow', got {str(out)!r}. The report goes "
                 "to a run; name it with run_id, or its experiment."
             )
-        return _to_mlflow(_checked(report), run_id, experiment, tracking_uri)
+        return _to_mlflow(checked_report(report), run_id, experiment, tracking_uri)
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
     if format == "model-card":
         from memberbound.report.model_card import model_card
 
-        held = _checked(report)
+        held = checked_report(report)
         write_text(model_card(held), target, force=force)
         return Export(format, held, str(out))
     from memberbound.report.pdf import find_browser, page_count, print_pdf
 
     program = find_browser(browser)
-    held = _checked(report)
+    held = checked_report(report)
     printed = print_pdf(held, decision=format == "decision", browser=program)
     written_whole(target, lambda draft: draft.write_bytes(printed), force)
     return Export(format, held, str(out), {"pages": page_count(printed)})
@@ -162,7 +162,7 @@ def _to_mlflow(
     return Export("mlflow", report, None, details)
 
 
-def _checked(report: object) -> Report:
+def checked_report(report: object) -> Report:
     """Return a checked report, from a file, a dictionary or a study."""
     if isinstance(report, (str, os.PathLike)):
         return read(report)

@@ -174,6 +174,8 @@ class Question:
     roles: Mapping[str, Role] | None = None
     database_table: str | None
     bounds: str | None = None
+    unit: str | None = None
+    quick: bool = False
     seed: Annotated[int, Rule(ge=0)]
 
 
