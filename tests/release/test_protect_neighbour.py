@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -393,6 +394,21 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     # The same model as the verb's, from the same noise.
     same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
+
+
+def test_the_answer_says_where_the_budget_went():
+    asked = {"target": "ill", "eta": 0.2, "bounds": BOUNDS, "insecure_seed": 1}
+    plain, tuned = (protect(people(600), tune=tune, **asked) for tune in (None, True))
+    shares = tuned.to_dict()["budget"]
+    assert math.isclose(sum(shares.values()), 1.0, abs_tol=1e-9)
+    # A third of what the means leave goes to trials and their scores.
+    paid = shares["a trial"] + shares["the trials' scores"]
+    assert math.isclose(paid, 0.35 * 0.9, abs_tol=1e-9)
+    assert "a trial 23.62 %" in tuned.summary()
+    assert set(plain.to_dict()["budget"]) == {
+        "means of columns with public ranges",
+        "gradient descent",
+    }
 
 
 def test_the_estimator_pays_for_tuning_only_if_asked():

@@ -221,6 +221,8 @@ class Values:
         series = pd.Series(column)
         if types.is_datetime64_any_dtype(series):
             # Days since 1970; a missing date stays missing.
+            if series.dt.tz is not None:
+                series = series.dt.tz_convert("UTC").dt.tz_localize(None)
             days = (series.astype("datetime64[ns]") - pd.Timestamp(0)) / pd.Timedelta(days=1)
             return cls(days.to_numpy(dtype=np.float64), None)
         if is_number(series):
@@ -519,6 +521,10 @@ CLASS_SLACK = 1e-9
 _CLASS_SCALES = 6.2
 #: Rows that a private histogram needs, in noise scales.
 _ROWS_PER_SCALE = 40.0
+#: A column of texts whose Σcount² is at most this many times that of identifiers has no indicators.
+_ALIKE = 3.0
+#: A table with fewer rows than this over μ is drowned by the noise, whatever its bounds are.
+_FEWEST_SIGNALS = 10.0
 #: Linear cells of the second histogram.
 _FINE = 32
 #: A column that reaches this many octaves beyond its median size is read through an arsinh.
@@ -557,10 +563,11 @@ def histogram_noise(histograms: int, mu: float) -> float:
 def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     """Return how many rows a table must have for its private columns to rise above the noise.
 
-    A rule, not a promise: 40 noise scales of the first histograms, at the default share.
+    A rule, not a promise: 40 noise scales of the first histograms, at the default share; where all
+    bounds are given, 10/μ, below which the noise in a mean is as large as a typical mean.
     """
     if private + classes == 0:
-        return 1
+        return math.ceil(_FEWEST_SIGNALS / mu)
     spent = mu * math.sqrt(HISTOGRAM_SHARE * FIRST_SHARE)
     return math.ceil(_ROWS_PER_SCALE * histogram_noise(private + classes, spent))
 
@@ -706,7 +713,20 @@ def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode 
         cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
         return _Draft(name, low, high, typical if heavy else 0.0, cells)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
+    if _hardly_shared(noisy[MISSING + 1 :], scale):
+        cells = _strongest(noisy[: MISSING + 1], _RANGE_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
+
+
+def _hardly_shared(texts: FloatArray, scale: float) -> bool:
+    """Tell from noisy counts whether texts fill the buckets as identifiers do: all alike.
+
+    Σcount² is n²/buckets + n where no two rows share a text, and n²/k for k equal categories.
+    """
+    rows = max(0.0, float(texts.sum()))
+    squares = float(np.square(texts).sum()) - texts.size * scale**2
+    doubt = 3 * math.sqrt(2 * texts.size) * scale**2
+    return squares <= _ALIKE * (rows**2 / texts.size + rows) + doubt
 
 
 def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
