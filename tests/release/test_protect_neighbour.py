@@ -4,9 +4,7 @@ import hashlib
 import json
 import math
 import re
-import sys
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
@@ -20,6 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
+from commands import command
 from memberbound import InputError, MembershipPrivate, load, predict, protect
 from memberbound.curve import GaussianCurve
 from memberbound.quantities import numbers_in
@@ -519,13 +518,7 @@ def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
     )
 
     def cli(*arguments):
-        return run(
-            [sys.executable, "-m", "memberbound", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        return command(*arguments, cwd=tmp_path)
 
     asked = ("protect", "patients.csv", "--target", "ill", "--record", "every", "--eta", "0.05")
     done = cli(*asked, "--bounds", "bounds.yaml", "--out", "model.skops", "--json")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -159,7 +160,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
     return found
 
 
-def _package(name: str, extra: str, file: _File) -> Any:
+def _package(name: str, extra: str, file: _File) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -353,7 +354,7 @@ def _endings(released: object) -> tuple[str, ...]:
     return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
 
 
-def _imported(name: str, remedy: str) -> Any:
+def _imported(name: str, remedy: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -361,11 +362,11 @@ def _imported(name: str, remedy: str) -> Any:
         raise InputError(f"{package} must be installed for this file: {remedy}.") from None
 
 
-def _skops() -> Any:
+def _skops() -> ModuleType:
     return _imported("skops.io", "pip install memberbound[skops]")
 
 
-def _safetensors() -> Any:
+def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
@@ -453,7 +454,7 @@ def _saved_tensors(
     written_whole(target, lambda draft: draft.write_bytes(packed), force)
 
 
-def _loaded_network(target: Path, factory: Callable[..., Any] | None) -> PrivateNetwork:
+def _loaded_network(target: Path, factory: Callable[..., object] | None) -> PrivateNetwork:
     if factory is None:
         raise InputError(
             "learner (in Python: factory) must be given to load a network, got none: the file "
@@ -498,7 +499,7 @@ def load(
     path: str | Path,
     *,
     trusted: Sequence[str] = (),
-    factory: Callable[..., Any] | None = None,
+    factory: Callable[..., object] | None = None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector or tensors.
 
@@ -525,7 +526,7 @@ def _loaded(
     target: Path,
     said: dict[str, object],
     trusted: Sequence[str],
-    factory: Callable[..., Any] | None,
+    factory: Callable[..., object] | None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     if said.get("kind") == _NETWORK:
         return _loaded_network(target, factory)
