@@ -161,7 +161,7 @@ def test_bad_bounds_files_are_refused(tmp_path):
         (tmp_path / name).write_text(text)
         with pytest.raises(InputError, match="bounds must"):
             read_bounds(tmp_path / name)
-    with pytest.raises(InputError, match="readable"):
+    with pytest.raises(InputError, match="existing file"):
         read_bounds(tmp_path / "none.yaml")
 
 

@@ -79,6 +79,8 @@ NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
+#: How a missing value is written as text, besides what float() reads as not a number.
+_GAPS = ("NaT", "None", "<NA>")
 #: Dates are numbers of days, as datetimes of a typed table are.
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -189,7 +191,7 @@ def _parsed(value: object) -> tuple[float, str]:
     try:
         number = float(text)
     except ValueError:
-        return _days(text), "" if text in ("NaT", "None", "<NA>") else text
+        return _days(text), "" if text in _GAPS else text
     return (math.nan, "") if math.isnan(number) else (number, _number_label(number))
 
 
@@ -230,7 +232,14 @@ class Values:
                 return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
             return cls(series.to_numpy(), None)
         # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
-        codes, uniques = pd.factorize(np.array([str(value) for value in series], dtype=object))
+        texts = np.array([str(value) for value in series], dtype=object)
+        try:
+            # Nothing but numbers and gaps: float() of each text, as below, and nothing else kept.
+            gaps = np.isin(texts, _GAPS)
+            return cls(np.where(gaps, "nan", texts).astype(np.float64), None)
+        except ValueError:
+            pass
+        codes, uniques = pd.factorize(texts)
         parsed = [_parsed(value) for value in uniques]
         numbers = np.array([number for number, _ in parsed], dtype=np.float64)
         return cls(codes.astype(np.int32), numbers, tuple(label for _, label in parsed))
@@ -241,7 +250,12 @@ class Values:
     @property
     def numbers(self) -> FloatArray:
         """Every value as a number, NaN where it is none."""
-        return np.asarray(self.raw if self.parsed is None else self.parsed[self.raw], np.float64)
+        return self.part(slice(None))
+
+    def part(self, rows: slice) -> FloatArray:
+        """These values as numbers."""
+        raw = self.raw[rows]
+        return np.asarray(raw if self.parsed is None else self.parsed[raw], np.float64)
 
     @property
     def cells(self) -> NDArray[np.int16]:
@@ -798,7 +812,7 @@ def _noisy_mean(
     for start in range(0, rows, block):
         inside = slice(start, start + block)
         table = np.column_stack(
-            [s.encoded(read[n].numbers[inside]) for n, s in zip(names, plain, strict=True)]
+            [s.encoded(read[n].part(inside)) for n, s in zip(names, plain, strict=True)]
         )
         total += clipped_sum(
             [table],
