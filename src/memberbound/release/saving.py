@@ -49,6 +49,7 @@ __all__ = [
     "NETWORK_ENDINGS",
     "SavedRelease",
     "TableModel",
+    "answering",
     "certificate_path",
     "load",
     "save",
@@ -493,6 +494,15 @@ def verified(path: str | Path) -> dict[str, object]:
             "differs. One of the two was changed or exchanged."
         )
     return dict(said)
+
+
+def answering(found: object) -> PrivateModel | TableModel | None:
+    """Return a released model as one that takes raw rows; None where it is a statistic."""
+    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
+        return None
+    inner = getattr(found, "released_", None)
+    found = inner if isinstance(inner, PrivateModel) else found
+    return found if isinstance(found, PrivateModel) else TableModel.of(found)
 
 
 def load(
