@@ -340,7 +340,11 @@ def _plain(train: Any, test: Any, target: str, bounds: Any) -> Split:
     for name in train:
         listed = isinstance((bounds or {}).get(name), dict)
         if name == target or listed or not pd.api.types.is_numeric_dtype(train[name]):
-            train[name], test[name] = train[name].astype(str), test[name].astype(str)
+            # A gap is a category of its own: interpret takes none.
+            train[name], test[name] = (
+                t[name].astype(object).where(t[name].notna(), "missing").astype(str)
+                for t in (train, test)
+            )
         else:
             middle = float(train[name].median())
             train[name] = train[name].astype(float).fillna(middle)

@@ -545,6 +545,8 @@ _FINE = 32
 _HEAVY_OCTAVES = 5
 #: Rows are cut off at this share of the largest length before they are averaged.
 _MEAN_RADIUS = 0.6
+#: How far means lie from the middle of a public range, in halves of it, as a rule of thumb.
+_MEAN_SPREAD = 1.0
 
 
 def widest(names: list[str], bounds: Bounds) -> int:
@@ -822,5 +824,8 @@ def _noisy_mean(
             clip=radius,
             intercept=0.0,
         )[:-1, 0]
-    found = np.clip(noisy_release(total, noise, source) / rows, -1.0, 1.0)
+    # Shrunk towards the middle by as much as the noise is large: public numbers, and better than a
+    # centre that the noise has moved anywhere.
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (noise / rows) ** 2)
+    found = np.clip(trust * noisy_release(total, noise, source) / rows, -1.0, 1.0)
     return dict(zip(names, found.tolist(), strict=True))
