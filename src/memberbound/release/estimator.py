@@ -36,6 +36,7 @@ from memberbound.release.methods import (
     calibrate,
     configurations,
     forms_for,
+    learnable,
     noise_shape,
     scored,
     tuned,
@@ -48,7 +49,6 @@ from memberbound.release.parameters import (
     adapter_for,
     clipped_rows,
     convex_loss,
-    learnable,
 )
 from memberbound.release.randomness import InsecureSource, RandomSource
 from memberbound.release.releasing import (
@@ -396,7 +396,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Choose and certify without the secret, which does not exist yet."""
         parameters = self.release == "parameters"
         adapter = None
-        if parameters and (self.adapter is not None or self.method != "convex"):
+        if parameters and (self.adapter is not None or self.method not in ("convex", "crowd")):
             adapter = adapter_for(self.estimator, self.adapter)
         given = None if self.adapter is None else adapter
         plain = parameters and given is None
