@@ -28,13 +28,13 @@ __all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release", "has_norma
 # The released vector is q(D) + noise.  With x in D its mean is higher by Δ_x, and it varies like
 # the noise and like q over training sets; so the score w_x·release with w_x = (noise + Σ)⁻¹Δ_x is
 # the likelihood ratio if q is about normal.  Given q(D) the chance of each verdict is a value of Φ,
-# so no noise is drawn.  Every target model is D to its members and D' to the others.  What is
-# random is the choice of the targets' training sets, and that alone is paid for
-# (proofs/noisy-release-floors.md).
+# so no noise is drawn.  Every target model is D to its members and D' to the others, and a pair of
+# them that differs in the chosen record cancels what else varies.  What is random is the choice of
+# the targets' training sets, and that alone is paid for (proofs/noisy-release-floors.md).
 
 ATTACK = "likelihood ratio of the released vector"
-#: Streams: circles for the shifts, models for the spread, targets.
-_SHIFTS, _SPREAD, _TARGETS = 31, 32, 33
+#: Streams: circles for the shifts, models for the spread, targets, and pairs for one record.
+_SHIFTS, _SPREAD, _TARGETS, _SWAPS = 31, 32, 33, 34
 #: Circles are averaged until about so many sets were fitted; a population may be this large.
 _SHIFT_FITS, MOST_RECORDS = 1000, 6000
 #: Share of the mean variance that is added to a spread estimated from few models.
@@ -118,7 +118,8 @@ def audit_release(
     """Measure how well q(D) + noise gives members away, integrated over the noise.
 
     The attack is made from ``training`` models and from sets that differ in one record (about 1000
-    of them, or N + 2; sums need none), and measured on ``targets`` further models.
+    of them, or N + 2; sums need none).  It is measured on ``targets`` further models, and on as
+    many again that are pairs with and without the record which the attack chose.
 
     Guarantee: with probability at least ``confidence`` over the models, both lower ends are at most
     what the best attack reaches: on a uniform record, and on the record that the attack chose.
@@ -160,12 +161,12 @@ def audit_release(
     away = game.population - game.size
     inside = np.where(member, guess, 0.0).sum(axis=1) / game.size
     values = inside - np.where(member, 0.0, guess).sum(axis=1) / away
-    average = _bounded(values, 1.0, sure, replace(game, record="average"))
-    # ½TPR + ½(1 - FPR) of one record: right answers weighted by 1/(2π) and 1/(2(1-π)).
-    here, said = member[:, record], guess[:, record]
-    weight_in, weight_out = game.population / (2 * game.size), game.population / (2 * away)
-    right = np.where(here, weight_in * said, weight_out * (1 - said))
-    worst = _bounded(2 * right - 1, 2 * max(weight_in, weight_out) - 1, sure, game)
+    average = _bounded(values, sure, replace(game, record="average"))
+    swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
+    pairs = fitted(statistic, swaps, np.ravel, seed=fresh.spawned(_SWAPS).seed, workers=workers)
+    ends = pairs.rows.reshape(2 * len(swaps), -1)
+    said = _verdicts(ends, trained.middle, direction[:, [record]], cover).reshape(-1, 2)
+    worst = _bounded(said[:, 0] - said[:, 1], sure, replace(game, record="every"))
     shares = np.stack(
         [
             np.where(member, guess, 0.0).sum(axis=0) / np.maximum(member.sum(axis=0), 1),
@@ -174,22 +175,32 @@ def audit_release(
     )
     return ReleaseFloor(
         average,
-        replace(worst, game=replace(game, record="every")),
+        worst,
         record,
         shares[0] - shares[1],
         count,
-        trained.fits + outputs.count,
+        trained.fits + outputs.count + pairs.count,
     )
 
 
-def _bounded(values: FloatArray, high: float, sure: float, game: SubsetGame) -> AuditBound:
-    """Bound the mean of values in [-1, high], one per target, and cut both ends at [-1, 1]."""
-    room = 64 * UNIT * (1 + high)
-    scaled = np.clip((values + 1) / (high + 1), 0.0, 1.0)
-    low, top = mean_interval(scaled, sure)
-    lower, upper = low * (high + 1) - 1 - room, top * (high + 1) - 1 + room
-    seen = min(max(float(values.mean()), -1.0), 1.0)
-    ends = max(min(lower, seen), -1.0), min(max(upper, seen), 1.0)
+def _swaps(stream: FreshSubsets, record: int, count: int) -> list[list[Rows]]:
+    """Return pairs (D, D'): D uniform with the record, D' with another in its place."""
+    game = stream.game
+    draws = np.random.default_rng(stream.seed)
+    others = np.delete(np.arange(game.population), record)
+    found = []
+    for _ in range(count):
+        order = draws.permutation(others)
+        base, other = order[: game.size - 1], order[game.size - 1]
+        found.append([np.sort(np.append(base, record)), np.sort(np.append(base, other))])
+    return found
+
+
+def _bounded(values: FloatArray, sure: float, game: SubsetGame) -> AuditBound:
+    """Bound the mean of values in [-1, 1], one per draw."""
+    low, top = mean_interval(np.clip(values, -1.0, 1.0), sure, -1.0)
+    seen, room = float(np.clip(values.mean(), -1.0, 1.0)), 256 * UNIT
+    ends = max(min(low - room, seen), -1.0), min(max(top + room, seen), 1.0)
     return AuditBound("advantage", seen, *ends, sure, game, ATTACK)
 
 

@@ -287,7 +287,7 @@ def _least(
     return GaussianNoise(scale, statistic.dimension), total(sigma)
 
 
-# ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, any othe
+# ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, others ─
 #
 # Those that are sums over records are :class:`~memberbound.release.statistics.SumStatistic` and are
 # calibrated exactly; the others go through the calibrators that refit.

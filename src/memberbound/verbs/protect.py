@@ -141,6 +141,7 @@ class Protection:
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
 
     SIDES: ClassVar[Sides] = {
+        "budget": "given",
         "certificate": CERTIFICATE,
         "configuration": "given",
         "curve": CURVE_SIDES,
@@ -255,7 +256,11 @@ class Protection:
                 "roles": dict(self.roles),
             }
             | dict(self.details)
-            | ({} if self._budget is None else {"curve": self._budget.described()})
+            | (
+                {}
+                if self._budget is None
+                else {"curve": self._budget.described(), "budget": self._budget.shares()}
+            )
             | ({"guess_upper": self.guess_upper} if self.baseline else {})
         )
 
@@ -310,6 +315,9 @@ class Protection:
         epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
         found.append((at, side_by_side(*epsilons)))
         found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
+        if len(spent) > 1:
+            found.append(("budget (μ²) went to", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             found.append((at, f"≤ {percent(after, 'upper')}"))
