@@ -968,8 +968,8 @@ def protect(
 
     Examples:
         >>> import pandas
-        >>> ages = pandas.DataFrame({"age": range(20, 80)})
-        >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+        >>> people = pandas.DataFrame({"age": range(20, 80), "weight": range(40, 100)})
+        >>> result = protect(people, statistic="mean", eta=0.05, record="every", insecure_seed=1)
         >>> result.calibration.certificate.value <= 0.05
         True
     """
