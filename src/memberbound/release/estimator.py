@@ -41,7 +41,12 @@ from memberbound.release.methods import (
     scored,
     tuned,
 )
-from memberbound.release.neighbour import fit_private, plays_neighbour, private_form
+from memberbound.release.neighbour import (
+    fit_private,
+    plays_neighbour,
+    private_form,
+    replaces_preprocessing,
+)
 from memberbound.release.parameters import (
     Labels,
     Learnable,
@@ -354,6 +359,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             bounds=self.bounds,
             only_subset=only_subset,
         )
+        if replaces_preprocessing(self.estimator):
+            warnings.warn(
+                "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
+                "private one, and only its last step says what is trained.",
+                stacklevel=3,
+            )
         table = self._table(X, reset=True)
         wanted = np.asarray(y)
         if y is None or wanted.shape != (len(table),):

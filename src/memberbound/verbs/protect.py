@@ -41,6 +41,7 @@ from memberbound.learners import (
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
+    Readable,
     Sides,
     at_confidence,
     common_fields,
@@ -136,11 +137,12 @@ class TrialScores:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Protection:
+@dataclass(frozen=True, eq=False, repr=False)
+class Protection(Readable):
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
 
     SIDES: ClassVar[Sides] = {
+        "budget": "given",
         "certificate": CERTIFICATE,
         "configuration": "given",
         "curve": CURVE_SIDES,
@@ -255,7 +257,11 @@ class Protection:
                 "roles": dict(self.roles),
             }
             | dict(self.details)
-            | ({} if self._budget is None else {"curve": self._budget.described()})
+            | (
+                {}
+                if self._budget is None
+                else {"curve": self._budget.described(), "budget": self._budget.shares()}
+            )
             | ({"guess_upper": self.guess_upper} if self.baseline else {})
         )
 
@@ -310,6 +316,9 @@ class Protection:
         epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
         found.append((at, side_by_side(*epsilons)))
         found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
+        if len(spent) > 1:
+            found.append(("budget (μ²) went to", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             found.append((at, f"≤ {percent(after, 'upper')}"))
@@ -959,8 +968,8 @@ def protect(
 
     Examples:
         >>> import pandas
-        >>> ages = pandas.DataFrame({"age": range(20, 80)})
-        >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+        >>> people = pandas.DataFrame({"age": range(20, 80), "weight": range(40, 100)})
+        >>> result = protect(people, statistic="mean", eta=0.05, record="every", insecure_seed=1)
         >>> result.calibration.certificate.value <= 0.05
         True
     """
