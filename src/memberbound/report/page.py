@@ -226,9 +226,13 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     """Return the numbers below the verdict: what it is, the number, and a few words."""
     asked = report.question
     shown: list[tuple[str, Mark | None, str]] = []
+    for row in report.sandwich:
+        if row.subject == "given":
+            said = "an attack is right" if row.beaten else ONLY_BLIND
+            shown.append(("The given model", row.least if row.beaten else None, said))
     for record in ("average", "worst"):
         for row in report.sandwich:
-            if row.subject == "model" and row.record == record:
+            if row.subject == "model" and row.record == record and report.given is None:
                 said = "an attack is right" if row.beaten else ONLY_BLIND
                 mark = row.least if row.beaten else None
                 shown.append((f"As it is, {record} record", mark, said))
@@ -342,6 +346,7 @@ def _environment() -> Environment:
     environment.filters["short"] = lambda value: significant(value, "given")
     environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
     environment.filters["percent_down"] = lambda value: percent(value, "lower")
+    environment.filters["percent_up"] = lambda value: percent(value, "upper")
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)
