@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence, ModelAudit, audit_model, train_references
+from memberbound.attacks.given_model import (
+    ATTACKS_ON_MODELS,
+    Evidence,
+    ModelAudit,
+    audit_model,
+    train_references,
+)
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
@@ -434,6 +440,12 @@ class GivenModel:
             if bound.lower > 0:
                 shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
             lines.append(f"  {_ACCESS[level]}: {shown}")
+        for name, point in self.audit.estimates.items():
+            gap = decimals(point.found.advantage.estimate, "estimate", 3)
+            lines.append(
+                f"  {name} (models with and without the record): advantage ≈ {gap}, no interval; "
+                f"no leak: p = {significant(point.p_value, 'upper', 2)}"
+            )
         lines += ["", self.recognised.summary()]
         if self.groups is not None:
             lines += ["", *_grouped(self.groups)]
@@ -502,11 +514,16 @@ def audit_given(
                 f"them. At confidence {confident(confidence)} it needs at least {needed}."
             )
     references = None
+    attacks = None if attacks is None else tuple(attacks)
     if training is not None:
         cache = None if training.cache is None else str(training.cache)
+        wanted = tuple(ATTACKS_ON_MODELS if attacks is None else attacks)
+        known = [ATTACKS_ON_MODELS[name] for name in wanted if name in ATTACKS_ON_MODELS]
         references = train_references(
             evidence,
             training.learner,
+            apart=any(a.references or a.learns for a in known),
+            pool=any(a.pool for a in known),
             models=training.models,
             seed=seed,
             n_jobs=training.workers,

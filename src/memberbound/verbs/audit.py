@@ -176,9 +176,14 @@ class Audit(Limited):
 
         That is ½ + ½·advantage, whatever the shares of members and others in the sample.
         """
-        del on
         estimate, lower = self.reached
-        what = f"best attack tried ({self.best}), average record"
+        best = self.best
+        if on == "estimate":
+            # Attacks without an interval count here too.
+            gaps = {name: float(a["advantage"]["estimate"]) for name, a in self.attacks.items()}
+            best = max(gaps, key=gaps.__getitem__)
+            estimate = gaps[best]
+        what = f"best attack tried ({best}), average record"
         law = self.detail.law if isinstance(self.detail, GivenModel) else None
         if law is not None and law.differs:
             # Not called a leak; but nothing speaks for the model either, so the limit stands.
@@ -258,10 +263,12 @@ class Audit(Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def _cell(found: dict[str, float] | None) -> str:
+def _cell(found: dict[str, float | None] | None) -> str:
     if found is None:
         return "–"
     estimate = decimals(found["estimate"], "estimate", 3)
+    if found["lower"] is None or found["upper"] is None:
+        return estimate
     return f"{estimate} {interval(found['lower'], found['upper'], 3)}"
 
 

@@ -657,7 +657,6 @@ def answer_gaussian(
             "records stands in for distances to single ones: the bounds hold for every record all "
             "the same, and are a little larger",
         )
-        line = None
     if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
             f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
@@ -983,7 +982,7 @@ def population(
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs, and one numeric column is bounded like several.
+    number: groups of records stand in for pairs.
 
     Args:
         table: a file or an object with one record per row; its numeric columns are used.
