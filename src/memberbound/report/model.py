@@ -696,6 +696,11 @@ class Report:
         given = ("given", "The given model")
         return ("model", "Model trained as usual") if self.given is None else given
 
+    @property
+    def usual(self) -> str:
+        """What remedies are compared with, within a sentence."""
+        return "trained as usual" if self.given is None else "the given model"
+
     def steps_in(self, *states: State) -> list[StepRecord]:
         """Return the steps that ended in one of these states."""
         return [step for step in self.steps if step.state in states]

@@ -308,7 +308,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
-            words = f"{price.name}; trained as usual {scored(price.before)}"
+            words = f"{price.name}; {report.usual} {scored(price.before)}"
             shown.append(("What it costs", scored(price.after), words))
         elif best.extra_rows is not None:
             needed = Mark("given", f"{best.extra_rows} rows")
