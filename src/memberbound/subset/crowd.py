@@ -33,7 +33,7 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.distances import checked_vectors
 
-__all__ = ["Crowd", "NormalError", "crowd_bounds"]
+__all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
 
 THEOREMS = ("X21", "I24-P2", "L24-D2")
 ASSUMPTIONS = (
@@ -69,7 +69,7 @@ _MOST_WORK = 2e11
 _BLOCK = 1 << 21
 #: The least noise, in units of the largest entry, that is looked at.
 _LEAST = 1e-60
-#: Half of this many records hide nobody, whatever the noise.
+#: Fewer records than this times (columns + 10) hide nobody, whatever the noise: not looked at.
 _FEWEST = 8
 #: Log of what a shell may hold without being looked at again.
 _NEGLIGIBLE = -50.0
@@ -143,17 +143,16 @@ class NormalError:
     def shift_cost(self, distance: FloatArray) -> FloatArray:
         """Half the L¹ distance of the error's two shifts by ±r, from above (step 5)."""
         r = np.asarray(distance, dtype=np.float64)
-        total = np.full(r.shape, self.rest)
         degrees = np.flatnonzero(self.norms > 0)
         # Σ_j r^j √((k+j)!/k!)/j! over odd j for even k and over even j for odd k.
         j = np.arange(0, 64)
-        with np.errstate(over="ignore", under="ignore"):
+        weights = np.zeros(len(j))
+        for k in degrees:
+            growth = 0.5 * (special.gammaln(k + j + 1) - special.gammaln(k + 1))
+            weights += self.norms[k] * np.exp(growth - special.gammaln(j + 1)) * ((j + k) % 2)
+        with np.errstate(under="ignore"):
             powers = np.power(np.minimum(r, 1.0)[:, None], j[None, :])
-            for k in degrees:
-                growth = 0.5 * (special.gammaln(k + j + 1) - special.gammaln(k + 1))
-                weight = np.exp(growth - special.gammaln(j + 1))
-                chosen = (j + k) % 2 == 1
-                total = total + self.norms[k] * (powers[:, chosen] @ weight[chosen])
+        total = self.rest + powers @ weights
         # The norm itself bounds the same distance, for every r.
         return np.minimum(np.where(r > 1.0, math.inf, total * (1 + _SLACK)), self.norm)
 
@@ -306,9 +305,9 @@ class Crowd:
         """Records by leverage, and how far the law of each group's crowd is from normal."""
         found: list[tuple[NDArray[np.intp], NormalError]] = []
         unbalanced = abs(self.game.population - 2 * self.game.size) > 1
-        if unbalanced or not math.isfinite(self._trust) or self.half < _FEWEST:
+        few = self.game.population < _FEWEST * (len(self._covariance) + 10)
+        if unbalanced or few or not math.isfinite(self._trust):
             return found
-        frequencies = [_Frequencies.of(self, power) for power in (0.0, 0.5, 1.0)]
         low = -1.0
         for level in _LEVELS:
             mine = np.flatnonzero((self.leverage > low) & (self.leverage <= level))
@@ -318,20 +317,28 @@ class Crowd:
             top = float(self.leverage[mine].max())
             taken = float(self._taken_at(np.array([top]))[0])
             if taken < 1:
-                error = self._error(top, taken, frequencies)
+                error = self._error(top, taken)
                 if error is not None:
                     found.append((mine, error))
         return found
 
-    def _error(
-        self, leverage: float, taken: float, frequencies: list[_Frequencies]
-    ) -> NormalError | None:
+    @cached_property
+    def _plans(self) -> list[_Frequencies]:
+        return []
+
+    def _plan(self, place: int) -> _Frequencies:
+        """Frequencies in one of three metrics, made when they are asked for."""
+        while len(self._plans) <= place:
+            self._plans.append(_Frequencies.of(self, 0.5 * len(self._plans)))
+        return self._plans[place]
+
+    def _error(self, leverage: float, taken: float) -> NormalError | None:
         """The error for records of at most this leverage."""
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
         aside = (math.sqrt(leverage) + (self.table.removed - 1) * math.sqrt(longest)) / count
         second = math.sqrt(len(self._covariance))
-        whole = frequencies[0].fourth
+        whole = self._plan(0).fourth
         fourth = whole + 4 * aside * math.sqrt(second * whole) + 6 * aside**2 * second
         fourth += 5 * count * aside**4
         fourth *= widened**2 * (1 + _SLACK)
@@ -339,14 +346,16 @@ class Crowd:
         norms = _expansion(count, self.half, second, fourth, length)
         below = np.sqrt(np.cumsum(np.square(norms)))
         best: NormalError | None = None
-        for plan in frequencies:
-            rests = plan.rests(widened)  # ln of the squared norm from each degree on
+        for place in range(3):
+            rests = self._plan(place).rests(widened)  # ln of the squared norm from each degree on
             total = below[:-1] + np.exp(np.minimum(0.5 * rests[1:], 300.0))
             degree = int(np.argmin(total)) + 1
             rest = math.exp(min(0.5 * float(rests[degree]), 300.0)) * (1 + _SLACK)
             found = NormalError(norms[:degree], rest)
             if found.norm < (1.0 if best is None else best.norm):
                 best = found
+            if best is not None and best.rest <= 0.1 * best.norm:
+                break
         return best
 
     # ---- what is read off -----------------------------------------------------------------------
