@@ -176,11 +176,11 @@ class Question:
     columns: tuple[str, ...] | None
     roles: Mapping[str, Role] | None = None
     database_table: str | None
-    unit: str | None = None
     bounds: str | None = None
+    unit: str | None = None
+    quick: bool = False
     model: str | None = None
     nonmembers: str | None = None
-    quick: bool = False
     seed: Annotated[int, Rule(ge=0)]
 
 

@@ -475,7 +475,12 @@ def remedies_drawing(report: Report) -> Drawing | None:
         legend=(
             Legend("bar", "enough for what was asked", "estimated"),
             Legend("bar", "not enough", "estimated", "/"),
-            Legend("line", f"score of {report.usual.replace('trained', 'the model trained')}", "ink", "dash"),
+            Legend(
+                "line",
+                f"score of {report.usual.replace('trained', 'the model trained')}",
+                "ink",
+                "dash",
+            ),
             *([Legend("star", "recommended")] if any(r.recommended for r, _ in priced) else []),
         ),
     )
