@@ -18,13 +18,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-# Several test processes share the cores already; BLAS must not multiply them.
+# Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
+# process, so that what its tests share is made once.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-long check docs bench clean
+.PHONY: help study serve test test-long check docs wheel paper bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,20 +37,36 @@ serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
 test: $(STAMP) ## the tests and the doctests of src (without those marked long); the same every time
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
-	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis"
+	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "long or hypothesis"
 
-check: $(STAMP) ## ruff, its formatter, mypy and the order of imports
+check: $(STAMP) ## ruff, its formatter, mypy, the order of imports and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 docs: $(STAMP) ## the documentation, into site/
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
+
+wheel: $(STAMP) ## the wheel, tried in an environment of its own: dist/
+	@rm -rf dist build/fresh
+	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
+	@$(BIN)/python -m venv build/fresh
+	@wheel=$$(ls dist/*.whl); build/fresh/bin/python -m pip install -qq "$$wheel[web,skops]"
+	@cd build && fresh/bin/memberbound explain --epsilon 1 --json >/dev/null && \
+		fresh/bin/memberbound study --out trial --force --shadows 8 >/dev/null 2>&1 && \
+		fresh/bin/python -c "from memberbound.faces.web.application import application; application()"
+	@echo "wheel: $$(ls dist/*.whl), tried: explain, study, the web application"
+
+paper: ## the JOSS paper as a page, with pandoc: build/paper.html
+	@mkdir -p build
+	@pandoc paper/paper.md --citeproc --bibliography paper/paper.bib --fail-if-warnings -s -o build/paper.html
+	@echo "paper: build/paper.html"
 
 bench: $(STAMP) ## every script in benchmarks/, one after the other
 	@shopt -s nullglob; scripts=(benchmarks/*.py); \

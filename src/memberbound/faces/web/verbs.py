@@ -35,9 +35,19 @@ _TICK = 0.2
 _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 
 
-def performed(verb: str, table: str | None, options: Keywords, progress: Progress) -> Answer:
-    """Return ``{"result", "plots"}`` of a verb, or what it raises."""
-    return _VERBS[verb](table, options, progress)
+def performed(
+    verb: str, table: str | None, options: Keywords, progress: Progress, workers: int = 1
+) -> Answer:
+    """Return ``{"result", "plots"}`` of a verb, or what it raises.
+
+    ``workers`` models of an audit are trained at the same time, as threads: the limits of memory
+    and time are those of this process, and whatever stops it stops them.
+    """
+    from joblib import parallel_config
+
+    given = options | {"workers": workers} if verb == "audit" else options
+    with parallel_config(backend="threading"):
+        return _VERBS[verb](table, given, progress)
 
 
 def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
@@ -209,9 +219,6 @@ def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
     progress(0, None, "reading the table")
     result = audit(
         table,
-        # One process per job: its limits of memory and time are then the job's.
-        backend="sequential",
-        workers=1,
         progress=lambda done, total: progress(done, total, "training models"),
         **options,
     )
@@ -237,11 +244,18 @@ def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.studies import study
 
     progress(0, None, "reading the table")
+
+    def advance(title: str, done: int, total: int) -> None:
+        # A thousand parts per step.
+        progress(
+            done, total, f"step {min(done, total - 1) // 1000 + 1} of {total // 1000}, {title}"
+        )
+
     result = study(
         table,
         out=".",
         workers=1,
-        progress=lambda title, done, total: progress(done, total, title),
+        progress=advance,
         **options,
     )
     return {"result": result.to_dict(), "plots": {}}
