@@ -56,8 +56,7 @@ from memberbound.report.model import (
 )
 from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.recipe import Keep
-from memberbound.verbs.audit import audit, audit_run
-from memberbound.verbs.audit import audit_run, release_floor
+from memberbound.verbs.audit import audit, audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
