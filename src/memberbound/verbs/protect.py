@@ -41,6 +41,7 @@ from memberbound.learners import (
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
+    Readable,
     Sides,
     at_confidence,
     common_fields,
@@ -136,8 +137,8 @@ class TrialScores:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Protection:
+@dataclass(frozen=True, eq=False, repr=False)
+class Protection(Readable):
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
 
     SIDES: ClassVar[Sides] = {
