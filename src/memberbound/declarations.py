@@ -157,7 +157,9 @@ Hidden = Annotated[object, Option("hidden", web=False)]
 #: What an argument is about, by its kind and by its name: the headings of a help page.
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
 _GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
-_GROUP_OF_NAME = dict.fromkeys(("database_table", "uniform", "unit", "reference"), "Data")
+_GROUP_OF_NAME = dict.fromkeys(
+    ("database_table", "uniform", "unit", "reference", "nonmembers", "predictions", "model"), "Data"
+)
 _GROUP_OF_NAME |= dict.fromkeys(
     ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
 )
