@@ -627,7 +627,9 @@ def _combined(case: _Case) -> FloatArray:
 def _features(case: _Case) -> FloatArray:
     """Return (N, F) what the classifier sees of a record: answers, and how unusual they are."""
     logit = case.signals.logit[0]
-    columns = [np.arcsinh(logit), np.log(case.signals.loss[0] + 1e-9), _right(case)]
+    columns = [np.arcsinh(logit), np.log(case.signals.loss[0] + 1e-9)]
+    if not case.signals.regression:  # "right" is relative to all residuals there
+        columns.append(_right(case))
     chances = case.chances
     if chances is not None:
         top = np.sort(chances, axis=1)[:, ::-1][:, :3]
