@@ -371,7 +371,7 @@ def audit(
         target: the column that the learner or the model predicts.
         learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
             With a model it is what reference models are trained with (``same``: the model's own
-            kind); none are trained unless it is named.
+            kind, on its own rows, as an estimator is); none are trained unless it is named.
         trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
             can do anything on this machine.
         factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
