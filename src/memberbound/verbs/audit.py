@@ -379,7 +379,7 @@ def audit(
         by: with a model: a column; each of its values is a subgroup with numbers of its own.
         images: the columns are pixels of pictures of this height and width (``28x28``, ``32x32x3``
             with colours): every model is asked about a picture and four copies moved by a pixel,
-            which finds more members.
+            which can find more members.
         shadows: models to train.
         attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
             of A25 §7, trained on some models and scored on others.
