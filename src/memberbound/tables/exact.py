@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "exact_array",
     "exact_batches",
+    "exact_keys",
     "exact_rows",
     "exact_type",
     "from_pandas",
@@ -72,14 +73,8 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     import ibis.expr.datatypes as dt
 
     chosen, schema = [], {}
-    for column, kind in stored_types(rows).items():
+    for column, key in exact_keys(rows, name).items():
         place = _quoted(column)
-        key = _key(place, kind)
-        if key is None:
-            raise InputError(
-                f"the columns of {name} must have types that DuckDB can compare exactly, got "
-                f"{kind}. Cast that column to text or to bytes, or leave it out."
-            )
         chosen.append(f"{key} AS {place}")
         schema[column] = rows[column].type() if key == place else dt.unknown
         if values:
@@ -87,6 +82,18 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
             schema[f"v_{column}"] = rows[column].type()
     query = f"SELECT {', '.join(chosen)} FROM ({backend.compile(rows)}) AS stored_rows"
     return backend.sql(query, schema=ibis.schema(schema))
+
+
+def exact_keys(rows: ir.Table, name: str) -> dict[str, str]:
+    """Return for each column of a table on DuckDB the SQL of its key."""
+    found = {column: (_key(_quoted(column), k), k) for column, k in stored_types(rows).items()}
+    for key, kind in found.values():
+        if key is None:
+            raise InputError(
+                f"the columns of {name} must have types that DuckDB can compare exactly, got "
+                f"{kind}. Cast that column to text or to bytes, or leave it out."
+            )
+    return {column: key for column, (key, _) in found.items() if key is not None}
 
 
 def stored_types(rows: ir.Table) -> dict[str, DuckDBPyType]:

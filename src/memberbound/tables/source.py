@@ -283,6 +283,15 @@ def _plain(engine: Engine, path: Path) -> Path:
 
 
 def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) -> ir.Table:
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        # Bytes that are no text: no engine takes such a name.
+        endings = "".join(path.suffixes[-2:]).encode("ascii", "ignore").decode()
+        link = engine.folder / f"{engine.fresh('file')}{endings}"
+        link.symlink_to(path.absolute())
+        try:
+            return _file(engine, link, table, delimiter)
+        except InputError as error:
+            raise InputError(str(error).replace(str(link), str(path))) from error
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
         lite = _magic(path).startswith(b"SQLite format 3")
