@@ -1,27 +1,37 @@
 """What does η for every record cost when all rows are used (X22), and what do rivals make of it?
 
     python benchmarks/gradient.py [--dataset digits adult …] [--runs 3] [--rivals] [--data DIR]
+                                  [--json FILE]
+    python benchmarks/gradient.py --markdown FILE …
 
-One model per data set, split, method and η, ours with default settings: accuracy, balanced accuracy
-and AUC on other records, and seconds, beside the constant classifier and the same learner without
-protection.  ``bounds`` says whether the ranges were given or paid for.
+One model per data set, run, method and η, all on the same splits; ours with default settings.
+Accuracy, balanced accuracy and AUC on other records, and processor seconds, beside the constant
+classifier and the same learner without protection.  A run is a split or, where training and test
+files are given, a draw of the noise.  ``bounds`` says whether the ranges were given or paid for.
+``--json`` is written after every data set and η; ``--markdown`` turns such files into the tables of
+docs/protect-benchmark.md.
 
 Rivals get our private columns and the share of μ² that our descent gets, and the best of their own
 settings in hindsight, which would cost them something in earnest: output perturbation (strong
 convexity: the minimiser moves by at most 2L/(nλ)), objective perturbation (Kifer, Smith and
 Thakurta 2012, at the (ε, 1e-5) of the same μ), and noisy mini-batches by Opacus with the noise that
-our accountant finds.  For two classes also interpret-core's private explainable boosting as it
-comes, at the nominal ε whose two parts keep the same η under replace-one; it is told categories,
-and exact ranges where ours are paid for.
+our accountant finds.  ``subset`` is our own older form, convex in the subset game: a secret half of
+a public table of at most 2000 rows, encoded as most people do, best settings in hindsight.  For two
+classes also interpret-core's private explainable boosting as it comes, at the nominal ε whose two
+parts keep the same η under replace-one; it is told categories, and exact ranges where ours are paid
+for.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import math
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +50,7 @@ from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
 from memberbound.release.budget import NeighbourBudget
+from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.neighbour import fit_private
 from memberbound.release.preprocessing import Values
 from memberbound.release.randomness import InsecureSource
@@ -166,12 +177,6 @@ def _scores(truth: np.ndarray, guess: np.ndarray, chances: np.ndarray, names: An
     return [float(np.mean(guess == truth)), balanced_accuracy_score(truth, guess), float(auc)]
 
 
-def _line(name: str, method: str, found: list[list[float]]) -> str:
-    mean = np.mean(found, axis=0)
-    shown = ["–" if np.isnan(x) else f"{x:.3f}" for x in mean[:3]]
-    return f"| {name} | {method} | {' | '.join(shown)} | {mean[3]:.1f} |"
-
-
 def _unit(features: Any) -> np.ndarray:
     """Rows with an intercept, scaled onto the unit ball."""
     dense = np.asarray(features.todense() if sparse.issparse(features) else features)
@@ -204,7 +209,7 @@ def _minimised(
 
 def _output(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: Any) -> Any:
     """Models by output perturbation, for several strengths of regularisation."""
-    for strength in (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 1e-4):
+    for strength in (0.3, 0.1, 0.03, 0.01, 0.003, 0.001):
         theta = _minimised(rows, codes, count, strength, np.zeros((rows.shape[1], count)))
         scale = 2 * math.sqrt(2) / (len(rows) * strength * mu)
         yield theta + scale * rng.normal(size=theta.shape)
@@ -215,10 +220,15 @@ def _objective(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: 
     delta = 1e-5
     epsilon = GaussianCurve(mu).epsilon(delta)
     scale = math.sqrt(2) * math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
-    for strength in (1.0, 3.0, 10.0, 30.0, 100.0):
+    for strength in (1.0, 3.0, 10.0, 30.0):
         tilt = scale * rng.normal(size=(rows.shape[1], count))
         # A softmax loss has curvature at most ½·‖x‖²; ε needs twice that as regularisation.
         yield _minimised(rows, codes, count, strength * 2 * 0.5 / epsilon / len(rows), tilt)
+
+
+@functools.cache
+def _multiplier(eta: float, rate: float, steps: int) -> float:
+    return calibrated_noise_multiplier(EtaTarget(eta), rate, steps, "replace-one")
 
 
 def _opacus(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: Any) -> Any:
@@ -229,9 +239,7 @@ def _opacus(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: Any
 
     steps, batch = 400, min(len(rows), 512)
     rate = batch / len(rows)
-    noise = calibrated_noise_multiplier(
-        EtaTarget(GaussianCurve(mu).eta), rate, steps, "replace-one"
-    )
+    noise = _multiplier(GaussianCurve(mu).eta, rate, steps)
     features = torch.tensor(rows, dtype=torch.float32)
     wanted = torch.tensor(codes, dtype=torch.int64)
     for speed in (0.5, 2.0, 8.0):
@@ -269,7 +277,7 @@ def rival(name: str, model: Any, train: pd.DataFrame, test: pd.DataFrame, run: i
     names = np.array(model.target.classes, dtype=object)
     rng = np.random.default_rng(run)
     best: list[float] = [0.0, 0.0, np.nan]
-    began, made = time.perf_counter(), 0
+    began, made = time.process_time(), 0
     mu = model.budget.parts[-1].mu
     for theta in RIVALS[name](learnt, codes[kept], len(names), mu, rng):
         made += 1
@@ -278,7 +286,45 @@ def rival(name: str, model: Any, train: pd.DataFrame, test: pd.DataFrame, run: i
         if len(names) == 2:
             found[2] = float(roc_auc_score(truth == names[1], scores[:, 1] - scores[:, 0]))
         best = max(best, found)
-    return [*best, (time.perf_counter() - began) / max(1, made)]
+    return [*best, (time.process_time() - began) / max(1, made)]
+
+
+#: Settings of the subset form: (C, clip radius); it looks at all pairs of so many rows at most.
+SUBSET = ((0.01, 3.0), (0.001, 3.0), (1e-4, 3.0))
+PIXELS = ((0.01, 8.0), (0.001, 8.0), (1e-4, 8.0))
+MOST_PUBLIC = 2000
+
+
+def _subset(name: str, split: Split, target: str, *, eta: float, run: int) -> list[float]:
+    """Scores of the convex form for every record in the subset game, its best setting."""
+    train, test = split
+    train = train.sample(min(len(train), MOST_PUBLIC), random_state=run)
+    encoder = _encoder(train.drop(columns=target))
+    wanted = train[target].astype(str).to_numpy()
+    table = [encoder.fit_transform(train.drop(columns=target))]
+    table.append(encoder.transform(test.drop(columns=target)))
+    known, other = (np.asarray(t.todense() if sparse.issparse(t) else t) for t in table)
+    truth = test[target].astype(str).to_numpy()
+    best: list[float] = [0.0, 0.0, np.nan]
+    began, made = time.process_time(), 0
+    for c, clip in PIXELS if name in ("digits", "mnist-49") else SUBSET:
+        model = MembershipPrivate(
+            LogisticRegression(C=c, max_iter=2000),
+            eta=eta,
+            record="every",
+            game="subset",
+            method="convex",
+            tune=False,
+            clip=clip,
+            # Two subsets: by its worst case over training sets.
+            pairs=2 if len(known) >= 600 else 64,
+            n_jobs=1,
+            insecure_seed=run,
+        ).fit(known, wanted)
+        made += 1
+        chances = model.predict_proba(other)
+        best = max(best, _scores(truth, model.predict(other), chances, model.classes_))
+    return [*best, (time.process_time() - began) / made]
 
 
 def _plain(train: Any, test: Any, target: str, bounds: Any) -> Split:
@@ -317,7 +363,7 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
         for k, name in enumerate(table)
         if numbers[k]
     }
-    began = time.perf_counter()
+    began = time.process_time()
     model = DPExplainableBoostingClassifier(
         epsilon=epsilon,
         delta=1e-5,
@@ -325,7 +371,7 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
         privacy_bounds=ends,
         random_state=run,
     ).fit(table, train[target])
-    seconds, rest = time.perf_counter() - began, test.drop(columns=target)
+    seconds, rest = time.process_time() - began, test.drop(columns=target)
     truth = test[target].to_numpy()
     return [
         *_scores(truth, model.predict(rest), model.predict_proba(rest), model.classes_),
@@ -333,71 +379,132 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
     ]
 
 
-def rows(name: str, folder: Path, runs: int, rivals: bool) -> None:
+def _timed(fit: Callable[[], list[float]]) -> list[float]:
+    began = time.process_time()
+    return [*fit(), time.process_time() - began]
+
+
+def _unprotected(split: Split, target: str) -> list[float]:
+    train, test = split
+    rest, truth = test.drop(columns=target), test[target].astype(str).to_numpy()
+    model = make_pipeline(_encoder(train.drop(columns=target)), LogisticRegression())
+    model.fit(train.drop(columns=target), train[target].astype(str))
+    return _scores(truth, model.predict(rest), model.predict_proba(rest), model.classes_)
+
+
+def measured(
+    name: str, folder: Path, runs: int, rivals: bool, methods: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield one line per run, method and η."""
     target, split, bounds = READERS[name](folder)
-    about = f"{name}, {len(split(0)[0])} rows, bounds {'given' if bounds else 'paid for'}"
-    constant, plain = [], []
+    about = {"data": name, "rows": len(split(0)[0]), "bounds": "given" if bounds else "paid for"}
+
+    def line(method: str, eta: float | None, run: int, found: list[float]) -> dict[str, Any]:
+        scores = dict(zip(("accuracy", "balanced", "auc", "seconds"), found, strict=True))
+        clean = {k: None if math.isnan(v) else v for k, v in scores.items()}
+        return about | {"method": method, "eta": eta, "run": run} | clean
+
     for run in range(runs):
         train, test = split(run)
         truth = test[target].astype(str).to_numpy()
-        common = train[target].astype(str).mode()[0]
-        share = float(np.mean(truth == common))
-        constant.append([share, 1 / len(set(truth)), 0.5, 0.0])
-        began = time.perf_counter()
-        model = make_pipeline(_encoder(train.drop(columns=target)), LogisticRegression())
-        model.fit(train.drop(columns=target), train[target].astype(str))
-        rest = test.drop(columns=target)
-        found = _scores(truth, model.predict(rest), model.predict_proba(rest), model.classes_)
-        plain.append([*found, time.perf_counter() - began])
-    print(_line(about, "constant", constant))
-    print(_line(about, "unprotected", plain), flush=True)
-    for eta in ETAS:
-        found: dict[str, list[list[float]]] = {}
-        for run in range(runs):
-            train, test = split(run)
-            truth = test[target].astype(str).to_numpy()
+        share = float(np.mean(truth == train[target].astype(str).mode()[0]))
+        yield line("constant", None, run, [share, 1 / len(set(truth)), 0.5, 0.0])
+        unprotected = functools.partial(_unprotected, (train, test), target)
+        yield line("unprotected", None, run, _timed(unprotected))
+        for eta in ETAS:
             linear = None
             for learner in OURS:
-                began = time.perf_counter()
-                try:
-                    model = fit_private(
-                        train,
-                        target,
-                        eta=eta,
-                        learner=learner,
-                        bounds=bounds,
-                        source=InsecureSource(run),
-                    )
-                except InputError as error:
-                    print(f"| {about} | {learner}, η = {eta} | {error} |")
+                if learner not in methods:
                     continue
-                seconds = time.perf_counter() - began
+                asked = {"eta": eta, "learner": learner, "bounds": bounds}
+                began = time.process_time()
+                try:
+                    model = fit_private(train, target, source=InsecureSource(run), **asked)
+                except InputError as error:
+                    print(f"{name}, {learner}, η = {eta}: {error}", file=sys.stderr)
+                    continue
+                seconds = time.process_time() - began
                 linear = model if learner == "logistic" else linear
                 chances = model.predict_proba(test)
                 scores = _scores(truth, model.predict(test), chances, model.class_names)
-                found.setdefault(learner, []).append([*scores, seconds])
-            if rivals and linear is not None:
-                for other in RIVALS:
-                    found.setdefault(other, []).append(rival(other, linear, train, test, run))
-            if rivals and len(set(truth)) == 2:
-                scores = _interpret((train, test), target, bounds, eta=eta, run=run)
-                found.setdefault("interpret", []).append(scores)
-        for method, lines in found.items():
-            print(_line(about, f"{method}, η = {eta}", lines), flush=True)
+                yield line(learner, eta, run, [*scores, seconds])
+            if not rivals:
+                continue
+            for other in RIVALS if linear is not None else ():
+                if other in methods:
+                    yield line(other, eta, run, rival(other, linear, train, test, run))
+            asked = {"eta": eta, "run": run}
+            if "subset" in methods:
+                yield line("subset", eta, run, _subset(name, (train, test), target, **asked))
+            if "interpret" in methods and len(set(truth)) == 2:
+                scores = _interpret((train, test), target, bounds, **asked)
+                yield line("interpret", eta, run, scores)
+
+
+METHODS = {
+    "logistic": "gradient",
+    "boosting": "boosting",
+    "subset": "subset, convex",
+    "output perturbation": "output",
+    "objective perturbation": "objective",
+    "Opacus": "Opacus",
+    "interpret": "interpret",
+}
+
+
+def table(lines: list[dict[str, Any]], key: str) -> str:
+    """One line per data set and η, one column per method: mean ± standard error over the runs."""
+    heads = ["data", "η", *(["constant", "unprotected"] if key != "seconds" else [])]
+    names = [m for m in METHODS if any(line["method"] == m for line in lines)]
+    shown = ["| " + " | ".join(heads + [METHODS[m] for m in names]) + " |"]
+    shown.append("|" + "---|" * (len(heads) + len(names)))
+
+    def cell(data: str, method: str, eta: float | None) -> str:
+        mine = [x for x in lines if (x["data"], x["method"], x["eta"]) == (data, method, eta)]
+        values = [x[key] for x in mine if x[key] is not None]
+        if not values:
+            return "–"
+        if key == "seconds":
+            return f"{np.mean(values):.1f}"
+        error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+        known = len(values) > 1 and method not in ("constant", "unprotected")
+        return f"{np.mean(values):.3f}" + (f" ± {error:.3f}" if known else "")
+
+    for data in dict.fromkeys(line["data"] for line in lines):
+        first = next(line for line in lines if line["data"] == data)
+        runs = 1 + max(line["run"] for line in lines if line["data"] == data)
+        for eta in ETAS:
+            cells = [f"{data}, {first['rows']} rows, {runs} runs", f"{eta:g}"]
+            if key != "seconds":
+                cells += [cell(data, name, None) for name in ("constant", "unprotected")]
+            cells += [cell(data, method, eta) for method in names]
+            shown.append("| " + " | ".join(cells) + " |")
+    return "\n".join(shown)
 
 
 def main() -> None:
     shared = Path(__file__).resolve().parents[2] / "shared" / "data"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dataset", nargs="+", default=list(READERS), choices=list(READERS))
+    parser.add_argument("--method", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rivals", action="store_true", help="other ways to the same μ, too")
     parser.add_argument("--data", type=Path, default=shared, help="folder of the data files")
+    parser.add_argument("--json", type=Path, help="file for the lines, one JSON object each")
+    parser.add_argument("--markdown", type=Path, nargs="+", help="print tables of such files")
     asked = parser.parse_args()
+    if asked.markdown:
+        texts = [text for file in asked.markdown for text in file.read_text("utf-8").splitlines()]
+        lines = [json.loads(text) for text in texts]
+        print("\n\n".join(table(lines, key) for key in ("accuracy", "auc", "seconds")))
+        return
     warnings.simplefilter("ignore")
-    print("| data | method | accuracy | balanced | AUC | seconds |\n|---|---|---|---|---|---|")
     for name in asked.dataset:
-        rows(name, asked.data, asked.runs, asked.rivals)
+        for line in measured(name, asked.data, asked.runs, asked.rivals, asked.method):
+            print(json.dumps(line), flush=True)
+            if asked.json is not None:
+                with asked.json.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

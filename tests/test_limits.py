@@ -1,7 +1,6 @@
 """A limit stops a build exactly where a number is above it, and says which number that was."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 import memberbound
+from commands import command as command_line
 from memberbound.declarations import declared
 from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, main, verb_named
@@ -253,14 +253,7 @@ def prepare(folder: Path, *, leaky: bool) -> None:
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *arguments = shlex.split(command)
     assert program == "memberbound"
-    return subprocess.run(
-        [sys.executable, "-m", "memberbound", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONUTF8": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    return command_line(*arguments, cwd=folder)
 
 
 @pytest.mark.parametrize(("file", "command"), list(commands()))

@@ -1,20 +1,18 @@
 """The verb ``audit`` as a user meets it."""
 
 import json
-import os
 import re
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import memberbound
+from commands import answered
 from memberbound.attacks.learner_audit import ContradictionError, read_ceiling, sandwiched
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
@@ -247,20 +245,14 @@ def test_bad_questions(table: pd.DataFrame, more: dict, words: str) -> None:
         audit(table.iloc[:12], **options())
 
 
-def test_command_line(table: pd.DataFrame, tmp_path: Path) -> None:
+def test_command_line(table: pd.DataFrame, tmp_path: Path, monkeypatch) -> None:
     table.to_csv(tmp_path / "table.csv", index=False)
     scores(1.0).to_csv(tmp_path / "scores.csv", index=False)
 
     def cli(*arguments: object) -> tuple[int, str, str]:
-        done = run(
-            [sys.executable, "-m", "memberbound", "audit", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"MEMBERBOUND_CACHE": str(tmp_path / "cache")},
-        )
-        return done.returncode, done.stdout, done.stderr
+        return answered("audit", *arguments)
 
+    monkeypatch.setenv("MEMBERBOUND_CACHE", str(tmp_path / "cache"))
     code, out, err = cli(tmp_path / "scores.csv", "--json")
     assert code == 0, err
     assert json.loads(out)["command"] == "audit"

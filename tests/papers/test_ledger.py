@@ -9,10 +9,8 @@ import ast
 import dataclasses
 import importlib
 import json
-import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import get_args
 
 import pytest
 
+from commands import command
 from memberbound.errors import InputError
 from memberbound.papers.errata import Counterexample, Erratum
 from memberbound.papers.ledger import ERRATA, PAPERS, Entry, Status, entries, theorems
@@ -29,7 +28,6 @@ from memberbound.papers.reproduction import EXPERIMENTS
 FIGURES = {module for module, _ in EXPERIMENTS.values()}
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(sys.executable).with_name("memberbound")
 
 #: What the papers number, read from their texts: definitions, theorems, propositions, lemmas,
 #: corollaries, remarks, examples, figures, tables, algorithms.
@@ -411,18 +409,11 @@ def test_a_demonstration_that_shows_nothing_is_caught(shown):
     assert demonstration_problems(Erratum("A25-T6", "p", "h", lambda: shown))
 
 
-# The command as it is installed
+# The command
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "theorems", *arguments],
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
+    return command("theorems", *arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
 
 
 def test_command_lists_everything_as_json():

@@ -394,5 +394,5 @@ def test_learners_made_of_trees_are_shown_the_way():
     for learner in ("tree", "random-forest"):
         with pytest.raises(InputError, match="Take 'boosting'"):
             mb.protect(hills(100), learner=learner, **asked)
-    with pytest.raises(InputError, match="leave it out for boosting"):
+    with pytest.raises(InputError, match="Leave it out"):
         mb.protect(hills(100), learner="boosting", method="gradient", **asked)

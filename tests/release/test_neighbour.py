@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from memberbound.errors import InputError
+from memberbound.curve.families import GaussianCurve
 from memberbound.games import NeighbourGame
 from memberbound.release.gradient import gradient_loss
 from memberbound.release.neighbour import LEARNERS, _Training, fit_private
@@ -75,6 +75,15 @@ def test_tuning_is_paid_for(learner):
         changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
         other = replace(base, rows=changed[0], read=changed[1], weights=changed[2])
         assert abs(other._mark(model) - base._mark(model)) <= 1
+    # A record that is left out moves a score as far as one that is replaced, so the scores cost as
+    # much when records are added or removed; everything else costs at most 1/√2 of it.
+    without = [replace(base, weights=1.0 - (np.arange(400) == place)) for place in range(40)]
+    assert max(base._mark(model) - gone._mark(model) for gone in without) > 0.7
+    ratios = {part.name: part.ratio for part in found.budget.parts}
+    assert ratios.pop("the trials' scores") == 1.0
+    assert min(ratios.values()) >= 1.41
+    scores = next(p.mu for p in found.budget.parts if p.name == "the trials' scores")
+    assert found.budget.curve("add-remove").advantage > GaussianCurve(scores).advantage
 
 
 @pytest.mark.parametrize("learner", ["logistic", "svm"])
@@ -163,6 +172,4 @@ def test_every_learner_takes_public_bounds_alone(learner):
     bounds = {"age": [18, 90], "city": ["Rome", "Oslo"], "ill": target}
     model = fit_private(table, "ill", eta=0.05, bounds=bounds, learner=learner)
     assert len(model.predict(table)) == 400
-    if learner not in ("logistic", "boosting"):
-        with pytest.raises(InputError, match="probabilities"):
-            model.predict_proba(table)
+    assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 import memberbound
+from commands import answered
 from memberbound import InputError, load, predict, protect
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.saving import save
@@ -28,14 +29,14 @@ QUICK = {
 }
 
 
-def cli(*arguments: object, folder: Path) -> tuple[int, str, str]:
+def fresh(*arguments: object, cwd: Path) -> tuple[int, str, str]:
     """In a process of its own, as a user runs it."""
     done = run(
         [sys.executable, "-m", "memberbound", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
-        cwd=folder,
+        cwd=cwd,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -72,7 +73,7 @@ def model(folder: Path):
 
 
 @pytest.mark.parametrize("name", ["breast cancer", "made"])
-def test_from_a_file_to_predictions_in_a_fresh_process(name: str, tmp_path: Path) -> None:
+def test_from_a_file_to_predictions(name: str, tmp_path: Path) -> None:
     if name == "made":
         table, target = made(400, 1), "ill"
     else:
@@ -82,9 +83,8 @@ def test_from_a_file_to_predictions_in_a_fresh_process(name: str, tmp_path: Path
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     result = protect(tmp_path / "old.csv", target=target, out=tmp_path / "model.skops", **QUICK)
-    code, out, err = cli(
-        "predict", "model.skops", "new.csv", "--out", "answers.csv", "--json", folder=tmp_path
-    )
+    asked = ("predict", "model.skops", "new.csv", "--out", "answers.csv", "--json")
+    code, out, err = (fresh if name == "made" else answered)(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
     assert answer["command"] == "predict"
@@ -181,7 +181,7 @@ def test_a_learner_without_probabilities() -> None:
 def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
     new = made(10, 4)
     new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)
-    code, out, err = cli("predict", "model.skops", "short.csv", "--out", "no.csv", folder=folder)
+    code, out, err = answered("predict", "model.skops", "short.csv", "--out", "no.csv", cwd=folder)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "town, code are missing" in err
     assert not (folder / "no.csv").exists()

@@ -2,16 +2,15 @@
 
 import json
 import re
-import sys
 from fractions import Fraction
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import memberbound
+from commands import answered
 from memberbound.errors import InputError
 from memberbound.release.saving import load, verified
 from memberbound.verbs.protect import protect
@@ -170,13 +169,7 @@ def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
     people.to_csv(tmp_path / "people.csv", index=False)
 
     def cli(*arguments: object) -> tuple[int, str, str]:
-        done = run(
-            [sys.executable, "-m", "memberbound", "protect", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+        return answered("protect", *arguments)
 
     code, out, err = cli(
         tmp_path / "people.csv",

@@ -3,9 +3,7 @@
 import hashlib
 import json
 import re
-import sys
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
@@ -14,9 +12,12 @@ import yaml
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
+from commands import command
 from memberbound import InputError, MembershipPrivate, load, predict, protect
 from memberbound.curve import GaussianCurve
 from memberbound.quantities import numbers_in
@@ -77,6 +78,21 @@ def test_the_curve_is_that_of_the_budget(released):
     # Sums move half as far when a record is removed instead of replaced.
     assert 0.4 < added["advantage_upper"] / replaced["advantage_upper"] < 0.8
     assert curve["security_lower"] <= exact.security()
+
+
+def test_guesses_about_a_record_are_read_off_the_curve():
+    """X23: the chance after the release is at most the curve at the chance before it."""
+    found = protect(people(), bounds=BOUNDS, baseline=[0.1, 0.5], **EVERY)
+    curve, answer = found.released.budget.curve(), found.to_dict()
+    assert answer["guess_upper"] == {"0.1": curve.tpr(0.1), "0.5": curve.tpr(0.5)}
+    assert 0.1 < answer["guess_upper"]["0.1"] < 0.16
+    assert "X23" in answer["theorems"]
+    assert any("guessed about a record" in text for text in answer["assumptions"])
+    assert "a guess right 10 % of the time before" in found.summary()
+    with pytest.raises(InputError, match="baseline must be in"):
+        protect(people(), bounds=BOUNDS, baseline=1.5, **EVERY)
+    with pytest.raises(InputError, match="baseline belongs to the neighbour game"):
+        protect(people(), game="subset", baseline=0.1, **EVERY)
 
 
 def test_the_sentence_says_what_is_public(released):
@@ -366,7 +382,7 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
     chances = model.predict_proba(fresh[["age", "city"]])
     assert ((chances[:, 1] > 0.5) == (model.predict(fresh[["age", "city"]]) == "yes")).all()
-    assert not hasattr(model, "decision_function")
+    assert ((model.decision_function(fresh[["age", "city"]]) > 0) == (chances[:, 1] > 0.5)).all()
     save(model, tmp_path / "model.json")
     again = load(tmp_path / "model.json")
     assert (again.predict(fresh) == model.predict(fresh[["age", "city"]])).all()
@@ -376,6 +392,27 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     # The same model as the verb's, from the same noise.
     same = protect(table, bounds=BOUNDS, **(EVERY | {"insecure_seed": 1})).released
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
+
+
+def test_the_estimator_pays_for_tuning_only_if_asked():
+    table = people(800)
+    raw, bounds = table[["age"]], {"age": [18, 90], "y": ["no", "yes"]}
+    asked = {"record": "every", "bounds": bounds, "insecure_seed": 1, "eta": 0.2}
+    plain = MembershipPrivate(LogisticRegression(), **asked).fit(raw, table["ill"])
+    tuned = MembershipPrivate(LogisticRegression(), tune=True, **asked).fit(raw, table["ill"])
+    assert (plain.released_.tuned, tuned.released_.tuned) == (False, True)
+    assert tuned.certificate_.value <= 0.2
+
+
+def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_give():
+    table, fresh = people(), people(300, 1)
+    bounds = {"age": [18, 90], "y": ["no", "yes"]}
+    for base, chances in ((LogisticRegression(), True), (LinearSVC(), False)):
+        model = MembershipPrivate(base, record="every", bounds=bounds, insecure_seed=1)
+        model.fit(table[["age"]], table["ill"])
+        assert hasattr(model, "predict_proba") == chances
+        for scorer in ("roc_auc", "balanced_accuracy", "accuracy"):
+            assert get_scorer(scorer)(model, fresh[["age"]], fresh["ill"]) > 0.6
 
 
 def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
@@ -410,6 +447,9 @@ def test_the_estimators_classes_are_of_the_targets_kind():
         ({"estimator": DecisionTreeClassifier()}, "no private form"),
         ({"method": "convex"}, "belongs to game='subset'"),
         ({"pairs": 9}, "pairs belongs to the subset game"),
+        ({"confidence": 0.9}, "confidence belongs to the subset game"),
+        ({"release": "predictions"}, "release belongs to the subset game"),
+        ({"shape": False}, "shape belongs to the subset game"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],
@@ -462,13 +502,7 @@ def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
     )
 
     def cli(*arguments):
-        return run(
-            [sys.executable, "-m", "memberbound", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        return command(*arguments, cwd=tmp_path)
 
     asked = ("protect", "patients.csv", "--target", "ill", "--record", "every", "--eta", "0.05")
     done = cli(*asked, "--bounds", "bounds.yaml", "--out", "model.skops", "--json")

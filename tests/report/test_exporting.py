@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from commands import command
 from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import pdf
@@ -743,7 +744,9 @@ def test_command_writes_the_card_and_prints_one_object(tmp_path, report_file):
 
 
 def test_command_refuses_with_one_sentence(tmp_path):
-    done = run("none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path)
+    done = command(
+        "export", "none.json", "--format", "pdf", "--out", "x.pdf", "--browser", "no", cwd=tmp_path
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

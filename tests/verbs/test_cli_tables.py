@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import command
+
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
 
 
@@ -38,15 +40,17 @@ def test_certify_plan_harden_from_csv_to_parquet(people, tmp_path):
     whole = run("certify", str(people), "--json")
     assert json.loads(whole.stdout)["delta_upper"] < 0.2
     assert "'id' looks like an identifier and is left out" in whole.stderr
-    named = run("certify", str(people), "--roles", "id=category", "--json")
+    named = command("certify", str(people), "--roles", "id=category", "--json")
     assert json.loads(named.stdout)["delta_upper"] == 1.0
-    part = json.loads(run("certify", str(people), "--columns", "sex,income", "--json").stdout)
+    part = json.loads(command("certify", str(people), "--columns", "sex,income", "--json").stdout)
     assert part["atoms"] == 4
     assert part["security_lower"] > 0.97
-    planned = run("plan", str(people), "--columns", "sex,income", "--security", "0.95", "--json")
+    planned = command(
+        "plan", str(people), "--columns", "sex,income", "--security", "0.95", "--json"
+    )
     assert 0 < json.loads(planned.stdout)["n_required"] <= 4000
     out, recipe, plot = (tmp_path / name for name in ("safe.parquet", "recipe.json", "f.svg"))
-    done = run(
+    done = command(
         "harden",
         str(people),
         *("--security", "0.9", "--target", "income", "--out", str(out)),
@@ -56,7 +60,7 @@ def test_certify_plan_harden_from_csv_to_parquet(people, tmp_path):
     result = json.loads(done.stdout)
     assert result["after"]["security_lower"] >= 0.9
     assert "drop id" in result["steps"]
-    again = json.loads(run("certify", str(out), "--json").stdout)
+    again = json.loads(command("certify", str(out), "--json").stdout)
     assert again["delta_upper"] == pytest.approx(result["after"]["delta_upper"], rel=1e-9)
     assert again["rows"] == result["rows_released"]
     assert json.loads(recipe.read_text())
@@ -66,10 +70,12 @@ def test_certify_plan_harden_from_csv_to_parquet(people, tmp_path):
 
 
 def test_readable_output(people):
-    done = run("certify", str(people), "--columns", "sex")
+    done = command("certify", str(people), "--columns", "sex")
     assert done.returncode == 0
     assert "Whatever is trained on 4000 such rows" in done.stdout
-    assert run("plan", "--uniform", "316", "--security", "0.9").stdout.startswith("5005 training")
+    assert command("plan", "--uniform", "316", "--security", "0.9").stdout.startswith(
+        "5005 training"
+    )
 
 
 BAD = [
@@ -94,7 +100,7 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "word"), BAD, ids=[" ".join(b[0]) for b in BAD])
 def test_bad_input_exits_2_and_writes_nothing(arguments, word, people):
     before = people.read_bytes()
-    done = run(*arguments, cwd=people.parent)
+    done = command(*arguments, cwd=people.parent)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert word in done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import memberbound
+from commands import command
 from memberbound.report.pictures import FORMATS
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
@@ -48,7 +49,7 @@ def test_json_is_the_dictionary_of_the_function():
     ids=" ".join,
 )
 def test_every_form_of_the_contract(arguments):
-    done = run("explain", *arguments, "--json")
+    done = command("explain", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["command"] == "explain"
@@ -58,7 +59,7 @@ def test_every_form_of_the_contract(arguments):
         assert result["tpr_upper"]["0.01"] <= 0.05
         found = "noise_multiplier" if "--steps" in arguments else "epsilon"
         assert result[found] > 0
-    readable = run("explain", *arguments)
+    readable = command("explain", *arguments)
     assert readable.returncode == 0
     assert "attacker" in readable.stdout
 
@@ -86,7 +87,7 @@ def test_every_form_of_the_contract(arguments):
     ids=str,
 )
 def test_bad_input_exits_2_with_one_sentence(arguments, word, tmp_path):
-    done = run(*arguments, cwd=tmp_path)
+    done = command(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert word in done.stderr
@@ -97,7 +98,7 @@ def test_bad_input_exits_2_with_one_sentence(arguments, word, tmp_path):
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_plot_formats(suffix, tmp_path):
     target = tmp_path / f"roc{suffix}"
-    done = run("explain", "--gdp", "1", "--plot", str(target), "--json")
+    done = command("explain", "--gdp", "1", "--plot", target, "--json")
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
     assert str(target) in done.stderr
@@ -114,7 +115,7 @@ def test_plot_formats(suffix, tmp_path):
 
 @pytest.mark.parametrize("name", ["roc.bmp", "missing/roc.png", "."])
 def test_bad_plot_writes_nothing(name, tmp_path):
-    done = run("explain", "--epsilon", "1", "--plot", name, cwd=tmp_path)
+    done = command("explain", "--epsilon", "1", "--plot", name, cwd=tmp_path)
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
 
@@ -122,16 +123,16 @@ def test_bad_plot_writes_nothing(name, tmp_path):
 def test_bad_parameters_leave_an_existing_plot_alone(tmp_path):
     target = tmp_path / "roc.png"
     target.write_bytes(b"old")
-    assert run("explain", "--epsilon", "-1", "--plot", str(target)).returncode == 2
+    assert command("explain", "--epsilon", "-1", "--plot", target).returncode == 2
     assert target.read_bytes() == b"old"
 
 
 def test_help_shows_an_example():
     for verb in ("explain", "theorems"):
-        done = run(verb, "--help")
+        done = command(verb, "--help")
         assert done.returncode == 0
         assert f"memberbound {verb}" in done.stdout
-    assert run().returncode == 0
+    assert command().returncode == 0
     assert run("--version").stdout.strip() == f"memberbound {memberbound.__version__}"
 
 

@@ -2,10 +2,8 @@
 
 import json
 import math
-import sys
 from itertools import combinations
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pandas as pd
@@ -13,6 +11,7 @@ import pytest
 from scipy import stats
 
 import memberbound
+from commands import answered
 from memberbound.errors import InputError
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.verbs.population import GaussianSetting, population
@@ -213,19 +212,9 @@ def test_the_noise_of_repeated_answers_round_trips() -> None:
                 assert setting.effective(setting.released(effective)) >= effective
 
 
-def cli(*arguments: str | Path) -> tuple[int, str, str]:
-    done = run(
-        [sys.executable, "-m", "memberbound", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_command_line(tmp_path: Path) -> None:
     np.save(tmp_path / "points.npy", cloud(30, 3))
-    code, out, err = cli(
+    code, out, err = answered(
         "population",
         tmp_path / "points.npy",
         "--epsilon",
@@ -270,7 +259,7 @@ def test_command_line(tmp_path: Path) -> None:
         json.dumps({k: v for k, v in same.items() if k != "records_out"})
     )
     # Nothing is overwritten without being asked.
-    code, out, err = cli(
+    code, out, err = answered(
         "population", tmp_path / "points.npy", "--epsilon", 1, "--records", tmp_path / "records.csv"
     )
     assert (code, out) == (2, "")
@@ -283,7 +272,7 @@ def test_command_line_refuses_in_one_sentence(tmp_path: Path) -> None:
         ("population", tmp_path, "--epsilon", 1),
         ("population", tmp_path / "missing.npy"),
     ):
-        code, out, err = cli(*arguments)
+        code, out, err = answered(*arguments)
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
 

@@ -52,14 +52,20 @@ class Moments:
     mean: FloatArray
     squares: FloatArray
 
-    def variance(self, kind: str, *, prior: float = 4.0) -> FloatArray:
-        """Return the variance per record, ``pooled`` over all records, or ``shrunk`` between.
+    def variance(
+        self, kind: str, *, prior: float = 4.0, among: BoolArray | None = None
+    ) -> FloatArray:
+        """Return the variance per record, ``pooled`` over records, or ``shrunk`` between.
 
-        ``shrunk`` adds the pooled variance with the weight of ``prior`` models.
+        ``shrunk`` adds the pooled variance with the weight of ``prior`` models.  Pooled are all
+        records, or those ``among`` which the attacker may look.
         """
         freedom = np.maximum(self.count - 1, 0.0)
-        total = freedom.sum(axis=1, keepdims=True)
-        pooled = self.squares.sum(axis=1, keepdims=True) / np.maximum(total, 1.0)
+        free, squares = freedom, self.squares
+        if among is not None:
+            free, squares = (np.broadcast_to(a, squares.shape)[:, among] for a in (free, squares))
+        total = free.sum(axis=1, keepdims=True)
+        pooled = squares.sum(axis=1, keepdims=True) / np.maximum(total, 1.0)
         pooled = np.maximum(pooled, 1e-12)
         if kind == "pooled":
             return np.asarray(np.broadcast_to(pooled, self.squares.shape))

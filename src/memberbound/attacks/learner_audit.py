@@ -111,18 +111,29 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
 
 
 def release_statistics(
-    scores: FloatArray, member: BoolArray, threshold: FloatArray | float, rates: tuple[float, ...]
+    scores: FloatArray,
+    member: BoolArray,
+    threshold: FloatArray | float,
+    rates: tuple[float, ...],
+    *,
+    sampled: bool = False,
 ) -> ReleaseStatistics:
     """Return AUC, accuracy, advantage and TPR of each target; scores and member are (T, N).
 
     ``threshold`` must not depend on the target's half.  The TPR at FPR α of a release counts the
     members above all but k of its n₀ non-members, k + 1 = ⌊α(n₀ + 1)⌋, so that scores without
     information reach α or less on average; ``None`` where n₀ is too small for that.
+
+    Of a sample of the records a half holds a varying number.  Its advantage is then twice its
+    accuracy less 1, whose mean over releases is linear in the records' (claim 7).
     """
     guess = scores >= np.asarray(threshold).reshape(-1, 1)
     n1, n0 = member.sum(axis=1), (~member).sum(axis=1)
     accuracy = (guess == member).mean(axis=1)
-    advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
+    if sampled:
+        advantage = 2 * accuracy - 1
+    else:
+        advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
     auc = np.empty(len(scores))
     tpr: dict[float, FloatArray | None] = {}
     # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
@@ -195,7 +206,8 @@ def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
     Theorem: proofs/audit-subset-game.md claim 5, Hoeffding's inequality for draws without
     replacement.  It uses all records of a release, so it sees leaks far weaker than an interval for
     the mean over releases can.
-    Assumes: uniform halves of one size; the verdicts on a release use nothing of its half.
+    Assumes: uniform halves, seen on all records or on a sample that was drawn apart from them; the
+    verdicts on a release use nothing of its half.
     Numerics: raised by more than the rounding errors of a count and an exponential.
     Edge cases: no more hits than expected give 1.
 
@@ -206,13 +218,17 @@ def no_leak_p_value(guesses: BoolArray, member: BoolArray) -> float:
         >>> no_leak_p_value(~member, member)
         1.0
     """
-    releases, rows = member.shape
-    size = int(member[0].sum())
-    # Whole numbers until the last step: hits·N - guesses·k.
-    surplus = int((guesses & member).sum()) * rows - int(guesses.sum()) * size
+    rows = member.shape[1]
+    # Given how many of these records a half holds, which ones is uniform (claim 5).
+    sizes = member.sum(axis=1).astype(np.int64)
+    # Whole numbers until the last step: per release hits·N - guesses·k.
+    hits, guessed = (guesses & member).sum(axis=1), guesses.sum(axis=1, dtype=np.int64)
+    surplus = int((hits * rows - guessed * sizes).sum())
     if surplus <= 0:
         return 1.0
-    variance = releases * min(size, rows - size)
+    variance = int(np.minimum(sizes, rows - sizes).sum())
+    if variance == 0:  # nothing is left to guess
+        return 1.0
     exponent = 2 * (surplus / rows) ** 2 / variance
     return min(1.0, math.exp(-exponent * (1 - 1e-12)) * (1 + 1e-12))
 
@@ -289,7 +305,18 @@ class LearnerAudit:
     warnings: tuple[str, ...]
     #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
     curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
-    assumptions: tuple[str, ...] = _ASSUMPTIONS
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the intervals rest on, and which records they are about."""
+        sample = self.run.sample
+        if sample is None:
+            return _ASSUMPTIONS
+        return (
+            *_ASSUMPTIONS,
+            f"The attacked records are {sample.size} of the {self.game.population}, drawn "
+            "uniformly and apart from the halves; what is said of records is said of these.",
+        )
 
     @property
     def game(self) -> SubsetGame:
@@ -380,10 +407,12 @@ def audit_shadows(
         if progress is not None:
             progress(done + 1, steps)
     everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
+    sampled = run.sample is not None
     for attack in chosen:
         scores = _checked(attack, everything)
+        fence = _cross_thresholds(scores, run.membership)
         estimates[attack.name] = release_statistics(
-            scores, run.membership, _cross_thresholds(scores, run.membership), rates
+            scores, run.membership, fence, rates, sampled=sampled
         )
         curves[attack.name] = mean_roc(scores, run.membership)
     if progress is not None:
@@ -425,7 +454,10 @@ def _block(
         trust[attack.name] = float(((practice >= threshold) == known).mean())
         scores = _checked(attack, outer)
         guesses[attack.name] = scores >= threshold
-        parts[attack.name].append(release_statistics(scores, run.membership[now], threshold, rates))
+        sampled = run.sample is not None
+        parts[attack.name].append(
+            release_statistics(scores, run.membership[now], threshold, rates, sampled=sampled)
+        )
     return Block(first, last, guesses, trust)
 
 
@@ -536,6 +568,8 @@ class Exposure:
     attacks: tuple[str, ...]
     game: SubsetGame
     worst_estimate: float
+    #: The rows of the attacked records in the population, where not all of them were attacked.
+    rows: NDArray[np.int64] | None = None
 
     @property
     def eta_lower(self) -> FloatArray:
@@ -568,7 +602,7 @@ class Exposure:
             "ends_hold": "for all records at once",
             "most_exposed": [
                 {
-                    "record": int(r),
+                    "record": int(r if self.rows is None else self.rows[r]),
                     "estimate": float(self.estimate[r]),
                     "lower": float(self.lower[r]),
                     "upper": float(self.upper[r]),
@@ -648,6 +682,7 @@ def record_exposure(
         tuple(used),
         audit.game,
         max(_worst(answers), float(lower.max())),
+        audit.run.sample,
     )
 
 

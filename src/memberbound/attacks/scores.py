@@ -29,6 +29,7 @@ __all__ = [
     "FEWEST_SCORES",
     "ScoreAudit",
     "Scores",
+    "audit_pair",
     "audit_samples",
     "audit_scores",
     "interval_fields",
@@ -272,10 +273,10 @@ def audit_scores(
         >>> audit.to_dict()["tpr_at_fpr"]["0.2"]["estimate"]
         1.0
     """
-    return _audit(
+    return audit_pair(
         Scores.of(scores, member),
         confidence=confidence,
-        rates=tuple(fpr),
+        fpr=fpr,
         prior=prior,
         game=game,
         attack=attack,
@@ -302,10 +303,10 @@ def audit_samples(
         >>> audit_samples(range(100), range(100)).auc.estimate
         0.5
     """
-    return _audit(
+    return audit_pair(
         Scores.from_samples(members, non_members),
         confidence=confidence,
-        rates=tuple(fpr),
+        fpr=fpr,
         prior=prior,
         game=game,
         attack=attack,
@@ -313,16 +314,17 @@ def audit_samples(
     )
 
 
-def _audit(
+def audit_pair(
     pair: Scores,
     *,
-    confidence: float,
-    rates: tuple[float, ...],
-    prior: float,
-    game: ModelGame | IidGame | None,
-    attack: str,
-    seed: int,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    prior: float = 0.5,
+    game: ModelGame | IidGame | None = None,
+    attack: str = "scores",
+    seed: int = 0,
 ) -> ScoreAudit:
+    """Measure an attack from scores that are checked and sorted; see :func:`audit_scores`."""
     played = ModelGame() if game is None else game
     if not isinstance(played, (ModelGame, IidGame)):
         raise InputError(
@@ -359,7 +361,7 @@ def _audit(
 
     curve: dict[str, AuditBound | None] = {}
     notes = []
-    for rate in rates:
+    for rate in fpr:
         alpha = fraction("fpr", rate, open_left=True, open_right=True)
         needed = non_members_needed(alpha, side / 2)
         if n0 < needed:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
@@ -32,6 +33,7 @@ __all__ = [
     "FailedFit",
     "FitCache",
     "ShadowRun",
+    "attacked_records",
     "default_cache",
     "draw_half",
     "fingerprint",
@@ -62,7 +64,15 @@ def default_cache() -> Path:
     return base / "memberbound"
 
 
-def fingerprint(examples: Examples, learner: Learner, *, seed: int, copies: int = 0) -> str:
+def fingerprint(
+    examples: Examples,
+    learner: Learner,
+    *,
+    seed: int,
+    copies: int = 0,
+    records: int | None = None,
+    among: BoolArray | None = None,
+) -> str:
     """Return the SHA-256 that names a run.
 
     Edge cases: a learner that cannot be pickled, or that was defined in an interactive session, has
@@ -89,7 +99,8 @@ def fingerprint(examples: Examples, learner: Learner, *, seed: int, copies: int 
         ) from None
     for source in _sources(learner):
         add("source", source)
-    add("seed", f"{seed},{copies}".encode())
+    add("seed", f"{seed},{copies},{records}".encode())
+    add("among", b"" if among is None else np.packbits(among).tobytes())
     add("code", _code_version())
     return digest.hexdigest()
 
@@ -155,23 +166,30 @@ class FitCache:
         """Return the file of a model."""
         return self.folder / f"fit-{model:06d}.npz"
 
-    def load(self, model: int, member: BoolArray) -> tuple[Signals, float] | None:
-        """Return a stored fit and its seconds, or ``None`` if it is missing or damaged."""
+    def load(
+        self, model: int, member: BoolArray, asked: int | None = None
+    ) -> tuple[Signals, float] | None:
+        """Return a stored fit and its seconds, or ``None`` if it is missing or damaged.
+
+        ``asked`` is the number of attacked records; all of them unless given.
+        """
         try:
             with np.load(self.path(model), allow_pickle=False) as stored:
                 if not np.array_equal(stored["member"], member):
                     return None
                 parts = {k: stored[k] for k in ("gradient", "agreement") if k in stored}
                 signals = Signals(stored["logit"], stored["correct"], str(stored["kind"]), **parts)  # type: ignore[arg-type]
-                if signals.logit.shape != (1, len(member)):
+                if signals.logit.shape != (1, len(member) if asked is None else asked):
                     return None
                 return signals, float(stored["seconds"])
         except Exception:  # a damaged archive raises whatever its broken part leads to
             return None
 
-    def known(self, halves: Iterable[BoolArray]) -> dict[int, tuple[Signals, float]]:
+    def known(
+        self, halves: Iterable[BoolArray], asked: int | None = None
+    ) -> dict[int, tuple[Signals, float]]:
         """Return the stored fits by the number of their model."""
-        found = ((model, self.load(model, member)) for model, member in enumerate(halves))
+        found = ((model, self.load(model, half, asked)) for model, half in enumerate(halves))
         return {model: fit for model, fit in found if fit is not None}
 
     def store(self, model: int, member: BoolArray, signals: Signals, seconds: float) -> None:
@@ -204,6 +222,8 @@ class FitCache:
 Progress = Callable[[int, int], None]
 #: Smaller populations cannot be halved into something that a learner and an audit can use.
 SMALLEST_POPULATION = 20
+#: The word of entropy that draws the attacked records.
+_SAMPLED = 1
 #: Parameters by which a learner is given its coins; models must not share them.
 _SEEDS = ("random_state", "seed", "random_seed")
 
@@ -222,13 +242,16 @@ class ShadowRun:
     """Trained models by what they say about every record; row i belongs to one model.
 
     Attributes:
-        membership: (S, N) truth values: was record x in model i's half?
+        membership: (S, M) truth values: was record x in model i's half?
         signals: what the models say, row by row.
         models: the number of each row's model; failed ones are missing.
         failures: fits that failed, with the reason.
         timings: seconds of each fit, predictions included.
+        examples: the M records that are attacked.
         reused: how many rows came from the cache.
         warnings: what a reader of the audit has to know.
+        sample: the rows of the population that are attacked, where that is not all of it.
+        population: its N records, of which each model was trained on half.
     """
 
     membership: BoolArray
@@ -239,16 +262,23 @@ class ShadowRun:
     examples: Examples
     reused: int = 0
     warnings: tuple[str, ...] = ()
+    sample: NDArray[np.intp] | None = None
+    population: int | None = None
 
     @property
     def game(self) -> SubsetGame:
-        """The subset game these models play, about a uniform record."""
-        rows = self.examples.rows
+        """The subset game these models play, about a uniform one of the attacked records."""
+        rows = self.examples.rows if self.population is None else self.population
         return SubsetGame(population=rows, size=rows // 2, record="average")
 
 
-def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
+def draw_half(
+    rows: int, seed: int, model: int, among: BoolArray | None = None
+) -> tuple[BoolArray, int]:
     """Return the half of model ``model`` and a seed for its learner, from (seed, model) alone.
+
+    With ``among`` only these rows can be drawn, and three quarters of them are: such models attack
+    the other rows, which none of them has seen, so more than a half costs nothing.
 
     Examples:
         >>> half, _ = draw_half(10, seed=0, model=3)
@@ -257,8 +287,28 @@ def draw_half(rows: int, seed: int, model: int) -> tuple[BoolArray, int]:
     """
     rng = np.random.default_rng([seed, model])
     member = np.zeros(rows, dtype=np.bool_)
-    member[rng.permutation(rows)[: rows // 2]] = True
+    if among is None:
+        member[rng.permutation(rows)[: rows // 2]] = True
+    else:
+        can = np.flatnonzero(among)
+        member[rng.permutation(can)[: max(1, 3 * can.size // 4)]] = True
     return member, int(rng.integers(2**31 - 1))
+
+
+def attacked_records(rows: int, most: int | None, seed: int) -> NDArray[np.intp] | None:
+    """Return which records are attacked: a uniform sample, ``None`` where all of them are.
+
+    It is drawn apart from the halves, so that each half is uniform whatever the sample is.
+
+    Examples:
+        >>> attacked_records(10, 20, seed=0) is None, attacked_records(10, 4, seed=0).size
+        (True, 4)
+    """
+    if most is None or rows <= most:
+        return None
+    # Three words of entropy, where a half takes two: never the stream of a half.
+    draws = np.random.default_rng([seed, most, _SAMPLED])
+    return np.sort(draws.permutation(rows)[:most])
 
 
 class Cluster(Protocol):
@@ -285,6 +335,8 @@ def train_shadows(
     client: Cluster | None = None,
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
+    records: int | None = None,
+    among: BoolArray | None = None,
     progress: Progress | None = None,
 ) -> ShadowRun:
     """Train ``models`` copies of a learner on independent uniform halves of the population.
@@ -302,6 +354,9 @@ def train_shadows(
         cache: folder in which each finished fit is written at once; none by default.  A dask worker
             on another machine needs it on a shared file system.
         copies: noisy copies of each record for the label-only attack; 0 leaves it out.
+        records: how many records are attacked at most: a uniform sample of a larger population,
+            whose halves the models are trained on all the same.  All of them unless given.
+        among: the rows that may be trained on; all unless given (see :func:`draw_half`).
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -329,11 +384,17 @@ def train_shadows(
             f"the population must hold at least {SMALLEST_POPULATION} records to be halved, got "
             f"{examples.rows!r}."
         )
+    if records is not None:
+        whole_number("records", records, at_least=SMALLEST_POPULATION)
+    sample = attacked_records(examples.rows, records, seed)
     store = None
     if cache is not None:
-        store = FitCache.at(cache, fingerprint(examples, learner, seed=seed, copies=copies))
-    halves = (draw_half(examples.rows, seed, model)[0] for model in range(total))
-    fits = {} if store is None else store.known(halves)
+        of = None if sample is None else sample.size
+        key = fingerprint(examples, learner, seed=seed, copies=copies, records=of, among=among)
+        store = FitCache.at(cache, key)
+    halves = (draw_half(examples.rows, seed, model, among)[0] for model in range(total))
+    attacked = examples if sample is None else examples.taken(sample)
+    fits = {} if store is None else store.known(halves, attacked.rows)
     failures: list[FailedFit] = []
     reused = len(fits)
     missing = [m for m in range(total) if m not in fits]
@@ -341,7 +402,7 @@ def train_shadows(
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    work = _Work(examples, learner, seed, copies, folder)
+    work = _Work(examples, learner, seed, copies, folder, attacked, among)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
             failures.append(outcome)
@@ -349,7 +410,7 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    run = _collected(examples, seed, fits, failures, reused=reused)
+    run = _collected(work, sample, fits, failures, reused=reused)
     if not damaged:
         return run
     note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
@@ -357,8 +418,8 @@ def train_shadows(
 
 
 def _collected(
-    examples: Examples,
-    seed: int,
+    work: _Work,
+    sample: NDArray[np.intp] | None,
     fits: dict[int, tuple[Signals, float]],
     failures: list[FailedFit],
     *,
@@ -385,15 +446,24 @@ def _collected(
         )
     if signals.kind == "labels":
         warnings.append("The learner gives labels only; the attacks see right or wrong.")
+    rows = work.examples.rows
+    chosen = slice(None) if sample is None else sample
+    if sample is not None:
+        warnings.append(
+            f"The attacked records are a uniform sample of {sample.size} of the {rows}; every "
+            "model was trained on a half of all."
+        )
     return ShadowRun(
-        np.vstack([draw_half(examples.rows, seed, m)[0] for m in kept]),
+        np.vstack([draw_half(rows, work.seed, m, work.among)[0][chosen] for m in kept]),
         signals,
         kept,
         tuple(failures),
         np.array([fits[m][1] for m in kept]),
-        examples,
+        work.attacked,
         reused,
         tuple(warnings),
+        sample,
+        rows,
     )
 
 
@@ -406,14 +476,16 @@ class _Work:
     seed: int
     copies: int
     folder: str | None
+    attacked: Examples
+    among: BoolArray | None = None
 
     def __call__(self, model: int) -> tuple[int, Signals, float] | FailedFit:
-        member, learner_seed = draw_half(self.examples.rows, self.seed, model)
+        member, learner_seed = draw_half(self.examples.rows, self.seed, model, self.among)
         start = time.perf_counter()
         try:
             fitted = _unfitted(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
-            signals = signals_of(fitted, self.examples, copies=self.copies, seed=learner_seed)
+            signals = signals_of(fitted, self.attacked, copies=self.copies, seed=learner_seed)
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.learners import Examples
 from memberbound.learners.examples import Labels
+from memberbound.learners.trained import Answers
 from memberbound.numerics.rounding import FloatArray
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "Signals",
     "gradient_norms",
     "logits_of",
+    "signals_from",
     "signals_of",
 ]
 
@@ -147,7 +149,6 @@ def logits_of(
         residual = np.array(model.predict(features), dtype=np.float64).reshape(-1)
         residual -= np.asarray(target, dtype=np.float64)
         return residual, np.abs(residual) <= np.abs(residual).mean(), "residuals"
-    rows = np.arange(len(target))
     classes = getattr(model, "classes_", None)
     known = None if classes is None else np.asarray(classes)
     scores: FloatArray | None = None
@@ -164,7 +165,17 @@ def logits_of(
         return np.where(right, 1.0, -1.0), right, "labels"
     place = np.searchsorted(known, target)
     seen = (place < len(known)) & (known[np.minimum(place, len(known) - 1)] == target)
-    place = np.where(seen, place, 0)
+    return *_true_class(scores, np.where(seen, place, -1), kind), kind
+
+
+def _true_class(
+    scores: FloatArray, place: NDArray[np.intp], kind: Kind
+) -> tuple[FloatArray, BoolArray]:
+    """Return the logit of the class at ``place`` and whether it is the predicted one.
+
+    A place of -1 is a class that the model has never seen.
+    """
+    rows, seen = np.arange(len(scores)), place >= 0
     own = scores[rows, place]
     others = scores.copy()
     others[rows[seen], place[seen]] = 0.0 if kind == "probabilities" else -np.inf
@@ -178,7 +189,28 @@ def logits_of(
         floor = np.log(_SMALLEST)
         logit = np.where(seen, np.clip(own - rest, floor, -floor), floor)
         correct = seen & (own > top)
-    return np.asarray(logit), np.asarray(correct), kind
+    return np.asarray(logit), np.asarray(correct)
+
+
+def signals_from(answers: Answers, truth: Labels) -> Signals:
+    """Return the signals of a model that exists, from its answers: (1, N) arrays.
+
+    ``truth`` holds the number of each row's class in ``answers.classes``, or the targets of a
+    regression.
+    """
+    if answers.values is not None:
+        residual = answers.values - np.asarray(truth, dtype=np.float64)
+        near = np.abs(residual) <= np.abs(residual).mean()
+        return Signals(residual[None, :], near[None, :], "residuals")
+    place = np.asarray(truth, dtype=np.intp)
+    if answers.labels is not None:
+        right = np.asarray(answers.labels == np.asarray(answers.classes)[place])
+        return Signals(np.where(right, 1.0, -1.0)[None, :], right[None, :], "labels")
+    kind: Kind = "decision values" if answers.probabilities is None else "probabilities"
+    table = answers.logits if answers.probabilities is None else answers.probabilities
+    assert table is not None
+    logit, correct = _true_class(table, place, kind)
+    return Signals(logit[None, :], correct[None, :], kind)
 
 
 def _agreement(model: BaseEstimator, examples: Examples, copies: int, seed: int) -> FloatArray:

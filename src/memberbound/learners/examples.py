@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -384,6 +384,10 @@ class Examples:
     def rows(self) -> int:
         """Number of records."""
         return int(self.features.shape[0])
+
+    def taken(self, rows: NDArray[np.intp]) -> Examples:
+        """Return some of the records, encoded as all of them are."""
+        return replace(self, features=self.features[rows], target=self.target[rows])
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ class TrainedModel:
         Edge cases: columns that do not match the model's, and whatever the model raises, are one
         sentence.
         """
-        taken = self._matched(rows)
+        taken = self.matched(rows)
         try:
             found = self.respond(taken)
         except InputError:
@@ -205,8 +205,8 @@ class TrainedModel:
             )
         return found
 
-    def _matched(self, rows: DataFrame | Labels) -> DataFrame | Labels:
-        """Return the columns that the model takes, in its order."""
+    def matched(self, rows: DataFrame | Labels) -> DataFrame | Labels:
+        """Return the columns that the model takes, in its order, or say which are missing."""
         if isinstance(rows, np.ndarray):
             wide = rows.shape[1] if rows.ndim > 1 else 1
             if self.inputs is not None and rows.ndim == 2 and wide != self.inputs:

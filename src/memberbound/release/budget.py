@@ -63,7 +63,7 @@ _LARGEST_MU = 70.0
 
 _ASSUMPTIONS = (
     "Neighbours differ in one record, which is replaced; the number of rows, the names of the "
-    "columns and every bound that was given are public.",
+    "columns (of a typed table their types too) and every bound that was given are public.",
     "Other records do not depend on the record in question, and nothing else about the table is "
     "published.",
     SAMPLER_ASSUMPTION,

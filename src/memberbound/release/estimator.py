@@ -127,7 +127,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
             ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
             neighbour for the average record; for every record whatever scores best on a pilot.
-        tune: choose clip radius and regularisation for the best released score.
+        tune: choose clip radius and regularisation for the best released score (subset game, unless
+            False); try several paces of the descent and pay for it out of the budget (neighbour
+            game, only if True).
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
         shape: give the noise the covariance that costs least, else round noise (the convex form
@@ -181,7 +183,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         method: str = "auto",
         game: str | None = None,
         bounds: Any = None,
-        tune: bool = True,
+        tune: bool | None = None,
         confidence: float = 0.95,
         clip: float | None = None,
         shape: bool = True,
@@ -337,7 +339,13 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         import pandas as pd
 
         alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
-        only_subset = {name: getattr(self, name) for name in alien} | {"train": train}
+        only_subset = {name: getattr(self, name) for name in alien} | {
+            "train": train,
+            # Of these the default cannot be told from what was given.
+            "confidence": None if self.confidence == 0.95 else self.confidence,
+            "release": None if self.release == "parameters" else self.release,
+            "shape": None if self.shape else self.shape,
+        }
         plays_neighbour(
             "neighbour",
             self.record,
@@ -358,6 +366,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             eta=self.eta,
             learner=str(private_form(self.estimator)),
             bounds=self.bounds,
+            tune=bool(self.tune),
             source=source_from_seed(self.insecure_seed),
         )
         self.calibration_ = self.released_.calibration_
@@ -400,7 +409,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             convex=plain and convex_loss(self.estimator, population) is not None,
         )
         options = [Configuration(self.clip)]
-        if self.tune and parameters:
+        if self.tune is not False and parameters:
             options = configurations(self.estimator, population, clip=self.clip)
         query = None if parameters else np.asarray(self.query, dtype=np.float64)
         best, self.trials_ = tuned(
@@ -476,6 +485,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 population,
                 clip=self.configuration_.clip,
                 seed=2,
+                further=True,
             )
 
     @staticmethod

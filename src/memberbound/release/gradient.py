@@ -55,12 +55,12 @@ _SHORTEST = 1e-150
 #: Entries beyond this are refused, and clips outside its range: nothing below overflows then.
 _LARGEST = 1e100
 
-#: Chosen once on breast cancer, digits, Adult and MNIST at 49 pixels; docs/gradient.md has why.
+#: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
 _CLIP = 0.25
 _STEPS = 80
 _MOMENTUM = 0.8
 _REACH = {"one score": 2.0, "several scores": 1.0, "numbers": 0.25}
-_FASTEST = 400.0
+_FASTEST = 1600.0
 #: No default path draws more numbers than this, unless a single step does.
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.

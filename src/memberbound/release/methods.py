@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,7 @@ from memberbound.release.parameters import (
     Adapter,
     ConvexParameters,
     FittedParameters,
+    Labels,
     Learnable,
     Population,
     clipped_rows,
@@ -64,13 +65,16 @@ from memberbound.release.releasing import (
 from memberbound.release.statistics import SumStatistic, calibrate_sum
 
 __all__ = [
+    "CLASS_SCORES",
     "FORMS",
     "METHODS",
+    "NUMBER_SCORES",
     "Configuration",
     "Form",
     "Method",
     "Scores",
     "Trial",
+    "answers_of",
     "calibrate",
     "configurations",
     "forms_for",
@@ -416,6 +420,8 @@ class Scores:
     clean_estimate: float
     released_estimate: float
     subsets: int
+    #: Of classes, other scores by name: without noise, and released.
+    further: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -568,6 +574,74 @@ def _pilot(statistic: Statistic, fresh: FreshSubsets, form: str, eta: float) -> 
         return math.inf
 
 
+def answers_of(
+    fitted: BaseEstimator, rows: Any, classes: Sequence[str]
+) -> tuple[Labels, FloatArray]:
+    """Return a clean model's answers, and its ranking with a column for every class."""
+    answers = np.asarray(fitted.predict(rows))
+    ranks = getattr(fitted, "decision_function", getattr(fitted, "predict_proba", None))
+    if not classes or ranks is None:
+        return answers, np.zeros((len(answers), 0))
+    scores = np.asarray(ranks(rows), dtype=np.float64)
+    if scores.ndim == 1:
+        scores = np.column_stack([-scores, scores])
+    ranking = np.full((len(answers), len(classes)), -np.inf)
+    for place, name in enumerate(fitted.classes_):
+        if str(name) in classes:
+            ranking[:, classes.index(str(name))] = scores[:, place]
+    return answers, ranking
+
+
+def _accuracy(
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    return float(np.mean(answers.astype(str) == truth.astype(str)))
+
+
+def _balanced(
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    """Mean over classes of the share of their rows that is recognised."""
+    texts = truth.astype(str)
+    right = answers.astype(str) == texts
+    return float(np.mean([right[texts == name].mean() for name in np.unique(texts)]))
+
+
+def _auc(
+    truth: Labels, _answers: Labels, ranking: FloatArray, classes: Sequence[str]
+) -> float | None:
+    """Mean over classes, each against the rest, of the area under the ROC."""
+    from sklearn.metrics import roc_auc_score
+
+    areas = []
+    for place, name in enumerate(classes[: ranking.shape[1]]):
+        of_it = truth.astype(str) == name
+        if 0 < of_it.sum() < len(of_it):
+            others = np.delete(ranking, place, axis=1).max(axis=1)
+            own = np.nan_to_num(ranking[:, place] - others, neginf=-1e300, posinf=1e300)
+            areas.append(float(roc_auc_score(of_it, own)))
+    return float(np.mean(areas)) if areas else None
+
+
+def _r_squared(
+    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
+) -> float:
+    spread = float(np.square(truth - truth.mean()).sum())
+    missed = float(np.square(answers - truth).sum())
+    return 1.0 - missed / spread if spread > 0 else 0.0
+
+
+#: Scores of classes and of numbers: of the truth, the answers, a ranking and the names of the
+#: classes.
+_Score = Callable[[Labels, Labels, FloatArray, Sequence[str]], float | None]
+CLASS_SCORES: Mapping[str, _Score] = {
+    "accuracy": _accuracy,
+    "balanced accuracy": _balanced,
+    "AUC": _auc,
+}
+NUMBER_SCORES: Mapping[str, _Score] = {"R²": _r_squared}
+
+
 def scored(
     statistic: Learnable,
     subsets: Sequence[Rows],
@@ -577,16 +651,19 @@ def scored(
     *,
     clip: float | None,
     seed: int,
+    further: bool = False,
 ) -> Scores | None:
     """Score clean and noisy models on the records outside each subset.
 
     The noise is from a seeded source: these releases are thrown away.  None for predictions, whose
-    query set has no known target.
+    query set has no known target.  ``further`` adds balanced accuracy and AUC for classes.
     """
     source = InsecureSource(seed)
     features = clipped_rows(population.features, clip)
     clean: list[float] = []
     noisy: list[float] = []
+    classes = None if population.classes is None else list(map(str, population.classes))
+    others: dict[str, tuple[list[float], list[float]]] = {}
     for rows, value in zip(subsets, values, strict=True):
         outside = np.setdiff1d(np.arange(population.records), rows)
         target = None if population.target is None else population.target[outside]
@@ -596,7 +673,17 @@ def scored(
                 return None
             score = float(model.score(features[outside], target))
             (noisy if draw else clean).append(score)
-    return Scores(float(np.mean(clean)), float(np.mean(noisy)), len(subsets))
+            if not further or classes is None or target is None:
+                continue
+            said = answers_of(model, features[outside], classes)
+            for name in ("balanced accuracy", "AUC"):
+                value_of = CLASS_SCORES[name](target, *said, classes)
+                if value_of is not None:
+                    others.setdefault(name, ([], []))[int(draw > 0)].append(value_of)
+    means = {
+        name: (float(np.mean(a)), float(np.mean(b))) for name, (a, b) in others.items() if a and b
+    }
+    return Scores(float(np.mean(clean)), float(np.mean(noisy)), len(subsets), means)
 
 
 def tuned(

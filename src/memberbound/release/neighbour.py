@@ -270,9 +270,16 @@ class PrivateModel:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
+    @available_if(lambda self: self.model.loss in ("logistic", "softmax"))  # type: ignore[untyped-decorator]
     def predict_proba(self, table: DataFrame) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
+
+    @available_if(lambda self: bool(self.target.classes))  # type: ignore[untyped-decorator]
+    def decision_function(self, table: DataFrame) -> FloatArray:
+        """Return the scores of raw rows' classes, of two classes the second one's."""
+        scores = self.model.scores(self.encoded(table)[0])
+        return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def to_dict(self) -> dict[str, object]:
         """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
@@ -496,9 +503,9 @@ class _Training:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
-        # A record moves each of these sums by at most 1.
+        # A record moves each of these sums by at most 1, whether it is replaced or added: ratio 1.
         apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
-        scale = up(apart / budget.take("the trials' scores", share), 8)
+        scale = up(apart / budget.take("the trials' scores", share, ratio=1.0), 8)
         return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
 
     def _mark(self, model: GradientModel | BoostedModel) -> float:

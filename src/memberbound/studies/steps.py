@@ -225,8 +225,6 @@ class Coarsened(Said):
 #
 # Nothing here is released: models and noise come from the study's seed, for trial.
 
-#: Pairwise distances of more records than this take longer than the rest of a study.
-_MOST_RECORDS = 20_000
 #: Trials for the score of a model of all rows.
 _TRIALS = 8
 #: Populations beyond this size are protected with fewer calibration subsets than protect takes.
@@ -587,11 +585,6 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
     """Say what the user's ε means for these records."""
     asked = bench.question
     features = bench.data.examples.features
-    if len(features) > _MOST_RECORDS:
-        raise InputError(
-            f"records must be at most {_MOST_RECORDS} for this step of a study, got "
-            f"{len(features)}. Run memberbound population on the table."
-        )
     found = population(
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )

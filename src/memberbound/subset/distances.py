@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from memberbound.errors import (
     InputError,
@@ -22,10 +24,12 @@ from memberbound.errors import (
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, sum_slack, up, up_array
 
 __all__ = [
+    "MOST_PAIRED_RECORDS",
     "BinnedDistances",
     "ClippedRecords",
     "Distances",
     "ExactDistances",
+    "GroupedDistances",
     "Progress",
     "Query",
     "Rows",
@@ -40,8 +44,10 @@ __all__ = [
 #
 # Up to a few hundred records the distances themselves are kept.  Beyond, one blocked pass of matrix
 # products counts, for every record, how many others lie below each of a few thousand edges that all
-# records share; a distance counts as the upper edge of its bin.  Either way every average of an
-# increasing function over the other records comes out at or above the truth.
+# records share; a distance counts as the upper edge of its bin.  Beyond some ten thousand records
+# all pairs take too long: groups of records stand in for them, by their mean squared distances.
+# Each way every average of an increasing function over the other records comes out at or above the
+# truth.
 
 Progress = Callable[[int, int], None]
 #: Indices of records.
@@ -51,6 +57,8 @@ Functions = Callable[[FloatArray], FloatArray]
 
 #: Up to this many records all distances are kept unless told otherwise.
 EXACT_RECORDS = 256
+#: Beyond this many records, groups of them are measured instead of pairs.
+MOST_PAIRED_RECORDS = 20_000
 #: The matrix of all distances would pass half a gigabyte beyond this.
 MOST_EXACT_RECORDS = 8000
 #: Squared distances this many doublings below the largest are raised to one lowest edge.
@@ -66,6 +74,12 @@ _SMALL_BLOCK = 1 << 14
 _LOOKED_AT = 32
 #: An octave that holds this share of a looked-at row gets fine bins.
 _POPULATED = 0.005
+#: Groups of a population, and how many of its records they are learnt from.
+_GROUPS, _LEARNT_FROM = 64, 4096
+#: Records far from the centre whose distances to all others are measured.
+_OUTER = 128
+#: Edges of mean squared distances to groups: 0, and octaves in so many parts each.
+_EDGES, _PARTS = 4096, 100
 _LARGEST = 1e300
 #: Absolute slack on squared distances of numbers of at most one: products may underflow.
 _UNDERFLOW = 1e-290
@@ -286,6 +300,201 @@ class BinnedDistances(Distances):
         """Return distances > 0 and how many other records count as that far."""
         held = (self.counts[record] > 0) & (self.edges > 0)
         return self.edges[held], self.counts[record][held].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedDistances(Distances):
+    """Mean squared distances to groups of records: linear in N, for every record.
+
+    ``bins[x, j]`` is the edge at or above the root of the mean of ‖v_x - v_y‖² over the others y of
+    group j, ``sizes`` the groups' sizes and ``group`` each record's own.
+
+    Guarantee: averages are at or above the true ones for increasing functions, whatever the groups
+    are: a concave function of the squared distance has at most the mean's value on average.
+    Theorem: proofs/coupling.md claim 11.
+    """
+
+    edges: FloatArray
+    bins: NDArray[np.uint16]
+    sizes: FloatArray
+    group: NDArray[np.intp]
+    farthest: FloatArray
+
+    @classmethod
+    def of(
+        cls, vectors: FloatArray, groups: int | None = None, progress: Progress | None = None
+    ) -> GroupedDistances:
+        """Group the records and measure every record against every group.
+
+        Numerics: Σ_y ‖a - v_y‖² = n·(‖a - m‖² + s) holds for the exact mean m of a group of n and
+        its mean square s; a computed mean is off by at most e = ``sum_slack``(n)·mean ‖v_y‖, which
+        adds at most 2e·‖a - m‖ + e².  Rounding is as in :class:`BinnedDistances`.
+        """
+        records, dimension = vectors.shape
+        if (vectors == vectors[0]).all():
+            nowhere = np.zeros((records, 1), dtype=np.uint16)
+            alone = np.zeros(records, dtype=np.intp)
+            return cls(np.zeros(1), nowhere, np.array([float(records)]), alone, np.zeros(records))
+        wanted = min(groups or _GROUPS, records)
+        scaled, exponent = _scaled(vectors)
+        centred = scaled - np.median(scaled, axis=0)
+        norms = np.einsum("ij,ij->i", centred, centred)
+        group = _grouped(centred, wanted)
+        sizes = np.bincount(group, minlength=wanted).astype(np.float64)
+        kept = np.flatnonzero(sizes)
+        group = np.searchsorted(kept, group)
+        sizes = sizes[kept]
+        table = csr_array(
+            (np.ones(records), (group, np.arange(records))), shape=(kept.size, records)
+        )
+        means = (table @ centred) / sizes[:, None]
+        lengths = up_array(table @ np.sqrt(norms) / sizes, records)
+        slip = sum_slack(records) * lengths
+        inner = np.zeros(kept.size)
+        step = max(1, _BLOCK // max(dimension, kept.size))
+        for first in range(0, records, step):
+            part = slice(first, first + step)
+            gap = centred[part] - means[group[part]]
+            inner += np.bincount(group[part], np.einsum("ij,ij->i", gap, gap), minlength=kept.size)
+        spread = inner / sizes * (1 + 2 * sum_slack(records + dimension)) + _UNDERFLOW
+        of_means = np.einsum("ij,ij->i", means, means)
+        slack = 8 * (dimension + 8) * UNIT
+        largest = float(norms.max() + 2 * of_means.max() + spread.max()) * 8.0 + _UNDERFLOW
+        squared_edges = np.append(0.0, largest * np.exp2(-np.arange(_EDGES - 1)[::-1] / _PARTS))
+        bins = np.empty((records, kept.size), dtype=np.uint16)
+        for first in range(0, records, step):
+            part = slice(first, min(first + step, records))
+            own = group[part]
+            rows = np.arange(own.size)
+            both = norms[part, None] + of_means
+            away = np.maximum(both - 2 * centred[part] @ means.T, 0.0) + slack * both
+            # Centring moves every vector by a unit in the last place of its entries.
+            away += 2 * slip * np.sqrt(away) + slip**2 + spread + slack * np.square(lengths)
+            size = sizes[own]
+            away[rows, own] *= size / np.maximum(size - 1, 1.0)
+            away[rows[size == 1], own[size == 1]] = 0.0  # nobody else is there
+            bins[part] = _edge_above(away * (1 + 64 * UNIT), squared_edges)
+            _report(progress, part.stop, records)
+        reach = up_array(np.ldexp(_reach(vectors, scaled, centred), exponent), 1)
+        edges = up_array(np.ldexp(up_array(np.sqrt(squared_edges), 2), exponent), 1)
+        # No mean is beyond the largest distance, so no edge need be either.
+        return cls(np.minimum(edges, reach.max()), bins, sizes, group, reach)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.bins.shape[0])
+
+    @property
+    def largest(self) -> FloatArray:
+        """Per record, at least its distance to the farthest other one."""
+        return self.farthest
+
+    @property
+    def terms(self) -> int:
+        """One term per group."""
+        return int(self.sizes.size)
+
+    @property
+    def at_once(self) -> int:
+        """Some: functions are evaluated at the edges only, and looked up for every group."""
+        return 12
+
+    def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
+        """Average over the other records; see :meth:`Distances.averages`."""
+        unit = float(self.edges[-1]) or 1.0
+        values = _concave(np.square(self.edges / unit), functions(self.edges))
+        total = self.records if rows is None else rows.size
+        sums = np.empty((total, values.shape[1]))
+        step = max(1, _BLOCK // self.sizes.size)
+        for first in range(0, total, step):
+            part = slice(first, min(first + step, total))
+            chosen = part if rows is None else rows[part]
+            weights = np.broadcast_to(self.sizes, self.bins[chosen].shape).copy()
+            weights[np.arange(len(weights)), self.group[chosen]] -= 1
+            held = self.bins[chosen]
+            for place in range(values.shape[1]):
+                sums[part, place] = np.einsum("ij,ij->i", values[:, place][held], weights)
+        return self._averaged(sums)
+
+    def law(self, record: int) -> tuple[FloatArray, FloatArray]:
+        """Return root mean square distances > 0 and how many other records they stand for."""
+        weights = self.sizes.copy()
+        weights[self.group[record]] -= 1
+        distance = self.edges[self.bins[record]]
+        held = np.flatnonzero((weights > 0) & (distance > 0))
+        order = held[np.argsort(distance[held])]
+        return distance[order], weights[order]
+
+
+def _reach(vectors: FloatArray, scaled: FloatArray, centred: FloatArray) -> FloatArray:
+    """At least the distance to the farthest other record: outliers exactly, the rest by a centre.
+
+    Whoever is not among the farthest from the centre is no farther from it than the next one.
+    """
+    slack = 2 * centred.shape[1] + 16
+    norms = up_array(np.sqrt(np.einsum("ij,ij->i", centred, centred)), slack)
+    outer = np.argsort(-norms)[: _OUTER + 1]
+    reach = norms + norms[outer[-1]]
+    for record in outer[:-1]:
+        away = _row(vectors, scaled, int(record))
+        np.maximum(reach, away, out=reach)
+        reach[record] = away.max()
+    return up_array(reach)
+
+
+def _grouped(vectors: FloatArray, groups: int) -> NDArray[np.intp]:
+    """Return a group for every vector: the nearest of centres found on a part of them."""
+    from scipy.cluster.vq import kmeans2
+
+    step = max(1, len(vectors) // _LEARNT_FROM)
+    part = vectors[::step]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty group is no group
+        centres = kmeans2(part, min(groups, len(part)), iter=8, minit="++", seed=0)[0]
+    half = np.einsum("ij,ij->i", centres, centres) / 2
+    found = np.empty(len(vectors), dtype=np.intp)
+    rows = max(1, _BLOCK // len(centres))
+    for first in range(0, len(vectors), rows):
+        block = slice(first, first + rows)
+        found[block] = (vectors[block] @ centres.T - half).argmax(axis=1)
+    return found
+
+
+def _edge_above(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """Return the first edge at or above every value; ``edges`` are 0 and then geometric."""
+    with np.errstate(divide="ignore"):
+        place = np.ceil(np.log2(values / edges[1]) * _PARTS)
+    found = np.clip(place, 0, edges.size - 2).astype(np.intp) + 1
+    found -= (values <= edges[found - 1]) & (found > 1)  # the logarithm may be off by one
+    found += edges[found] < values
+    return np.where(values == 0.0, 0, found)
+
+
+def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
+    """Return, at each edge, a concave function of the square above steps between the edges.
+
+    A function between two edges is at most its value at the upper one, so the value of edge i must
+    be reached at edge i - 1 already; the least concave function that does is the upper hull.
+    """
+    xs = np.append(0.0, squares[:-1])
+    raised = np.empty_like(values)
+    for column in range(values.shape[1]):
+        ys = np.maximum.accumulate(values[:, column])
+        hull: list[int] = []
+        for place in range(xs.size):
+            if hull and xs[place] == xs[hull[-1]]:
+                hull.pop()  # the higher of two at one place
+            while len(hull) > 1:
+                a, b = hull[-2], hull[-1]
+                turn = (ys[b] - ys[a]) * (xs[place] - xs[a]) - (ys[place] - ys[a]) * (xs[b] - xs[a])
+                if turn > 0:
+                    break
+                hull.pop()
+            hull.append(place)
+        raised[:, column] = np.interp(squares, xs[hull], ys[hull])
+    # Above the rounding of slopes and interpolation.
+    return np.maximum(raised * (1 + 1e-9), values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.attacks.attacks import DEFAULT_ATTACKS
 from memberbound.attacks.learned import LearnedAttack, Targets, learned_attack
@@ -23,6 +24,14 @@ from memberbound.attacks.learner_audit import (
     record_exposure,
     sandwiched,
 )
+from memberbound.attacks.model_report import (
+    GivenModel,
+    Training,
+    audit_given,
+    read_answers,
+    read_records,
+)
+from memberbound.attacks.recognised import Recognised
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
 from memberbound.declarations import (
@@ -30,6 +39,7 @@ from memberbound.declarations import (
     ColumnRoles,
     DatabaseTable,
     Force,
+    Hidden,
     LearnerName,
     Names,
     Option,
@@ -77,6 +87,7 @@ class Audit(Limited):
 
     SIDES: ClassVar[Sides] = {
         **Sandwich.SIDES,
+        **GivenModel.SIDES,
         "attack_seconds": "estimate",
         "attacks": {
             "*": {
@@ -97,6 +108,7 @@ class Audit(Limited):
             "security_upper": "upper",
         },
         "records": {
+            **Recognised.SIDES,
             "accuracy_estimate": "estimate",
             "blind_accuracy": "upper",
             "confidence": "lower",
@@ -117,7 +129,7 @@ class Audit(Limited):
     best: str
     confidence: float
     assumptions: tuple[str, ...]
-    detail: LearnerAudit | ScoreAudit
+    detail: LearnerAudit | ScoreAudit | GivenModel
     exposure: Exposure | None = None
     sandwich: Sandwich | None = None
     learned: LearnedAttack | None = None
@@ -129,12 +141,15 @@ class Audit(Limited):
         """Return the dictionary of the contract."""
         result = common_fields("audit", self.game, (), self.assumptions)
         result |= {"protects": "average record"}
-        result |= self.detail.to_dict() if isinstance(self.detail, LearnerAudit) else {}
+        result |= {} if isinstance(self.detail, ScoreAudit) else self.detail.to_dict()
+        records = None if self.exposure is None else self.exposure.to_dict()
+        if isinstance(self.detail, GivenModel):
+            records = self.detail.recognised.to_dict()
         result |= {
             "attacks": self.attacks,
             "best": self.best,
             "confidence": self.confidence,
-            "records": None if self.exposure is None else self.exposure.to_dict(),
+            "records": records,
             "learned": None if self.learned is None else self.learned.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
@@ -150,6 +165,8 @@ class Audit(Limited):
         if isinstance(self.detail, LearnerAudit):
             # The attack was picked after looking; its own interval does not pay for that.
             lower = self.detail.best_advantage.lower
+        if isinstance(self.detail, GivenModel):
+            lower = self.detail.audit.best_advantage.lower
         return float(found["estimate"]), float(lower)
 
     def successes(self, on: Part) -> tuple[Success, ...]:
@@ -172,6 +189,10 @@ class Audit(Limited):
             "Other attacks may reach more, and nothing is said about other models of its "
             "learner: this is no guarantee."
         )
+        if isinstance(self.detail, GivenModel):
+            who = f"best attack tried on this model ({self.best})"
+            law = self.detail.law
+            more = f"{law.sentence} {more}" if law is not None and law.differs else more
         if isinstance(self.detail, LearnerAudit):
             who = f"best attack tried ({self.best})"
             more = "Other attacks may reach more: this is no guarantee."
@@ -200,6 +221,8 @@ class Audit(Limited):
             for row in [head, *body]
         ]
         text = f"{self.sentence}\n\n" + "\n".join(lines)
+        if isinstance(self.detail, GivenModel):
+            text += f"\n{self.detail.summary()}"
         if self.exposure is not None:
             e = self.exposure.to_dict(5)
             text += (
@@ -249,15 +272,26 @@ def _record(item: dict[str, Any], blind: float) -> str:
 LEARNED = "learned"
 
 
+#: Rates for which a TPR is given where the non-members allow it; others are asked for.
+_RATES = (0.1, 0.01, 0.001)
+
+
 def audit(
-    source: Table,
+    source: Table | None = None,
     *,
+    nonmembers: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    model: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    members: Hidden | None = None,
+    predictions: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
     target: Column | None = None,
-    learner: LearnerName = "logistic",
+    learner: LearnerName | None = None,
+    trust: Annotated[bool, Option("switch", web=False)] = False,
+    factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
+    by: Annotated[str, Option("column", metavar="COL", web=False)] | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
-    fpr: Rates = (0.1, 0.01, 0.001),
+    fpr: Rates = _RATES,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
@@ -283,21 +317,35 @@ def audit(
 ) -> Audit:
     """Measure what membership attacks reach, with intervals that hold.
 
-    Without ``target`` the source is a table of attack scores with the columns ``score`` (higher:
-    rather a member) and ``member`` (1 or 0) about one model: the model game, its members against
-    fresh records.  With ``target`` it is a population: ``shadows`` models are trained on random
-    halves of it and attacked with one another, the subset game.
+    With ``model`` (or ``predictions``) one trained model is audited as it is: its members, the
+    source, against ``nonmembers``, fresh records of the same kind: the model game.  Without
+    ``target`` the source is a table of attack scores with the columns ``score`` (higher: rather a
+    member) and ``member`` (1 or 0) about one model, the same game.  With ``target`` alone it is a
+    population: ``shadows`` models are trained on random halves of it and attacked with one another,
+    the subset game.
 
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
-    Theorem: proofs/audit-intervals.md (scores), proofs/audit-subset-game.md (learners).
+    Theorem: proofs/audit-intervals.md (scores), proofs/given-models.md (models),
+    proofs/audit-subset-game.md (learners).
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
     Args:
-        source: a file or a table.
-        target: the column that the learner predicts.
-        learner: a short name, ``package.module:factory`` or an estimator.
+        source: a file or a table; with a model its members, in Python also a pair (X, y).
+        nonmembers: with a model: records that it was not trained on, of the same source.
+        model: a trained model: its file, or in Python the fitted object or a callable of rows.
+        members: another name for the source, beside a model.
+        predictions: a table of a model's answers instead of the model: ``label``, ``member`` and
+            ``probability_<class>``, ``logit_<class>`` or ``prediction``.
+        target: the column that the learner or the model predicts.
+        learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
+            With a model it is what reference models are trained with (``same``: the model's own
+            kind); none are trained unless it is named.
+        trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
+            can do anything on this machine.
+        factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
+        by: with a model: a column; each of its values is a subgroup with numbers of its own.
         shadows: models to train.
         attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
             of A25 §7, trained on some models and scored on others.
@@ -322,6 +370,8 @@ def audit(
         progress: called with (done, total).
 
     Command line:
+        memberbound audit train.csv --nonmembers test.csv --model model.skops --target income
+        memberbound audit --predictions answers.csv
         memberbound audit scores.csv
         memberbound audit people.csv --target income --learner random-forest --cache fits
         memberbound audit people.csv --target income --attacks loss,lira,rmia --shadows 128
@@ -332,6 +382,10 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
+    if source is None:
+        source = members
+    elif members is not None:
+        raise InputError("members must be left out where the source is given: it is the members.")
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
@@ -341,27 +395,53 @@ def audit(
         out = check_output(
             Path(records), name="records", formats=(".csv",), source=own, force=force
         )
+    stored = (default_cache() if cache else None) if isinstance(cache, bool) else cache
+    if model is not None or predictions is not None:
+        idle: dict[str, object] = {"certificate": certificate, "roles": roles, "unit": unit}
+        if predictions is not None:
+            idle |= {"model": model, "nonmembers": nonmembers, "source": source, "by": by}
+            idle |= {"learner": learner, "target": target, "columns": columns}
+        _refuse_idle(idle, "a model's predictions" if predictions is not None else "a given model")
+        given = (
+            read_answers(predictions, database_table)
+            if predictions is not None
+            else read_records(
+                model,
+                source,
+                nonmembers,
+                target=target,
+                columns=[columns] if isinstance(columns, str) else columns,
+                by=by,
+                trust=trust,
+                factory=factory,
+                database_table=database_table,
+            )
+        )
+        training = Training(learner or "same", models, workers, backend, stored, progress)
+        found = audit_given(
+            given,
+            attacks=attacks,
+            training=None if learner is None else training,
+            confidence=confidence,
+            fpr=rates,
+            required=() if rates == _RATES else rates,
+            by=by,
+            seed=start,
+        )
+        return _of_model(found, out, force=force)
+    only = {"nonmembers": nonmembers, "by": by, "factory": factory, "trust": trust or None}
+    _refuse_idle(only, "an audit without a model")
     if target is None:
-        options = {
+        about = {
             "attacks": attacks,
             "columns": columns,
             "roles": roles,
+            "unit": unit,
             "certificate": certificate,
             "records": records,
             "cache": None if isinstance(cache, bool) else cache,
         }
-        given = [name for name, value in options.items() if value is not None]
-        if given == ["certificate"]:
-            raise InputError(
-                "certificate must be left out for a table of scores: the scores are about one "
-                "model, a certificate about what a learner does on average over training sets and "
-                "coins, so neither bounds the other. To hold a learner against its certificate, "
-                "name its target."
-            )
-        if given:
-            raise InputError(
-                f"{' and '.join(given)} belong to the audit of a learner; name its target."
-            )
+        _refuse_of_scores([name for name, value in about.items() if value is not None])
         return _of_scores(source, database_table, confidence, rates, start)
     ceiling = None if certificate is None else read_ceiling(certificate)
     examples = read_examples(
@@ -372,7 +452,8 @@ def audit(
         database_table=database_table,
         unit=unit,
     )
-    estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
+    name = "logistic" if learner is None else learner
+    estimator = learner_from_name(name, examples.task) if isinstance(name, str) else name
     run = train_shadows(
         examples,
         estimator,
@@ -380,7 +461,7 @@ def audit(
         seed=start,
         n_jobs=workers,
         backend=backend,
-        cache=(default_cache() if cache else None) if isinstance(cache, bool) else cache,
+        cache=stored,
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
@@ -421,6 +502,11 @@ def audit_run(
         warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
         if ceiling is not None:
             warnings += ("The certificate was not compared, for the same reason.",)
+    elif ceiling is not None and run.sample is not None and ceiling.record == "average":
+        warnings += (
+            "The certificate was not compared: it speaks of the average over all records, the "
+            "audit of a sample of them.",
+        )
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
     return Audit(
@@ -436,6 +522,48 @@ def audit_run(
     )
 
 
+def _refuse_idle(options: Mapping[str, object], whose: str) -> None:
+    """Refuse what is given and would be ignored."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"{' and '.join(given)} must be left out for {whose}.")
+
+
+def _refuse_of_scores(given: list[str]) -> None:
+    if given == ["certificate"]:
+        raise InputError(
+            "certificate must be left out for a table of scores: the scores are about one "
+            "model, a certificate about what a learner does on average over training sets and "
+            "coins, so neither bounds the other. To hold a learner against its certificate, "
+            "name its target."
+        )
+    if given:
+        raise InputError(
+            f"{' and '.join(given)} belong to the audit of a learner; name its target."
+        )
+
+
+def _of_model(found: GivenModel, out: Path | None = None, *, force: bool = False) -> Audit:
+    if out is not None:
+        seen = found.recognised
+        columns = {
+            "record": np.array(seen.rows),
+            "p_value": seen.p_values,
+            "recognised": seen.named.astype(int),
+        }
+        _write_columns(columns, out, force=force)
+    return Audit(
+        found.audit.best_advantage.game,
+        found.audit.attack_fields(),
+        found.audit.best,
+        found.audit.confidence,
+        found.audit.assumptions,
+        found,
+        warnings=found.notes,
+        records_out=None if out is None else str(out),
+    )
+
+
 def _of_scores(
     source: object,
     database_table: str | None,
@@ -443,7 +571,12 @@ def _of_scores(
     fpr: tuple[float, ...],
     seed: int,
 ) -> Audit:
+    if source is None:
+        raise InputError("source must be a file or a table, got None.")
     names, name = column_names(source, database_table)
+    if "score" not in names and {"label", "member"} <= set(names):
+        answers = read_answers(source, database_table)
+        return _of_model(audit_given(answers, confidence=confidence, fpr=fpr, seed=seed))
     for column in ("score", "member"):
         if column not in names:
             raise InputError(
@@ -474,14 +607,18 @@ def _of_scores(
 
 def _write_records(exposure: Exposure, path: Path, *, force: bool) -> None:
     """Write the exposure of every record, in the order of the rows; all ends hold at once."""
+    records = np.arange(exposure.estimate.size)
     columns = {
-        "record": np.arange(exposure.estimate.size),
+        "record": records if exposure.rows is None else exposure.rows,
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,
-        "exposed": np.isin(np.arange(exposure.estimate.size), exposure.exposed).astype(int),
+        "exposed": np.isin(records, exposure.exposed).astype(int),
     }
+    _write_columns(columns, path, force=force)
 
+
+def _write_columns(columns: Mapping[str, NDArray[np.generic]], path: Path, *, force: bool) -> None:
     def write(draft: Path) -> None:
         with draft.open("w", encoding="utf-8", newline="") as file:
             lines = csv.writer(file)

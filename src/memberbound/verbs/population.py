@@ -55,7 +55,7 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.subset.bounds import RecordBounds
-from memberbound.subset.distances import Query
+from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import (
@@ -650,7 +650,15 @@ def answer_gaussian(
     else:
         raise InputError("give clip or sensitivity, not both.")
     profile = NeighbourProfile.from_vectors(values, progress=progress)
-    if profile.diameter > worst * (1 + 1e-9):
+    line = values[:, 0].copy() if values.shape[1] == 1 else None
+    if len(values) > MOST_PAIRED_RECORDS:
+        notes += (
+            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
+            "records stands in for distances to single ones: the bounds hold for every record all "
+            "the same, and are a little larger",
+        )
+        line = None
+    if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
             f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
             f"these records reach by themselves, got {question.sensitivity!r}."
@@ -662,7 +670,7 @@ def answer_gaussian(
         query,
         max(worst, profile.diameter),
         releases,
-        values[:, 0].copy() if values.shape[1] == 1 else None,
+        line,
         progress,
     )
     amount = question.amount
@@ -974,7 +982,8 @@ def population(
     (exponential).
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
-    rows has success equal to the blind guess.
+    rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
+    number: groups of records stand in for pairs, and one numeric column is bounded like several.
 
     Args:
         table: a file or an object with one record per row; its numeric columns are used.

@@ -24,6 +24,7 @@ from memberbound.declarations import (
     Numbers,
     Option,
     OutputFile,
+    Rates,
     Table,
     Workers,
 )
@@ -37,7 +38,7 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
-from memberbound.numerics.rounding import FloatArray, sum_up
+from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
     Sides,
@@ -52,7 +53,12 @@ from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Neighb
 from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.gradient import Features
-from memberbound.release.methods import released_statistic
+from memberbound.release.methods import (
+    CLASS_SCORES,
+    NUMBER_SCORES,
+    answers_of,
+    released_statistic,
+)
 from memberbound.release.neighbour import (
     ALL_ROWS_METHODS,
     PrivateModel,
@@ -80,10 +86,10 @@ from memberbound.release.table_statistics import TABLE_STATISTICS, release_table
 from memberbound.tables.population import Population, first_rows, read_frame, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import Columns
+from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-    from sklearn.base import BaseEstimator
 
 __all__ = [
     "STATISTICS",
@@ -139,6 +145,7 @@ class Protection:
         "configuration": "given",
         "curve": CURVE_SIDES,
         "eta": "given",
+        "guess_upper": "upper",
         "mu": "given",
         "noise": "given",
         "noise_scale": "given",
@@ -157,6 +164,8 @@ class Protection:
     warnings: tuple[str, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
+    #: Chances of guessing something about a record without the release.
+    baseline: tuple[float, ...] = ()
 
     @property
     def eta(self) -> float:
@@ -204,11 +213,24 @@ class Protection:
         """The shift of the normal pair that the release stays below, in the neighbour game."""
         return None if self._budget is None else self._budget.normal_mu
 
+    @property
+    def guess_upper(self) -> dict[str, float]:
+        """Best chance of guessing something about a record, by the chance before the release."""
+        if self._budget is None:
+            return {}
+        curve = self._budget.curve()
+        return {repr(before): curve.tpr(before) for before in self.baseline}
+
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
         certificate = self.calibration.certificate
         result = common_fields(
-            "protect", certificate.game, certificate.theorems, certificate.assumptions
+            "protect",
+            certificate.game,
+            (*certificate.theorems, "X23") if self.baseline else certificate.theorems,
+            (*certificate.assumptions, BEYOND_MEMBERSHIP)
+            if self.baseline
+            else certificate.assumptions,
         )
         return (
             result
@@ -234,6 +256,7 @@ class Protection:
             }
             | dict(self.details)
             | ({} if self._budget is None else {"curve": self._budget.described()})
+            | ({"guess_upper": self.guess_upper} if self.baseline else {})
         )
 
     @property
@@ -287,6 +310,9 @@ class Protection:
         epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
         found.append((at, side_by_side(*epsilons)))
         found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        for before, after in self.guess_upper.items():
+            at = f"a guess right {percent(float(before), 'given')} of the time before"
+            found.append((at, f"≤ {percent(after, 'upper')}"))
         return found
 
     def summary(self) -> str:
@@ -540,12 +566,12 @@ def _rehearsed(
     constant: Any = seen[usable].mean() if not trial.class_names else _commonest(seen[usable])
     clean = _clean(trial, trial.encoded(train)[0], seen, usable)
     models = (
-        None if clean is None else _answers_of(clean, rows, trial.class_names),
+        None if clean is None else answers_of(clean, rows, trial.class_names),
         (trial.answered(rows), trial.ranking(rows)),
         (np.full(len(truth), constant), np.zeros((len(truth), len(trial.class_names)))),
     )
     found = []
-    for name, score in (_CLASS_SCORES if trial.class_names else _NUMBER_SCORES).items():
+    for name, score in (CLASS_SCORES if trial.class_names else NUMBER_SCORES).items():
         each = [None if m is None else score(truth, *m, trial.class_names) for m in models]
         if each[1] is not None and each[2] is not None:
             found.append(TrialScores(name, each[0], each[1], each[2]))
@@ -553,65 +579,6 @@ def _rehearsed(
     if len(order) < len(table):
         notes.append(f"the trial took {len(order)} of {len(table)} rows")
     return tuple(found), notes
-
-
-def _answers_of(
-    fitted: BaseEstimator, rows: Features, classes: Sequence[str]
-) -> tuple[Labels, FloatArray]:
-    """Return a clean model's answers, and its ranking with a column for every class."""
-    answers = np.asarray(fitted.predict(rows))
-    if not classes:
-        return answers, np.zeros((len(answers), 0))
-    scores = np.asarray(fitted.decision_function(rows), dtype=np.float64)
-    if scores.ndim == 1:
-        scores = np.column_stack([-scores, scores])
-    ranking = np.full((len(answers), len(classes)), -np.inf)
-    for place, name in enumerate(fitted.classes_):
-        if name in classes:
-            ranking[:, classes.index(str(name))] = scores[:, place]
-    return answers, ranking
-
-
-def _accuracy(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    return float(np.mean(answers.astype(str) == truth.astype(str)))
-
-
-def _balanced(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    """Mean over classes of the share of their rows that is recognised."""
-    right = answers.astype(str) == truth.astype(str)
-    return float(np.mean([right[truth == name].mean() for name in np.unique(truth.astype(str))]))
-
-
-def _auc(
-    truth: Labels, _answers: Labels, ranking: FloatArray, classes: Sequence[str]
-) -> float | None:
-    """Mean over classes, each against the rest, of the area under the ROC."""
-    from sklearn.metrics import roc_auc_score
-
-    areas = []
-    for place, name in enumerate(classes):
-        of_it = truth.astype(str) == name
-        if 0 < of_it.sum() < len(of_it):
-            others = np.delete(ranking, place, axis=1).max(axis=1)
-            own = np.nan_to_num(ranking[:, place] - others, neginf=-1e300, posinf=1e300)
-            areas.append(float(roc_auc_score(of_it, own)))
-    return float(np.mean(areas)) if areas else None
-
-
-def _r_squared(
-    truth: Labels, answers: Labels, _ranking: FloatArray, _classes: Sequence[str]
-) -> float:
-    spread = float(np.square(truth - truth.mean()).sum())
-    missed = float(np.square(answers - truth).sum())
-    return 1.0 - missed / spread if spread > 0 else 0.0
-
-
-_CLASS_SCORES = {"accuracy": _accuracy, "balanced accuracy": _balanced, "AUC": _auc}
-_NUMBER_SCORES = {"R²": _r_squared}
 
 
 def _truth(trial: PrivateModel, column: Series) -> tuple[Labels, NDArray[np.bool_]]:
@@ -900,6 +867,7 @@ def protect(
         "auto", "gradient", "boosting", "neighbour", "convex", "moment", "izzo"
     ] = "auto",
     bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
+    baseline: Rates | None = None,
     confidence: float = 0.95,
     tune: bool | None = None,
     clip: Annotated[float, Option("number", metavar="R")] | None = None,
@@ -954,6 +922,9 @@ def protect(
             ``izzo`` (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
+        baseline: chance of guessing something about a record without the release (an attribute, the
+            record itself), one or several; the answer says what it is at most with the release
+            (neighbour game).
         confidence: of the calibration, in the subset game.
         tune: choose clip radius and regularisation together with the noise (subset game, unless
             told not to); try several paces and pay for it out of the budget (neighbour game, only
@@ -1021,6 +992,7 @@ def protect(
     all_rows = _plays_all_rows(
         game, record, method, learner, statistic, bounds=bounds, only_subset=only_subset, size=size
     )
+    guesses = _guesses(baseline, all_rows)
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None
         formats = _endings(statistic, learner, all_rows)
@@ -1098,12 +1070,22 @@ def protect(
             calibration_seed=calibration_seed,
         )
         result = _release_model(model, examples, str(target), progress)
+    result = replace(result, baseline=guesses)
     said = _whose_and_drawn(unit, insecure_seed, all_rows=all_rows)
     result = replace(result, warnings=(*result.warnings, *said))
     if out is None:
         return result
     save(result.released, Path(out), force=force)
     return replace(result, out=str(out))
+
+
+def _guesses(baseline: float | Sequence[float] | None, all_rows: bool) -> tuple[float, ...]:
+    """Return the chances of guesses before the release; only the neighbour game has the curve."""
+    if baseline is not None and not all_rows:
+        raise InputError(
+            "baseline belongs to the neighbour game: give game='neighbour', or leave it out."
+        )
+    return chances("baseline", baseline)
 
 
 def _whose_and_drawn(unit: str | None, seed: int | None, *, all_rows: bool) -> list[str]:
@@ -1163,7 +1145,12 @@ def _release_model(
     if known is not None:
         name = "accuracy" if examples.classes else "R²"
         estimates = (known.clean_estimate, known.released_estimate, float(shares.max()))
-        scores = (TrialScores(name, *estimates),)
+        # A constant finds one class of them all, and ranks nothing.
+        blind = {"balanced accuracy": 1 / max(1, len(shares)), "AUC": 0.5}
+        further = tuple(
+            TrialScores(other, *both, blind[other]) for other, both in known.further.items()
+        )
+        scores = (TrialScores(name, *estimates), *further)
     details = {"configuration": model.configuration_.to_dict(), "release": model.release}
     return Protection(
         model.calibration_,

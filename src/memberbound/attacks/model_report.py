@@ -1,0 +1,448 @@
+"""The whole audit of a given model: from two tables, or a table of answers, to what is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from memberbound.attacks.given_model import Evidence, ModelAudit, audit_model, train_references
+from memberbound.attacks.intervals import non_members_needed
+from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
+from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
+from memberbound.attacks.recognised import Groups, Recognised, audit_groups, recognised_members
+from memberbound.attacks.shadows import Progress
+from memberbound.attacks.structure import Fact, structural_facts
+from memberbound.errors import InputError
+from memberbound.learners.examples import Labels, Learner
+from memberbound.learners.model_files import load_model
+from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import (
+    CERTIFICATE,
+    INTERVAL,
+    ONLY_BLIND,
+    Sides,
+    confident,
+    decimals,
+    interval,
+    significant,
+)
+from memberbound.tables.population import readings_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["GivenModel", "Training", "audit_given", "read_answers", "read_records"]
+
+#: Prefixes of the columns of a table of answers.
+_PREFIXES = {"probabilities": "probability_", "logits": "logit_"}
+#: What an API hands out, in words.
+_ACCESS = {
+    "labels": "an API that returns labels only",
+    "values": "an API that returns predictions",
+    "probabilities": "an API that returns probabilities",
+    "parameters": "the model itself",
+}
+
+
+# ── Reading: members and non-members, or a table of answers ───────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Evidence with what stands beside it in the tables.
+
+    ``numbers`` is the place of each record in its own table; ``values`` those of the column that
+    divides the records into groups; ``identifiers`` columns that name a record.
+    """
+
+    evidence: Evidence
+    numbers: Labels
+    values: Sequence[object] | None = None
+    identifiers: DataFrame | None = None
+
+
+def read_records(
+    model: object,
+    members: object,
+    nonmembers: object,
+    *,
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    by: str | None = None,
+    trust: bool = False,
+    factory: object = None,
+    database_table: str | None = None,
+) -> Records:
+    """Read two tables (or pairs of rows and targets) and ask the model about them.
+
+    Edge cases: see :meth:`Evidence.of`; two tables with different columns are refused.
+    """
+    import pandas as pd
+
+    if isinstance(model, (str, os.PathLike)):
+        trained = load_model(model, trust=trust, factory=factory)  # type: ignore[arg-type]
+    else:
+        trained = TrainedModel.of(model)
+    sides = [
+        _side(given, name, target, database_table)
+        for given, name in ((members, "members"), (nonmembers, "nonmembers"))
+    ]
+    (x, y), (x0, y0) = sides
+    truth = np.concatenate([np.asarray(y), np.asarray(y0)])
+    member = np.arange(len(truth)) < len(y)
+    numbers = np.concatenate([np.arange(len(y)), np.arange(len(y0))])
+    tables = [side for side in (x, x0) if isinstance(side, pd.DataFrame)]
+    if len(tables) == 1:
+        raise InputError("members and nonmembers must be two tables or two arrays, got one each.")
+    values, names = None, None
+    if tables:
+        first, second = (
+            table.set_axis([str(c) for c in table.columns], axis=1) for table in tables
+        )
+        other = sorted(set(first.columns) ^ set(second.columns))
+        wanted = columns if columns is not None else trained.columns
+        if other and (wanted is None or set(other) & set(wanted)):
+            raise InputError(
+                "members and nonmembers must have the same columns; "
+                f"{', '.join(other[:5])} {'is' if len(other) == 1 else 'are'} in one of them only."
+            )
+        shared = [c for c in first.columns if c in second.columns]
+        whole = pd.concat([first[shared], second[shared]], ignore_index=True)
+        if by is not None:
+            values = _by(whole, by, target, truth)
+        rows, names = _chosen(whole, columns, trained)
+    else:
+        if by is not None:
+            raise InputError("by must name a column of two tables, got arrays.")
+        rows = np.concatenate([np.asarray(x), np.asarray(x0)])
+    label = "the target" if target is None else repr(target)
+    evidence = Evidence.of(trained, rows, truth, member, name=label)
+    return Records(evidence, numbers, values, names)
+
+
+def _side(
+    given: object, name: str, target: str | None, database_table: str | None
+) -> tuple[DataFrame | Labels, Labels]:
+    """Return rows and targets of one side."""
+    import pandas as pd
+
+    if isinstance(given, tuple) and len(given) == 2:
+        rows, truth = given
+        truth = np.asarray(truth)
+        rows = rows if hasattr(rows, "columns") else np.asarray(rows)
+        if len(rows) != len(truth) or truth.ndim != 1:
+            raise InputError(
+                f"{name} must be rows and as many targets, got {len(rows)} and {truth.shape}."
+            )
+    elif given is None:
+        raise InputError(f"{name} must be given with a model: a table, or a pair (X, y).")
+    else:
+        frame, said = rows_as_trained(given, database_table)
+        if target is None:
+            raise InputError("target must name the column that the model predicts, got None.")
+        if target not in frame.columns:
+            shown = ", ".join(map(str, frame.columns[:8]))
+            raise InputError(f"{said} must have the target {target!r}; it has {shown}.")
+        rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
+    missing = np.flatnonzero(pd.isna(truth))
+    if missing.size:
+        raise InputError(
+            f"the target must be given in every row of {name}, got nothing in row "
+            f"{int(missing[0]) + 1}. Drop such rows first."
+        )
+    if len(truth) == 0:
+        raise InputError(f"{name} must hold at least one row, got none.")
+    return rows, truth
+
+
+def _by(whole: DataFrame, by: str, target: str | None, truth: Labels) -> list[object]:
+    if by == target:
+        return list(truth.tolist())
+    if by not in whole.columns:
+        shown = ", ".join(map(str, whole.columns[:8]))
+        raise InputError(f"by must be a column of both tables ({shown}), got {by!r}.")
+    return list(whole[by].tolist())
+
+
+def _chosen(
+    whole: DataFrame, columns: Sequence[str] | None, model: TrainedModel
+) -> tuple[DataFrame, DataFrame]:
+    """Return the columns that the model gets, and those that name a record."""
+    wanted = list(columns) if columns is not None else list(model.columns or ())
+    missing = [c for c in wanted if c not in whole.columns]
+    if columns is not None and missing:
+        raise InputError(f"columns must be columns of both tables, got {missing[0]!r}.")
+    if missing:
+        model.matched(whole)  # says which are missing
+    rest = [c for c in whole.columns if wanted and c not in wanted]
+    roles = readings_of(whole[rest]) if rest else {}
+    named = [c for c in rest if c in roles and roles[c].role == "identifier"]
+    return whole[wanted] if wanted else whole, whole[named]
+
+
+def read_answers(source: object, database_table: str | None = None) -> Records:
+    """Read a table of a model's answers: ``label``, ``member`` and what the model said.
+
+    That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
+    the numbers of a regression.
+    """
+    import pandas as pd
+
+    frame, name = rows_as_trained(source, database_table)
+    columns = list(frame.columns)
+    for needed in ("label", "member"):
+        if needed not in columns:
+            raise InputError(
+                f"{name} must have the columns label and member beside the predictions, "
+                f"{needed!r} is missing."
+            )
+    flags = frame["member"].map({1: True, 0: False, "1": True, "0": False})
+    if flags.isna().any():
+        strange = frame["member"][flags.isna()].iloc[0]
+        raise InputError(f"member must be 1 (member) or 0 (not a member), got {strange!r}.")
+    member = flags.to_numpy(dtype=np.bool_)
+    answers = None
+    for kind, prefix in _PREFIXES.items():
+        named = [c for c in columns if c.startswith(prefix)]
+        if named and answers is None:
+            table = frame[named].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+            classes = np.array([c.removeprefix(prefix) for c in named], dtype=object)
+            answers = Answers(**{kind: table}, classes=classes)
+    if answers is None:
+        if "prediction" not in columns:
+            raise InputError(
+                f"{name} must have columns probability_<class>, logit_<class> or prediction, got "
+                f"{', '.join(columns[:8])}."
+            )
+        said = frame["prediction"]
+        numbers = pd.api.types.is_float_dtype(said) and not _whole(said.to_numpy(dtype=np.float64))
+        answers = (
+            Answers(values=said.to_numpy(dtype=np.float64))
+            if numbers
+            else Answers(labels=said.to_numpy())
+        )
+    numbers_of = np.empty(len(member), dtype=np.int64)
+    for side in (member, ~member):
+        numbers_of[side] = np.flatnonzero(side)
+    evidence = Evidence.from_answers(answers, frame["label"].to_numpy(), member, name="label")
+    return Records(evidence, numbers_of)
+
+
+def _whole(values: FloatArray) -> bool:
+    return bool(np.all(values == np.round(values)))
+
+
+# ── The findings ──────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Training:
+    """How reference models are trained."""
+
+    learner: str | Learner
+    models: int = 64
+    workers: int = -1
+    backend: str = "processes"
+    cache: str | os.PathLike[str] | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModel:
+    """What is found about one given model.
+
+    ``law`` and ``duplicates`` are None where only answers are known, ``groups`` where none were
+    asked for.
+    """
+
+    SIDES: ClassVar[Sides] = {
+        **ModelAudit.SIDES,
+        "facts": Fact.SIDES,
+        "groups": Groups.SIDES,
+        "one_law": LawTest.SIDES,
+        "overfitting": {
+            "fresh_share_estimate": "estimate",
+            "model": {**INTERVAL, "confidence": "lower"},
+            "security": {**INTERVAL, **CERTIFICATE},
+            "share_above_estimate": "estimate",
+            "threshold": "given",
+        },
+        "records": Recognised.SIDES,
+    }
+
+    audit: ModelAudit
+    recognised: Recognised
+    overfitting: OverfittingCeiling
+    facts: tuple[Fact, ...]
+    duplicates: Duplicates | None = None
+    law: LawTest | None = None
+    groups: Groups | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def leak_shown(self) -> bool:
+        """Whether an attack provably beats blind guessing and the two sides are not known apart."""
+        return self.audit.best_advantage.lower > 0 and not (
+            self.law is not None and self.law.differs
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return self.audit.to_dict() | {
+            "records": self.recognised.to_dict(),
+            "groups": None if self.groups is None else self.groups.to_dict(),
+            "one_law": None if self.law is None else self.law.to_dict(),
+            "duplicates": None if self.duplicates is None else self.duplicates.to_dict(),
+            "leak_shown": self.leak_shown,
+            "overfitting": self.overfitting.to_dict(),
+            "facts": [f.to_dict() for f in self.facts],
+        }
+
+    def summary(self) -> str:
+        """Return readable lines below the table of attacks."""
+        lines = [
+            "",
+            "what is given away at least (all lines hold together, confidence "
+            f"{confident(self.audit.confidence)}):",
+        ]
+        for level, bound in self.audit.by_access.items():
+            shown = ONLY_BLIND
+            if bound.lower > 0:
+                shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
+            lines.append(f"  {_ACCESS[level]}: {shown}")
+        lines += ["", self.recognised.summary()]
+        if self.groups is not None:
+            lines += ["", *_grouped(self.groups)]
+        lines += ["", *(("facts for output checking:",) if self.facts else ())]
+        lines += [f"  {fact.summary()}" for fact in self.facts]
+        model = self.overfitting.model
+        if model is not None:
+            lines.append(
+                "overfitting: security of this model against the loss threshold "
+                f"≤ {significant(model.upper, 'upper', 3)} at confidence "
+                f"{confident(model.confidence)} (1: nothing shown)"
+            )
+        if self.law is not None and not self.law.differs:
+            lines.append(self.law.sentence)
+        return "\n".join(lines)
+
+
+def _grouped(groups: Groups) -> list[str]:
+    lines = [
+        f"groups by {groups.column} ({groups.attack}; ends hold for all groups at once, confidence "
+        f"{confident(groups.confidence)}):"
+    ]
+    for group in groups.groups:
+        shown = f"too few records ({group.members} members, {group.non_members} others)"
+        if group.found is not None:
+            shown = ", ".join(
+                f"{name} {decimals(bound.estimate, 'estimate', 3)} "
+                f"{interval(bound.lower, bound.upper, 3)}"
+                for name, bound in (("advantage", group.found.advantage), ("AUC", group.found.auc))
+            )
+        lines.append(f"  {group.value}: {shown}")
+    return lines
+
+
+def audit_given(
+    records: Records,
+    *,
+    attacks: Iterable[str] | None = None,
+    training: Training | None = None,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    required: Iterable[float] = (),
+    by: str | None = None,
+    seed: int = 0,
+) -> GivenModel:
+    """Audit a given model: attacks, records, groups, overfitting, structure, and the two sides.
+
+    ``required`` are false-positive rates for which too few non-members are refused.
+
+    Guarantee: as :func:`audit_model`, :func:`recognised_members`, :func:`audit_groups`,
+    :func:`one_law_test` and :func:`overfitting_ceiling`, each on its own.
+    """
+    evidence, duplicates, law = records.evidence, None, None
+    numbers, values = records.numbers, records.values
+    if evidence.rows is not None:
+        duplicates = find_duplicates(evidence, records.identifiers)
+        kept = duplicates.kept
+        evidence, numbers = evidence[kept], numbers[kept]
+        values = None if values is None else [v for v, k in zip(values, kept, strict=True) if k]
+    others = int((~evidence.member).sum())
+    for rate in required:
+        needed = non_members_needed(rate, (1 - confidence) / 4)
+        if others < needed:
+            raise InputError(
+                f"fpr must be a rate that the non-members allow, got {rate!r} with {others} of "
+                f"them. At confidence {confident(confidence)} it needs at least {needed}."
+            )
+    references = None
+    if training is not None:
+        cache = None if training.cache is None else str(training.cache)
+        references = train_references(
+            evidence,
+            training.learner,
+            models=training.models,
+            seed=seed,
+            n_jobs=training.workers,
+            backend=training.backend,
+            cache=cache,
+            progress=training.progress,
+        )
+    found = audit_model(
+        evidence,
+        attacks=attacks,
+        references=references,
+        confidence=confidence,
+        fpr=fpr,
+        seed=seed,
+    )
+    if evidence.rows is not None:
+        law = one_law_test(evidence, confidence=confidence, seed=seed)
+    chosen = found.for_records
+    scores, where = found.scores[chosen]
+    member = evidence.member
+    recognised = recognised_members(
+        scores[where],
+        member[where],
+        numbers[where & member].tolist(),
+        attack=chosen,
+        seed=seed,
+    )
+    groups = None
+    if values is not None and by is not None:
+        used = [v for v, w in zip(values, where, strict=True) if w]
+        groups = audit_groups(
+            scores[where],
+            member[where],
+            used,
+            column=by,
+            attack=chosen,
+            confidence=confidence,
+            seed=seed,
+        )
+    losses = evidence.signals.loss[0]
+    ceiling = overfitting_ceiling(losses[member], losses[~member], confidence=confidence)
+    notes = (*found.warnings, *(() if duplicates is None else duplicates.notes))
+    if law is None:
+        notes = (
+            *notes,
+            "Whether members and non-members come from one law cannot be tested without their "
+            "columns",
+        )
+    return GivenModel(
+        found,
+        recognised,
+        ceiling,
+        structural_facts(evidence),
+        duplicates,
+        law,
+        groups,
+        notes,
+    )

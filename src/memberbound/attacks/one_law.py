@@ -1,0 +1,265 @@
+"""Do members and non-members come from one law, and is any record on both sides?
+
+An audit compares members with fresh records *of the same law*.  If last year's customers trained
+the model and this year's are the non-members, every attack "finds" members by the year, and the
+model is innocent.  So a classifier that never sees the model tries the same with the columns alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from memberbound.attacks.given_model import Evidence, framed
+from memberbound.attacks.scores import audit_samples, interval_fields
+from memberbound.attacks.signals import BoolArray
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import INTERVAL, AuditBound, Sides, decimals, significant
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Duplicates", "LawTest", "find_duplicates", "one_law_test"]
+
+#: Shuffles of the labels behind a p-value; 2/(1 + this) is the least that two halves can give.
+_SHUFFLES = 1999
+#: Below this p-value the two are said to differ.
+LEVEL = 0.01
+#: Rows that the classifier is trained on at most; more change nothing here.
+_ROWS = 20_000
+#: Rows that are named before "and … more".
+_NAMED = 5
+
+
+# ── Records on both sides ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Duplicates:
+    """Rows that are alike in every column and the target.
+
+    Attributes:
+        kept: the records that the audit goes on with.
+        members: rows of the members (from 1) that a non-member equals.
+        non_members: rows of the non-members that a member equals.
+        repeated: members that another member equals.
+    """
+
+    kept: BoolArray
+    members: tuple[int, ...]
+    non_members: tuple[int, ...]
+    repeated: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "members": len(self.members),
+            "non_members": len(self.non_members),
+            "member_rows": list(self.members[:20]),
+            "non_member_rows": list(self.non_members[:20]),
+            "repeated_members": self.repeated,
+            "left_out": "of both sides" if self.members else None,
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is said to a reader."""
+        said = []
+        if self.members:
+            first = ", ".join(map(str, self.non_members[:_NAMED]))
+            more = len(self.non_members) - _NAMED
+            said.append(
+                f"{len(self.non_members)} non-members equal a member in every column and the "
+                f"target (rows {first}{f' and {more} more' if more > 0 else ''}); they and the "
+                f"{len(self.members)} members were left out of both sides"
+            )
+        if self.repeated:
+            said.append(
+                f"{self.repeated} member rows equal another member; each counts as a record of its "
+                "own, as it did in training"
+            )
+        return tuple(said)
+
+
+def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) -> Duplicates:
+    """Find rows on both sides, which no attack can tell apart, and members given twice.
+
+    ``identifiers`` are further columns that name a record.
+
+    Edge cases: refused if more than half of the non-members are members, if every member is there
+    at least twice, and if two members agree in an identifier as well.
+    """
+    import pandas as pd
+
+    member = evidence.member
+    frame = framed(evidence.rows).assign(**{" target": np.asarray(evidence.truth)})
+    codes = np.asarray(pd.util.hash_pandas_object(frame, index=False))
+    inside, outside = np.unique(codes[member], return_counts=True), set(codes[~member].tolist())
+    repeats = int(inside[1][inside[1] > 1].sum())
+    if member.any() and bool((inside[1] > 1).all()):
+        raise InputError(
+            f"members must be given once, got every one of {int(member.sum())} rows at least "
+            "twice. Drop the repeated rows."
+        )
+    if identifiers is not None and identifiers.shape[1] and repeats:
+        whole = identifiers.assign(**{" row": codes})[member]
+        twice = np.flatnonzero(whole.duplicated().to_numpy())
+        if twice.size:
+            raise InputError(
+                f"members must be given once, got row {int(twice[0]) + 1} again, with the same "
+                f"{', '.join(map(str, identifiers.columns[:3]))}. Drop the repeated rows."
+            )
+    both = np.array([c in outside for c in codes[member].tolist()], dtype=np.bool_)
+    known = set(codes[member].tolist())
+    shared = np.array([c in known for c in codes[~member].tolist()], dtype=np.bool_)
+    if 2 * int(shared.sum()) > len(shared):
+        raise InputError(
+            f"non-members must not be members, got {int(shared.sum())} of {len(shared)} that equal "
+            "a member in every column and the target. Give records that the model was not trained "
+            "on."
+        )
+    kept = np.ones(len(member), dtype=np.bool_)
+    kept[np.flatnonzero(member)[both]] = False
+    kept[np.flatnonzero(~member)[shared]] = False
+    return Duplicates(
+        kept,
+        tuple((np.flatnonzero(both) + 1).tolist()),
+        tuple((np.flatnonzero(shared) + 1).tolist()),
+        repeats,
+    )
+
+
+# ── One law? ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class LawTest:
+    """What a classifier reaches that sees columns and target but not the model.
+
+    ``p_value`` is below any α with probability at most α if members and non-members are draws from
+    one law; ``auc`` is that of the classifier on records it was not trained on (of the half on
+    which it did better, at an error shared between both).
+    """
+
+    SIDES: ClassVar[Sides] = {"p_value": "upper", "auc": INTERVAL, "level": "given"}
+
+    p_value: float
+    auc: AuditBound
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two provably differ."""
+        return self.p_value <= LEVEL
+
+    @property
+    def sentence(self) -> str:
+        """What it means for the audit."""
+        if self.differs:
+            reached = decimals(self.auc.estimate, "estimate", 3)
+            return (
+                "Members and non-members differ already in their columns: a classifier that never "
+                f"saw the model tells them apart with AUC {reached} "
+                f"(p ≤ {significant(self.p_value, 'upper', 2)}). The attacks below measure that "
+                "difference too, so what they reach is not shown to be a leak of the model. Take "
+                "non-members from the source of the training records."
+            )
+        return (
+            "A classifier on the columns alone does not tell members from non-members "
+            f"(p = {significant(self.p_value, 'upper', 2)}); a small difference may go unnoticed."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "p_value": self.p_value,
+            "level": LEVEL,
+            "differs": self.differs,
+            "auc": interval_fields(self.auc),
+            "sentence": self.sentence,
+        }
+
+
+def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0) -> LawTest:
+    """Test whether members and non-members look like draws from one law.
+
+    A classifier is trained on a random half and scores the other, and once more with the halves
+    exchanged.
+
+    Guarantee: if the records are exchangeable, P(p_value ≤ α) ≤ α.
+    Theorem: proofs/given-models.md claim 3: given one half the labels of the other are uniformly
+    shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
+    Edge cases: columns that cannot be told apart give 1.
+    """
+    rng = np.random.default_rng([seed, 17])
+    table, member = _numeric(evidence), evidence.member
+    half = np.zeros(len(member), dtype=np.bool_)
+    for side in (member, ~member):
+        places = rng.permutation(np.flatnonzero(side))
+        half[places[: len(places) // 2]] = True
+    values, bounds = [], []
+    for train in (half, ~half):
+        score = _blind_scores(table[train], member[train], table[~train], rng)
+        truth = member[~train]
+        values.append(_shuffled(score, truth, rng))
+        found = audit_samples(
+            score[truth], score[~truth], confidence=1 - (1 - confidence) / 2, fpr=(), attack="blind"
+        )
+        bounds.append(found.auc)
+    best = max(bounds, key=lambda b: (b.lower, b.estimate))
+    paid = AuditBound(
+        best.quantity, best.estimate, best.lower, best.upper, confidence, best.game, best.attack
+    )
+    return LawTest(min(1.0, 2 * min(values)), paid)
+
+
+def _numeric(evidence: Evidence) -> FloatArray:
+    """Return columns and target as numbers, categories by the order of their names."""
+    import pandas as pd
+
+    frame = framed(evidence.rows)
+    columns = []
+    for name in frame.columns:
+        series = frame[name]
+        if pd.api.types.is_datetime64_any_dtype(series):
+            columns.append(series.astype("int64").to_numpy(dtype=np.float64))
+        elif pd.api.types.is_numeric_dtype(series):
+            columns.append(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        else:
+            columns.append(pd.factorize(series.astype(str), sort=True)[0].astype(np.float64))
+    columns.append(np.asarray(evidence.truth, dtype=np.float64))
+    return np.column_stack(columns)
+
+
+def _blind_scores(
+    rows: FloatArray, member: BoolArray, others: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    if len(rows) > _ROWS:
+        kept = rng.permutation(len(rows))[:_ROWS]
+        rows, member = rows[kept], member[kept]
+    share = min(max(float(member.mean()), 1e-9), 1 - 1e-9)
+    weight = np.where(member, 0.5 / share, 0.5 / (1 - share))
+    blind = HistGradientBoostingClassifier(
+        max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
+    )
+    with import_module("threadpoolctl").threadpool_limits(1):
+        blind.fit(rows, member, sample_weight=weight)
+        score = blind.decision_function(others)
+    return np.asarray(score, dtype=np.float64)
+
+
+def _shuffled(score: FloatArray, member: BoolArray, rng: np.random.Generator) -> float:
+    """Return the p-value of the rank sum of the members among all shuffles of the labels."""
+    from scipy.stats import rankdata
+
+    ranks = np.rint(2 * rankdata(score)).astype(np.int64)  # ties have half ranks; sums stay exact
+    size, seen = int(member.sum()), int(ranks[member].sum())
+    reached = sum(
+        int(ranks[rng.permutation(len(ranks))[:size]].sum()) >= seen for _ in range(_SHUFFLES)
+    )
+    return (1 + reached) / (1 + _SHUFFLES)

@@ -1,0 +1,294 @@
+"""Audit of a model that exists: what attacks reach, what is refused, and whether intervals hold."""
+
+import json
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
+
+import memberbound
+from memberbound.attacks.given_model import (
+    Evidence,
+    attack_scores,
+    audit_model,
+    known_half,
+    train_references,
+)
+from memberbound.attacks.scores import audit_scores
+from memberbound.errors import InputError
+from memberbound.faces.command_line import application
+from memberbound.learners.trained import TrainedModel
+from memberbound.quantities import numbers_in
+
+
+def rows(n: int, seed: int = 0, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 5))
+    y = (x[:, 0] + rng.normal(size=n) > 0).astype(int)
+    return x, y if classes == 2 else rng.integers(classes, size=n)
+
+
+@pytest.fixture(scope="module")
+def tree() -> tuple[DecisionTreeClassifier, tuple, tuple]:
+    members, others = rows(300, 1), rows(300, 2)
+    return DecisionTreeClassifier(random_state=0).fit(*members), members, others
+
+
+def test_a_tree_gives_its_members_away(tree) -> None:
+    model, members, others = tree
+    found = memberbound.audit(model=model, members=members, nonmembers=others)
+    told = found.to_dict()
+    assert told["game"] == "model"
+    # By hand: a tree grown to purity is right about every member.
+    right = (model.predict(others[0]) == others[1]).mean()
+    assert told["attacks"]["label-only"]["advantage"]["estimate"] == pytest.approx(1 - right)
+    assert told["attacks"]["label-only"]["access"] == "labels"
+    assert told["best_advantage"]["lower"] > 0.1
+    assert told["leak_shown"] is True
+    assert told["by_access"]["labels"]["advantage"]["lower"] > 0
+    assert {f["name"]: f["passes"] for f in told["facts"]}["smallest leaf"] is False
+    assert told["overfitting"]["model"]["upper"] < 1
+    assert "labels only" in found.summary()
+    for path, _, side in numbers_in(told, found.SIDES):
+        assert side is not None, path
+
+
+def test_a_model_of_other_records_shows_nothing() -> None:
+    model = DecisionTreeClassifier(random_state=0).fit(*rows(300, 3))
+    found = memberbound.audit(model=model, members=rows(300, 1), nonmembers=rows(300, 2))
+    assert found.to_dict()["best_advantage"]["lower"] == 0
+    assert found.to_dict()["leak_shown"] is False
+    assert "blind guessing" in found.sentence
+
+
+def test_scores_are_what_their_names_say() -> None:
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.ones(3), 40)
+    truth = rng.integers(3, size=40)
+    member = np.arange(40) < 20
+    ask = TrainedModel.of(lambda r: chances[: len(r)], classes=[0, 1, 2])
+    scores, _ = attack_scores(Evidence.of(ask, np.zeros((40, 1)), truth, member))
+    for i, (p, t) in enumerate(zip(chances, truth, strict=True)):  # naive second implementation
+        wrong = [c for c in range(3) if c != t]
+        entropy = -sum(v * np.log(v) for v in p)
+        modified = -(1 - p[t]) * np.log(p[t]) - sum(p[c] * np.log(1 - p[c]) for c in wrong)
+        assert scores["loss"][0][i] == pytest.approx(np.log(p[t]))
+        assert scores["confidence"][0][i] == pytest.approx(p.max())
+        assert scores["entropy"][0][i] == pytest.approx(-entropy)
+        assert scores["modified-entropy"][0][i] == pytest.approx(-modified)
+        assert scores["label-only"][0][i] == (p.argmax() == t)
+
+
+def test_regressions_decision_values_and_labels() -> None:
+    (x, y), (x0, y0) = rows(200, 1), rows(200, 2)
+    near = KNeighborsRegressor(1).fit(x, y + x[:, 1])
+    told = memberbound.audit(
+        model=near, members=(x, y + x[:, 1]), nonmembers=(x0, y0 + x0[:, 1])
+    ).to_dict()
+    assert told["attacks"]["loss"]["auc"]["lower"] > 0.8
+    assert told["attacks"]["loss"]["access"] == "values"
+    assert {f["name"]: f["value"] for f in told["facts"]}["stored training rows"] == 200
+    line = memberbound.audit(model=RidgeClassifier().fit(x, y), members=(x, y), nonmembers=(x0, y0))
+    assert "entropy" in line.attacks
+    said = memberbound.audit(
+        model=lambda r: (r[:, 0] > 0).astype(int), members=(x, y), nonmembers=(x0, y0)
+    )
+    assert set(said.attacks) == {"label-only"}
+
+
+def test_reference_models_make_attacks_stronger_and_are_reused(tmp_path: Path) -> None:
+    members, others = rows(300, 1), rows(300, 2)
+    model = RandomForestClassifier(20, random_state=0).fit(*members)
+
+    def run(**more: object) -> dict:
+        return memberbound.audit(
+            model=model,
+            members=members,
+            nonmembers=others,
+            learner="same",
+            shadows=8,
+            workers=1,
+            cache=tmp_path,
+            **more,
+        ).to_dict()
+
+    told = run()
+    assert told["reference_models"] == 8
+    for name in ("lira-shrunk", "rmia-offline", "combined"):
+        assert told["attacks"][name]["auc"]["estimate"] > 0.75, name
+        assert told["attacks"][name]["members"] == 150  # the half that was not told
+    stored = sorted(tmp_path.rglob("*.npz"))
+    assert len(stored) == 8
+    times = [f.stat().st_mtime_ns for f in stored]
+    assert (
+        run(attacks=["rmia-offline"])["attacks"]["rmia-offline"] == told["attacks"]["rmia-offline"]
+    )
+    assert [f.stat().st_mtime_ns for f in stored] == times
+
+
+def test_a_named_learner_trains_on_the_known_half_only() -> None:
+    x, y = rows(200, 1)
+    member = np.arange(200) < 100
+    evidence = Evidence.of(TrainedModel.of(LogisticRegression().fit(x, y)), x, y, member)
+    refs = train_references(evidence, "tree", models=4, backend="sequential")
+    known = known_half(member, 0)
+    assert known[member].sum() == known[~member].sum() == 50
+    assert not refs.run.membership[:, ~known].any()
+    assert (refs.run.membership[:, known].sum(axis=1) == 75).all()
+    # What is unknown to the attacker moves no score of anybody else (claim 1).
+    changed = np.flatnonzero(~known)[0]
+    x2 = x.copy()
+    x2[changed] += 3.0
+    other = Evidence.of(evidence.model, x2, y, member)
+    again = train_references(other, "tree", models=4, backend="sequential")
+    before = attack_scores(evidence, references=refs)[0]
+    after = attack_scores(other, references=again)[0]
+    rest = np.arange(200) != changed
+    for name in before:
+        assert np.array_equal(before[name][0][rest], after[name][0][rest]), name
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize(("n1", "n0"), [(60, 60), (200, 40)])
+def test_intervals_cover(leak: float, n1: int, n0: int) -> None:
+    """The advantage of the best attack, chosen after looking, lies in its interval: 95 %.
+
+    60 runs at true coverage 95 % fall below 50 with probability 1e-4.
+    """
+    from scipy.stats import norm
+
+    truth = 2 * norm.cdf(leak / 2) - 1  # max TPR - FPR of N(leak, 1) against N(0, 1)
+    rng = np.random.default_rng(5)
+    member = np.arange(n1 + n0) < n1
+    held = 0
+    for _ in range(60):
+        z = np.round(rng.normal(size=n1 + n0) + leak * member, 1)  # ties
+        p = 1 / (1 + np.exp(-z))
+        ask = TrainedModel.of(lambda r, p=p: np.column_stack([1 - p, p])[: len(r)], classes=[0, 1])
+        evidence = Evidence.of(ask, np.zeros((len(z), 1)), np.ones(len(z), int), member)
+        found = audit_model(evidence, fpr=(), attacks=["loss", "confidence", "label-only"])
+        held += found.best_advantage.lower <= truth
+        held += found.attacks["loss"].advantage.upper >= truth - 0.02
+    assert held >= 110
+
+
+def test_an_attack_measured_on_what_it_was_told_is_caught() -> None:
+    """Negative control of claim 1: the same classifier on its own half "finds" members of noise."""
+    rng = np.random.default_rng(7)
+    member = np.arange(400) < 200
+    told = honest = 0
+    for _ in range(10):
+        p = rng.dirichlet(np.ones(10), 400)
+        ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(10))
+        evidence = Evidence.of(ask, np.zeros((400, 1)), rng.integers(10, size=400), member)
+        score, where = attack_scores(evidence, attacks=["combined"])[0]["combined"]
+        told += audit_scores(score[~where], member[~where], fpr=()).advantage.lower > 0
+        honest += audit_scores(score[where], member[where], fpr=()).advantage.lower > 0
+    assert honest == 0
+    assert told == 10
+
+
+# ── Bad input: one sentence each ──────────────────────────────────────────────────────────────────
+
+
+def refused(match: str, model: object, members: object, others: object, **more: object) -> None:
+    with pytest.raises(InputError, match=match):
+        memberbound.audit(model=model, members=members, nonmembers=others, **more)
+
+
+def test_bad_input(tree) -> None:
+    model, (x, y), (x0, y0) = tree
+    refused("classes that the model knows", model, (x, y), (x0, np.where(y0 == 1, 7, 0)))
+    refused("same answer", DummyClassifier().fit(x, y), (x, y), (x0, y0))
+    refused("finite numbers", lambda r: np.full((len(r), 2), np.nan), (x, y), (x0, y0))
+    refused("given once", model, (np.vstack([x, x]), np.tile(y, 2)), (x0, y0))
+    refused("must not be members", model, (x, y), (x, y))
+    refused("5 columns", model, (x[:, :4], y), (x0[:, :4], y0))
+    refused("at least 20", model, (x, y), (x0[:5], y0[:5]))
+    refused("needs at least 43819", model, (x, y), (x0, y0), fpr=[0.0001])
+    refused("nonmembers must be given", model, (x, y), None)
+    refused("as many targets", model, (x, y[:5]), (x0, y0))
+    refused("must be among", model, (x, y), (x0, y0), attacks=["magic"])
+    refused("no learner is named", model, (x, y), (x0, y0), attacks=["rmia-offline"])
+    refused("certificate must be left out", model, (x, y), (x0, y0), certificate="c.json")
+    refused("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
+    with pytest.raises(InputError, match="left out for an audit without a model"):
+        memberbound.audit(pd.DataFrame({"score": [1.0], "member": [1]}), nonmembers="b.csv")
+
+
+def _tables(*sides: tuple) -> list[pd.DataFrame]:
+    return [pd.DataFrame(x, columns=[f"c{i}" for i in range(5)]).assign(y=y) for x, y in sides]
+
+
+def test_a_model_that_answers_differently_each_time_is_said(tree) -> None:
+    model, members, others = tree
+    rng = np.random.default_rng(0)
+
+    def noisy(r: np.ndarray) -> np.ndarray:
+        p = np.clip(model.predict_proba(r) + rng.normal(0, 0.01, (len(r), 2)), 0.01, None)
+        return p / p.sum(axis=1, keepdims=True)
+
+    found = memberbound.audit(model=noisy, members=members, nonmembers=others)
+    assert any("not deterministic" in note for note in found.warnings)
+
+
+def test_rows_on_both_sides_are_left_out_and_named(tree) -> None:
+    model, (x, y), (x0, y0) = tree
+    mixed = np.vstack([x[:10], x0]), np.concatenate([y[:10], y0])
+    told = memberbound.audit(model=model, members=(x, y), nonmembers=mixed).to_dict()
+    assert told["duplicates"]["non_members"] == told["duplicates"]["members"] == 10
+    assert told["duplicates"]["non_member_rows"] == list(range(1, 11))
+    assert (told["members"], told["non_members"]) == (290, 300)
+
+
+def test_the_command_line_from_files(tmp_path: Path, tree) -> None:
+    _, members, others = tree
+    train, test = _tables(members, others)
+    train["sex"], test["sex"] = np.arange(300) % 2, np.arange(300) % 2
+    named = DecisionTreeClassifier(random_state=0).fit(
+        train[["c0", "c1", "c2", "c3", "c4"]], train["y"]
+    )
+    joblib.dump(named, tmp_path / "model.joblib")
+    train.to_csv(tmp_path / "train.csv", index=False)
+    test.to_csv(tmp_path / "test.csv", index=False)
+    line = ["audit", str(tmp_path / "train.csv"), "--nonmembers", str(tmp_path / "test.csv")]
+    line += ["--model", str(tmp_path / "model.joblib"), "--target", "y"]
+    asked = CliRunner().invoke(application(), line)
+    assert "--trust" in str(asked.exception or asked.output)
+    records = tmp_path / "records.csv"
+    more = ["--trust", "--by", "sex", "--records", str(records), "--json"]
+    done = CliRunner().invoke(application(), line + more)
+    told = json.loads(done.stdout)
+    assert told["best_advantage"]["lower"] > 0
+    assert [g["value"] for g in told["groups"]["groups"]] == ["0", "1"]
+    assert told["records_out"] == str(records)
+    assert len(pd.read_csv(records)) == told["records"]["tried"]
+
+
+def test_a_table_of_answers(tmp_path: Path, tree) -> None:
+    model, members, others = tree
+    whole = np.vstack([members[0], others[0]])
+    label = np.concatenate([members[1], others[1]])
+    member = (np.arange(600) < 300).astype(int)
+    chances = model.predict_proba(whole)
+    frame = pd.DataFrame({"probability_0": chances[:, 0], "probability_1": chances[:, 1]})
+    path = tmp_path / "answers.csv"
+    frame.assign(label=label, member=member).to_csv(path, index=False)
+    asked = memberbound.audit(model=model, members=members, nonmembers=others).attacks
+    told = memberbound.audit(predictions=path).attacks
+    assert told["loss"] == asked["loss"]
+    assert memberbound.audit(path).attacks == told  # found by its columns
+    only = pd.DataFrame({"prediction": model.predict(whole), "label": label, "member": member})
+    assert set(memberbound.audit(predictions=only).attacks) == {"label-only"}
+    with pytest.raises(InputError, match="'member' is missing"):
+        memberbound.audit(predictions=only.drop(columns="member"))
+    with pytest.raises(InputError, match="1 \\(member\\) or 0"):
+        memberbound.audit(predictions=only.assign(member=2))

@@ -1,0 +1,50 @@
+"""The command line inside the process of the tests: nothing is started, nothing imported anew.
+
+``memberbound`` as it is installed, in a process of its own, is what ``verbs/test_explain_cli.py``,
+``verbs/test_cli_tables.py`` and ``release/test_predicting.py`` start; what a command answers does
+not depend on that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from unittest import mock
+
+from memberbound.faces.command_line import main
+
+
+def command(
+    *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Return what ``memberbound`` with these arguments prints, and its exit code."""
+    asked = ["memberbound", *map(str, arguments)]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with (
+        mock.patch.object(sys, "argv", asked),
+        mock.patch.object(sys, "path", list(sys.path)),
+        mock.patch.dict(os.environ, env or {}),
+        contextlib.chdir(cwd or Path.cwd()),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    said = []
+    for stream in (out, err):
+        stream.flush()
+        said.append(stream.buffer.getvalue().decode("utf-8"))
+    return subprocess.CompletedProcess(asked, code, *said)
+
+
+def answered(*arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
+    """Return the exit code, what went to standard output and what to standard error."""
+    done = command(*arguments, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
