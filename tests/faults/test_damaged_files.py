@@ -9,7 +9,6 @@ import os
 import selectors
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,7 @@ GROUPS = [
 
 
 def test_every_kind_is_read():
-    assert sorted(sum(GROUPS, [])) == sorted(GOOD)
+    assert sorted(kind for group in GROUPS for kind in group) == sorted(GOOD)
 
 
 @pytest.mark.parametrize("kinds", GROUPS, ids=lambda kinds: kinds[0])
@@ -183,13 +182,10 @@ def test_workers_that_are_no_number_of_processes(workers, tmp_path):
 
 
 def test_ten_thousand_columns(tmp_path):
-    """Counted in one pass; what is quadratic in their number shows."""
     from memberbound.tables.counting import count_profile
 
     names = [f"column{i}" for i in range(10_000)]
-    lines = [",".join(names)] + [",".join(str((i * j) % 3) for i in range(10_000)) for j in (1, 2, 3)]
+    lines = [names, *([str(i * j % 3) for i in range(10_000)] for j in (1, 2, 3))]
     wide = tmp_path / "wide.csv"
-    wide.write_text("\n".join(lines) + "\n")
-    began = time.process_time()
+    wide.write_text("".join(",".join(line) + "\n" for line in lines))
     assert count_profile(wide).expanded().tolist() == [1, 1, 1]
-    assert time.process_time() - began > 0

@@ -463,13 +463,13 @@ def _guarded(run: Callable[[], object]) -> int:
 def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[1:] or ["--help"]
-    remove_once()
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
     # Only what is asked for is imported; the help page and a wrong name need every verb.
     chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
 
     def run() -> object:
+        remove_once()
         group = typer.main.get_command(application(chosen))
         return group.main(arguments, prog_name="memberbound", standalone_mode=False)
 

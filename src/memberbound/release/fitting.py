@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import joblib
 import numpy as np
 
+from memberbound.clusters import LOST
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
@@ -337,9 +338,10 @@ def _portions(
             for done in running:
                 finished += 1
                 yield done
-        except (BrokenProcessPool, PicklingError) as problem:
-            lost = type(problem).__name__ == "TerminatedWorkerError"
-            reason = "A worker was killed" if lost else "The statistic cannot be sent to workers"
+        except (BrokenProcessPool, PicklingError, *LOST) as problem:
+            unsent = isinstance(problem, PicklingError) or not str(problem).count("terminated")
+            reason = "The statistic cannot be sent to workers" if unsent else "A worker was killed"
+            reason = "The cluster was lost" if isinstance(problem, LOST) else reason
             warnings.warn(f"{reason}; this process goes on alone.", stacklevel=3)
         finally:
             with warnings.catch_warnings():

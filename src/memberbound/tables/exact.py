@@ -181,10 +181,39 @@ def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
             return value.cast("binary")
         if kind.is_decimal() or kind.is_timestamp():
             return value
+    if engine == "postgres":
+        if kind.is_string():
+            return _postgres("convert_to")(value.cast("string"), "UTF8")
+        if kind.is_floating():
+            return _postgres("float8send" if kind.is_float64() else "float4send")(value)
+        if kind.is_decimal() or kind.is_timestamp() or kind.is_binary() or kind.is_uuid():
+            return value
     raise InputError(
         f"the columns of {name} must have types that {engine} is known to compare exactly, got "
         f"{kind}. {_PARQUET_FIRST}"
     )
+
+
+def _postgres(name: str) -> Callable[..., ir.Value]:
+    """Return a function of Postgres that gives the bytes of a value.
+
+    A cast of text to bytes would read escapes in it; ``convert_to`` does not, and knows no
+    collation.  ``float8send`` gives the bits, so that the sign of a zero and a NaN count.
+    """
+    import ibis
+
+    def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    def float8send(number: float) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    def float4send(number: float) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    known = {"convert_to": convert_to, "float8send": float8send, "float4send": float4send}
+    made: Callable[..., ir.Value] = ibis.udf.scalar.builtin(known[name])
+    return made
 
 
 # ---- Arrow ------------------------------------------------------------------------------------
