@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import runpy
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
@@ -42,6 +44,21 @@ def command(
         stream.flush()
         said.append(stream.buffer.getvalue().decode("utf-8"))
     return subprocess.CompletedProcess(asked, code, *said)
+
+
+def script(path: Path, cwd: Path, env: Mapping[str, str]) -> tuple[str, str]:
+    """Return what a Python script prints to standard output and to standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [str(path)]),
+        mock.patch.object(tempfile, "tempdir", None),
+        mock.patch.dict(os.environ, env),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        runpy.run_path(str(path), run_name="__main__")
+    return out.getvalue(), err.getvalue()
 
 
 def answered(*arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:

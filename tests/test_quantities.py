@@ -632,6 +632,7 @@ ELSEWHERE = {
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
     "report/plots.py": "heights of a curve by chance, not printed",
+    "report/svg.py": "pixels, and ticks of an axis",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/fourier_sums.py": "an integer weight",
 }

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memberbound.quantities import AuditBound, Certificate, Estimate
     from memberbound.release.estimator import MembershipPrivate
     from memberbound.release.saving import load
+    from memberbound.report.comparing import Comparison, compare
     from memberbound.report.exporting import Export, export
     from memberbound.studies import Study, study
     from memberbound.subset.bounds import RecordBounds
@@ -58,6 +59,7 @@ _PUBLIC = {
     "Certificate": "quantities",
     "Certification": "verbs.certify",
     "Coarsener": "tables.coarsening",
+    "Comparison": "report.comparing",
     "CountProfile": "iid.profiles",
     "Estimate": "quantities",
     "ExponentialMechanism": "subset.exponential",
@@ -89,6 +91,7 @@ _PUBLIC = {
     "audit": "verbs.audit",
     "bounds": "verbs.bounds",
     "certify": "verbs.certify",
+    "compare": "report.comparing",
     "explain": "verbs.explain",
     "export": "report.exporting",
     "finite_bounds": "subset.finite",
@@ -113,6 +116,7 @@ __all__ = [
     "Certificate",
     "Certification",
     "Coarsener",
+    "Comparison",
     "CountProfile",
     "Estimate",
     "Explanation",
@@ -145,6 +149,7 @@ __all__ = [
     "audit",
     "bounds",
     "certify",
+    "compare",
     "explain",
     "export",
     "finite_bounds",

@@ -62,6 +62,7 @@ __all__ = [
     "json_number",
     "marked",
     "numbers_in",
+    "of_hundred",
     "percent",
     "points",
     "side_below",
@@ -148,6 +149,15 @@ def _rounded_share(exact: Decimal, side: Side) -> Decimal:
         if side != "upper" or rounded < _HUNDRED or exact >= _HUNDRED:
             return rounded
     return exact
+
+
+def of_hundred(value: float, side: Literal["upper", "lower"]) -> int:
+    """Return a share as so many of a hundred, rounded to its side.
+
+    >>> of_hundred(0.7661, "lower"), of_hundred(0.5509, "upper"), of_hundred(0.55, "upper")
+    (76, 56, 55)
+    """
+    return int(_fixed(_WIDE.multiply(typed(value), _HUNDRED), side, 0))
 
 
 def decimals(value: float | None, side: Side, places: int = 6) -> str:

@@ -121,12 +121,16 @@ def test_reference_models_make_attacks_stronger_and_are_reused(tmp_path: Path) -
         ).to_dict()
 
     told = run()
-    assert told["reference_models"] == 8
+    assert told["reference_models"] == 16
+    for name in ("lira", "rmia"):  # with models that have the record: no interval is claimed
+        assert told["attacks"][name]["auc"]["estimate"] > 0.85
+        assert told["attacks"][name]["auc"]["lower"] is None
+        assert told["attacks"][name]["no_leak_p_value"] == 1 / 2000
     for name in ("lira-shrunk", "rmia-offline", "combined"):
         assert told["attacks"][name]["auc"]["estimate"] > 0.75, name
         assert told["attacks"][name]["members"] == 150  # the half that was not told
     stored = sorted(tmp_path.rglob("*.npz"))
-    assert len(stored) == 8
+    assert len(stored) == 16
     times = [f.stat().st_mtime_ns for f in stored]
     assert (
         run(attacks=["rmia-offline"])["attacks"]["rmia-offline"] == told["attacks"]["rmia-offline"]

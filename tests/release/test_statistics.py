@@ -232,10 +232,13 @@ def test_bad_input(call, said):
 # ---- one search for the least noise ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("records", "width", "size"), [(12, 1, 4), (60, 2, 30), (300, 2, 150)])
+@pytest.mark.parametrize(("records", "width", "size"), [(12, 1, 4), (60, 2, 30), (300, 2, 120)])
 @pytest.mark.parametrize("query", ["mean", "sum"])
 def test_protect_and_population_name_the_same_noise(records, width, size, query):
-    """The question is the same, so the digits are, but for what floating point takes of η."""
+    """The question is the same, so the digits are, but for what floating point takes of η.
+
+    Where a half of many records is drawn ``population`` knows more (X21): not here.
+    """
     table = np.random.default_rng(records).normal(size=(records, width))
     asked = max(size, records - size) / records + 0.05
     theirs = population(table, query=query, size=size, target_success=asked, clip=100.0).sigma

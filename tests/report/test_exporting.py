@@ -26,6 +26,7 @@ from memberbound.report import pdf
 from memberbound.report.exporting import FORMATS, Export, export
 from memberbound.report.mlflow_log import metrics_of, parameters_of, tags_of
 from memberbound.report.model_card import clean, escaped, model_card, table
+from memberbound.report.page import render_decision
 from report.sample import hostile, partial, regression, sample, stopped, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
@@ -624,11 +625,27 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file, 
     from memberbound.report import page
 
     whole = page.render
-    # The same page without its script has the words, and none of the figures.
+    # The same page without its drawings has the words, and none of the figures.
     monkeypatch.setattr(
-        page, "render", lambda report: re.sub(r"(?s)<script.*?</script>", "", whole(report))
+        page, "render", lambda report: re.sub(r"(?s)<svg.*?</svg>", "", whole(report))
     )
     assert drawn(printed) > drawn(pdf.print_pdf(typed(sample()), browser=browser)) + 100
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("build", [sample, partial])
+def test_a_decision_fits_two_pages_with_numbers(tmp_path, browser, build):
+    out = tmp_path / "decision.pdf"
+    done = export(build(), format="decision", out=out, browser=browser)
+    assert done.to_dict()["pages"] == pdf.page_count(out.read_bytes()) == 2
+    text = " ".join(render_decision(typed(build())).split())
+    # Verdict, limit and who chose it, assumptions, signatures.
+    for words in (
+        "The remedy", "Nobody may gain more than", "set for this study", "What has to be true",
+        "The model may be released as described above", "Signature",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "<script" not in text
 
 
 @pytest.mark.browser

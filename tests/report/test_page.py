@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -35,7 +36,16 @@ REPORTS = (
     reports.extreme,
 )
 SECTIONS = ("verdict", "roc", "exposed", "remedies", "dp", "assumptions", "glossary", "appendix")
-FIGURES = ("sandwich-average", "sandwich-worst", "roc", "exposure", "remedies", "sweep")
+FIGURES = ("sandwich-worst", "sandwich-average", "roc", "exposure", "remedies", "sweep")
+OUR_TAGS = set(
+    re.findall(
+        r"\w+",
+        """a b bdi body br caption circle code dd defs details div dl dt em fieldset figcaption
+        figure footer h1 h2 h3 h4 h5 h6 head header html input label legend li link main meta nav
+        ol output p path pattern pre rect script section small span strong style summary svg symbol
+        table tbody td text th thead title tr tspan ul use""",
+    )
+)
 VOID = {"meta", "link", "br", "img", "input", "hr", "path", "rect", "circle"}
 
 
@@ -88,10 +98,19 @@ def rendered(request: Any) -> tuple[dict[str, Any], str, Reader]:
 
 def test_the_page_stands_alone(rendered: tuple[dict[str, Any], str, Reader]) -> None:
     _, page, reader = rendered
-    assert len(page.encode()) < 6_000_000
-    kinds = Counter(attributes.get("type") for attributes in reader.all("script"))
-    assert kinds == {"application/json": 1, None: 1}
+    assert len(page.encode()) < 600_000
+    assert [attributes.get("type") for attributes in reader.all("script")] == [None]
     assert len(reader.all("style")) == 1
+    (policy,) = (
+        str(attributes["content"])
+        for attributes in reader.all("meta")
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    # Exactly the page's own style and script, by their hashes.
+    assert policy.startswith("default-src 'none'; ")
+    for kind, text in zip(("style", "script"), (t for _, t in reader.raw), strict=True):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
     for tag, attributes in reader.tags:
         assert tag not in ("img", "iframe", "object", "embed", "base", "form"), tag
         for name, value in attributes.items():
@@ -106,10 +125,11 @@ def test_the_page_stands_alone(rendered: tuple[dict[str, Any], str, Reader]) -> 
 
 
 def test_the_page_is_well_formed(rendered: tuple[dict[str, Any], str, Reader]) -> None:
-    _, _, reader = rendered
+    _, page, reader = rendered
     assert reader.open == []
     assert ("html", {"lang": "en"}) in reader.tags
-    assert len(reader.all("h1")) == len(reader.all("main")) == len(reader.all("title")) == 1
+    assert len(reader.all("h1")) == len(reader.all("main")) == 1
+    assert page.count("<title>Membership report") == 1
     levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch("h[1-6]", tag)]
     assert all(after <= before + 1 for before, after in pairwise(levels))
     ids = [str(attributes["id"]) for _, attributes in reader.tags if "id" in attributes]
@@ -122,8 +142,6 @@ def test_the_page_is_well_formed(rendered: tuple[dict[str, Any], str, Reader]) -
 def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Reader]) -> None:
     report, _, reader = rendered
     shown = [a for _, a in reader.tags if "data-figure" in a]
-    specs = json.loads(next(text for a, text in reader.raw if a.get("id") == "figures"))
-    assert [a["data-figure"] for a in shown] == list(specs)
     expected = {
         "sandwich-average": report["sandwich"],
         "sandwich-worst": report["sandwich"],
@@ -132,7 +150,7 @@ def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Rea
         "remedies": [r for r in report["remedies"] if r["score_after_estimate"] is not None],
         "sweep": report["translation"] and report["translation"]["population"],
     }
-    assert list(specs) == [name for name in FIGURES if expected[name]]
+    assert [a["data-figure"] for a in shown] == [name for name in FIGURES if expected[name]]
     for attributes in shown:
         assert attributes["role"] == "img"
         assert len(str(attributes["aria-label"])) > 60
@@ -150,15 +168,15 @@ def test_nothing_empty_is_shown_as_a_proof(rendered: tuple[dict[str, Any], str, 
     assert "≤ 100 %" not in reader.text
     vacuous = any(row["ceiling"] is None for row in report["sandwich"])
     assert not vacuous or "nothing is proved" in reader.text
-    # Inside the figures' JSON too.
+    # Inside the figures too.
     assert "≤ 100 %" not in page
 
 
 def test_nonce_is_on_the_script_and_the_style() -> None:
     reader = Reader(render(reports.stopped(), nonce="r4nd0m"))
     assert [a.get("nonce") for a in reader.all("style")] == ["r4nd0m"]
-    assert [a.get("nonce") for a in reader.all("script")] == [None, "r4nd0m"]
-    assert "nonce=" not in render(reports.stopped()).split("<body>")[0]
+    assert [a.get("nonce") for a in reader.all("script")] == ["r4nd0m"]
+    assert "nonce=" not in render(reports.stopped())
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -166,15 +184,8 @@ def test_hostile_texts_stay_texts() -> None:
     reader = Reader(render(report))
     plain = " ".join(reports.EVIL.split())
     assert reader.text.count(plain) > 20
-    specs = next(text for a, text in reader.raw if a.get("id") == "figures")
-    assert not set("<>&\u2028\u2029") & set(specs)
-    # Plotly reads tags in texts: it gets them escaped.
-    for spec in json.loads(specs).values():
-        texts = [note["text"] for note in spec["layout"].get("annotations", [])]
-        texts += [trace.get("name", "") for trace in spec["data"]]
-        texts += [t for trace in spec["data"] for t in trace.get("text", []) if t]
-        for text in texts:
-            assert not re.search(r"<(?!/?[bi]>)", text), text
+    # Drawn texts are escaped like all others: the page has no element that we did not write.
+    assert {tag for tag, _ in reader.tags} <= OUR_TAGS
 
 
 def test_partial_reports_say_what_failed() -> None:
@@ -221,7 +232,7 @@ def test_the_recommended_remedy_is_marked_with_its_command() -> None:
     report = reports.sample()
     page = render(report)
     best = next(r for r in report["remedies"] if r["recommended"])
-    marked = page.split('<li class="remedy recommended">')
+    marked = page.split('<li class="remedy recommended"')
     assert len(marked) == 2
     assert best["label"] in marked[1][:200]
     assert f"<code>{best['command']}</code>" in marked[1]
@@ -375,7 +386,6 @@ def test_contrast_is_enough_in_both_schemes() -> None:
 
 # In a real browser.
 
-DRAWN = "html[data-drawn]"
 #: Boxes whose content is wider than they are, and that do not scroll by themselves.
 SPILLING = """[...document.querySelectorAll(".cards > div, .remedy, .legend li, .card, dl, p, pre")]
     .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.outerHTML.slice(0, 200))"""
@@ -396,13 +406,21 @@ def place(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]], str
     return write
 
 
+def until(page: Any, expression: str) -> None:
+    """Wait until an expression holds; Playwright's own way needs eval, which the policy refuses."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(expression)
+
+
 def _drawn(page: Any) -> dict[str, int]:
-    """Return how many marks each figure holds."""
-    page.wait_for_selector(DRAWN)
+    """Return how many marks each figure shows."""
     found: dict[str, int] = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("[data-figure]")].map(h =>
-        [h.dataset.figure, h.querySelectorAll(
-          "svg.main-svg .trace path, svg.main-svg .point path").length]))"""
+        [h.dataset.figure, [...h.querySelectorAll("[class^=mark-]")].filter(m =>
+          m.getBoundingClientRect().width > 0 || m.getBoundingClientRect().height > 0).length]))"""
     )
     return found
 
@@ -426,10 +444,19 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
     assert page.evaluate(SPILLING) == []
     boxes = page.evaluate(
         """() => [...document.querySelectorAll("[data-figure]")].map(h =>
-        [h.querySelector("svg.main-svg").getBoundingClientRect().width, h.clientWidth])"""
+        [[...h.querySelectorAll("svg")].filter(s => s.clientWidth > 0).length, h.clientWidth])"""
     )
-    assert all(abs(drawn_ - room) <= 1 for drawn_, room in boxes)
-    ink = page.evaluate("getComputedStyle(document.querySelector('.xtick text')).fill")
+    # One drawing at a time, of the width that there is.
+    assert all(count == 1 and room > 250 for count, room in boxes)
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".plot text")]
+        .filter(t => t.getBoundingClientRect().width > 0)
+        .map(t => Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b) *
+          parseFloat(getComputedStyle(t).fontSize))
+        .filter(size => size < 8).length"""
+    )
+    assert small == 0
+    ink = page.evaluate("getComputedStyle(document.querySelector('.plot text')).fill")
     bright = sum(int(part) for part in re.findall(r"\d+", ink)[:3]) > 380
     assert bright == (scheme == "dark")
 
@@ -439,14 +466,15 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
     page = open_page(place(reports.sample))
     _drawn(page)
     # The axes, by keyboard alone.
-    axes = "document.getElementById('plot-roc')._fullLayout.xaxis.type"
+    log = page.locator("#plot-roc .wide.view-log svg")
     page.locator("input[name=roc-view]").first.focus()
-    assert page.evaluate(axes) == "linear"
+    assert not log.is_visible()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function(f"{axes} === 'log'")
+    assert log.is_visible()
+    assert not page.locator("#plot-roc .wide.view-linear svg").is_visible()
     assert page.evaluate("document.activeElement.value") == "log"
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function(f"{axes} === 'linear'")
+    assert not log.is_visible()
     # A theorem's link opens its entry.
     entry = reports.sample()["ledger"][0]["id"]
     assert not page.locator(f'[id="{entry}"] p').first.is_visible()
@@ -454,29 +482,18 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
     page.locator(f'a[href="#{entry}"]').first.click()
     page.locator(f'[id="{entry}"] p').first.wait_for(state="visible")
     # The scheme may change while the page is open.
-    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    ink = "getComputedStyle(document.querySelector('.plot text')).fill"
     before = page.evaluate(ink)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{ink} !== {before!r}")
+    assert page.evaluate(ink) != before
     # On paper everything is open, light, and no wider than the paper.
     folded = page.locator("details:not([open])").count()
     assert folded > 10
-    # A printer takes the page right after this event: the figures must be ready when it returns.
-    ready = page.evaluate(
-        f"""() => {{ dispatchEvent(new Event("beforeprint"));
-        const figures = [...document.querySelectorAll("svg.main-svg")];
-        const found = [{ink}, ...figures.map(figure => figure.clientWidth)];
-        dispatchEvent(new Event("afterprint")); return found; }}"""
-    )
-    assert ready[0] == before
-    assert max(ready[1:]) <= 660
     page.emulate_media(media="print")
-    page.wait_for_function("document.querySelectorAll('details:not([open])').length === 0")
-    page.wait_for_function(f"{ink} === {before!r}")
-    widths = page.evaluate("[...document.querySelectorAll('svg.main-svg')].map(s => s.clientWidth)")
-    assert max(widths) <= 660
+    until(page, "document.querySelectorAll('details:not([open])').length === 0")
+    assert page.evaluate(ink) == before
     page.emulate_media(media="screen")
-    page.wait_for_function(f"document.querySelectorAll('details:not([open])').length === {folded}")
+    until(page, f"document.querySelectorAll('details:not([open])').length === {folded}")
     pdf = page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 8
@@ -497,20 +514,66 @@ def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
 
 
 @pytest.mark.browser
-def test_without_scripts_the_tables_tell_everything(open_page: Any, place: Any) -> None:
+def test_without_scripts_nothing_is_missing(open_page: Any, place: Any) -> None:
     page = open_page(place(reports.sample), java_script_enabled=False)
-    text = page.locator("section[aria-labelledby=h-sandwich]").inner_text()
-    assert "its numbers are in the table below" in text
-    page.locator("summary", has_text="The numbers: the worst record").click()
-    row = page.locator(
-        "details[open] tr", has_text="Model with noise that protects every record"
-    ).first
+    assert page.locator("#plot-sandwich-worst .wide svg").is_visible()
+    assert not page.locator("#slider").is_visible()
+    page.get_by_text("logarithmic: few false alarms").click()
+    assert page.locator("#plot-roc .wide.view-log svg").is_visible()
+    page.locator("summary", has_text="The numbers: the most exposed record").click()
+    protected = "Model with noise that protects every record"
+    row = page.locator("details[open] tr", has_text=protected).first
     assert "≤ 55.09 %" in row.inner_text()
 
 
 @pytest.mark.browser
+def test_the_limit_is_a_slider_over_the_remedies(open_page: Any, place: Any) -> None:
+    page = open_page(place(reports.sample))
+    said = page.locator("#limit-said")
+    recommended = "Noise that protects every record"
+    assert recommended in said.inner_text()
+    assert page.locator(".remedy.short-of").count() == 0
+    slider = page.get_by_role("slider")
+    for _ in range(3):
+        slider.press("ArrowLeft")
+    assert page.locator("#limit-shown").inner_text() == "3.5 points"
+    assert recommended not in said.inner_text()
+    assert page.locator(".remedy.short-of", has_text=recommended).count() == 1
+    # Noise for the average record protects nobody else, whatever the limit.
+    for _ in range(60):
+        slider.press("ArrowRight")
+    assert recommended in said.inner_text()
+    assert "average record" not in said.inner_text()
+
+
+#: What somebody must be able to say after a look at the first screen, and where it is said.
+QUESTIONS = {
+    "What was studied?": r"569 rows, 30 columns, predicting diagnosis with logistic",
+    "How exposed is the most exposed record now?": r"at least 76 are right",
+    "What is allowed, and who said so?": r"Allowed in this study\s+55\.09 %",
+    "What is certified, for whom, how surely?": r"any record's membership more than 55\.09 % of "
+    r"the time \(confidence 95 %\)",
+    "What should be done, at what cost?": r"Recommended: noise that protects every record.*"
+    r"accuracy changes from about 0\.974 to about 0\.9",
+}
+
+
+@pytest.mark.browser
+def test_the_first_screen_answers_five_questions(open_page: Any, place: Any) -> None:
+    page = open_page(place(reports.sample), width=1280)
+    text = page.evaluate(
+        """() => [...document.querySelectorAll(
+          "header p, .sentence, .advice, .crowd p, .cards > div")]
+        .filter(n => n.getBoundingClientRect().top < 800).map(n => n.innerText).join(" ")"""
+    )
+    text = " ".join(text.replace("\u00a0", " ").split())
+    for question, answer in QUESTIONS.items():
+        assert re.search(answer, text), question
+
+
+@pytest.mark.browser
 def test_runs_under_a_policy_with_a_nonce(open_page: Any, tmp_path: Path) -> None:
-    policy = "default-src 'none'; script-src 'nonce-abc'; style-src 'unsafe-inline'; img-src data:"
+    policy = "default-src 'none'; script-src 'nonce-abc'; style-src 'nonce-abc'; img-src data:"
     meta = f'<head><meta http-equiv="Content-Security-Policy" content="{policy}">'
     path = tmp_path / "strict.html"
     path.write_text(render(reports.sample(), nonce="abc").replace("<head>", meta, 1), "utf-8")
@@ -537,7 +600,7 @@ def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
     assert shown["With the remedy"][0] == "≤ 55.09 %"
     allowed, words = shown["Allowed in this study"]
     assert allowed == "55.09 %"
-    assert words.endswith("blind guessing 50.09 % + 5 points")
+    assert "blind guessing 50.09 % + 5 points" in words
     for drawing in (
         plots.sandwich_drawing(typed(report), "worst"),
         plots.exposure_drawing(typed(report)),

@@ -1,9 +1,6 @@
 """Studies as a whole: what the report says is what the verbs found, and nothing is lost."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +10,8 @@ import pytest
 from markupsafe import escape
 
 import memberbound
+from commands import command
+from memberbound.attacks import shadows
 from memberbound.errors import InputError
 from memberbound.report.model import checked
 from memberbound.studies import steps as steps_module
@@ -44,8 +43,15 @@ def without_times(report: dict) -> dict:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory) -> memberbound.Study:
-    return study(people(), **FEW, out=tmp_path_factory.mktemp("study") / "out")
+def told() -> list[tuple[str, int, int]]:
+    """What the study of the next fixture says while it runs."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, told) -> memberbound.Study:
+    out = tmp_path_factory.mktemp("study") / "out"
+    return study(people(), **FEW, out=out, progress=lambda *said: told.append(said))
 
 
 def test_every_step_is_done_and_both_files_are_there(done) -> None:
@@ -63,8 +69,12 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     checked(done.report.to_dict())
 
 
-def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp_path) -> None:
+def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(
+    done, tmp_path, monkeypatch
+) -> None:
     """With them the study is the one without them, and nobody has to guess why."""
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit", "population")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
     table = people()
     odd = table.assign(
         who=[f"p{i}" for i in range(len(table))],
@@ -73,7 +83,9 @@ def test_identifiers_and_free_text_are_left_out_and_the_report_says_so(done, tmp
     odd.to_csv(tmp_path / "odd.csv", index=False)
     found = study(tmp_path / "odd.csv", **FEW, out=tmp_path / "out")
     checked(found.report.to_dict())
-    assert found.report.sandwich == done.report.sandwich
+    same = [row for row in done.report.sandwich if row.subject in ("model", "table")]
+    assert list(found.report.sandwich) == same
+    assert found.report.steps[2].result == done.report.steps[5].result
     data = found.report.data
     assert data.left_out == ("who", "note")
     assert (data.roles["who"], data.roles["note"]) == ("identifier", "text")
@@ -169,6 +181,100 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, done, monkey
     assert without_times(whole.report.to_dict()) == without_times(done.report.to_dict())
 
 
+def test_a_step_that_is_interrupted_goes_on_with_its_fits(tmp_path, done, monkeypatch) -> None:
+    out, trained = tmp_path / "study", []
+    plain = shadows._Work.__call__
+
+    def counted(work, model):
+        if len(trained) == 7:
+            raise KeyboardInterrupt
+        trained.append(model)
+        return plain(work, model)
+
+    monkeypatch.setattr(shadows._Work, "__call__", counted)
+    with pytest.raises(KeyboardInterrupt):
+        study(people(), **FEW, out=out)
+    kept = out / ".steps" / "fits"
+    assert len(list(kept.rglob("*.npz"))) == 7
+    again: list[int] = []
+    monkeypatch.setattr(
+        shadows._Work, "__call__", lambda work, m: [again.append(m), plain(work, m)][1]
+    )
+    whole = study(people(), **FEW, out=out, resume=True)
+    assert again[:5] == [7, 8, 9, 10, 11]
+    assert not kept.exists(), "answers stay, what they were made from does not"
+    assert without_times(whole.report.to_dict()) == without_times(done.report.to_dict())
+
+
+def test_a_learner_without_a_description_is_studied_without_keeping_fits(tmp_path) -> None:
+    """What cannot be pickled has no name for its fits; the study goes on all the same."""
+    data = StudyData.read(people(), StudyQuestion("y"))
+    bench = steps_module.Bench(StudyQuestion("y", shadows=8), data, 1, None, str(tmp_path))
+    assert bench.fits(bench.learner()) == str(tmp_path)
+    assert bench.fits(bench.learner().set_params(verbose=lambda: None)) is None
+
+
+@pytest.fixture(scope="module")
+def hurried():
+    """A quick study of a table that is larger than what a quick study plays on."""
+    with pytest.MonkeyPatch.context() as changed:
+        for name, size in (("_PLAYED", 60), ("_ATTACKED_QUICKLY", 40), ("_LARGE", 50)):
+            changed.setattr(steps_module, name, size)
+        yield study(people(), **FEW, quick=True)
+
+
+def test_a_quick_study_names_the_sample_that_it_is_about(hurried) -> None:
+    assert hurried.complete
+    found = {s.id: s for s in hurried.report.steps}
+    about = "a uniform sample of 60 of the 80 rows"
+    for id in ("audit", "protect-average", "population"):
+        assert about in found[id].sentence
+        assert any(about in said for said in found[id].result["assumptions"])
+    assert any(about in said for said in hurried.report.assumptions)
+    assert found["population"].result["records"] == 60
+    assert any("40 of the 60" in said for said in found["audit"].result["assumptions"])
+    # The table's own certificates are about all rows.
+    assert found["certify"].result["rows"] == 80
+    assert about not in found["certify"].sentence
+    assert found["rows"].result["rows"] == 80
+    assert hurried.report.question.quick
+
+
+def test_a_large_table_takes_fewer_models_unless_told(monkeypatch) -> None:
+    monkeypatch.setattr(studying, "STEPS", ())
+    wide = pd.concat([people(9000, seed) for seed in range(3)])
+    plain = {name: value for name, value in FEW.items() if name != "shadows"}
+    assert study(wide, **plain).report.question.shadows == 64 * 10_000 // 27_000
+    assert study(wide, **FEW).report.question.shadows == 12
+    assert study(people(), **plain).report.question.shadows == 64
+    assert study(people(), **plain, quick=True).report.question.shadows == 16
+    with pytest.raises(InputError, match="quick must be true or false"):
+        StudyQuestion("y").with_options({"quick": "very"})
+
+
+def test_very_many_rows_give_the_average_record_what_protects_every_record(monkeypatch) -> None:
+    monkeypatch.setattr(steps_module, "_HUGE", 300)
+    kept = [s for s in steps_module.STEPS if s.id.startswith("protect")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    bounds = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
+    found = study(people(400), **FEW, bounds=bounds)
+    average, every = found.report.steps
+    assert average.result == every.result
+    assert average.result["game"] == "neighbour"
+    assert average.sentence.startswith(every.sentence)
+    assert "what protects every record" in average.sentence
+    shown = {r.id: r for r in found.report.remedies}
+    assert "--record every" in shown["noise-average"].command
+    assert shown["noise-average"].protects == "average record"
+
+
+def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
+    steps = [label.rsplit(" (", 1)[1] for label, _, _ in told]
+    assert list(dict.fromkeys(steps)) == [f"{i} of 8)" for i in range(1, 9)]
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert {total for _, _, total in told} == {1000 * sum(s.weight for s in steps_module.STEPS)}
+
+
 def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monkeypatch) -> None:
     ran: list[str] = []
 
@@ -195,15 +301,9 @@ def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monk
 def test_a_learner_that_fails_leaves_a_partial_report(tmp_path) -> None:
     table = tmp_path / "people.csv"
     people().to_csv(table, index=False)
-    ran = subprocess.run(
-        [sys.executable, "-m", "memberbound", "study", "people.csv", "--target", "y", "--shadows",
-         "8", "--learner", "studies.learners:stubborn", "--out", "study"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
+    ran = command(
+        "study", "people.csv", "--target", "y", "--shadows", 8, "--workers", 1,
+        "--learner", "studies.learners:stubborn", "--out", "study", cwd=tmp_path,
     )  # fmt: skip
     assert ran.returncode == 1, ran.stderr
     report = json.loads((tmp_path / "study" / "report.json").read_text(encoding="utf-8"))

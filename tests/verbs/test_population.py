@@ -317,3 +317,40 @@ def test_twelve_thousand_rows_leak_no_more_than_ten_thousand() -> None:
     ten, twelve = (population(values[:n], epsilon=1.0, clip=3.0) for n in (10_000, 12_000))
     assert twelve.bounds.eta_upper < ten.bounds.eta_upper * 1.02
     assert ten.bounds.eta_upper < ten.coupled.eta_upper / 2
+
+
+def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
+    rows = cloud(1000, 3, seed=5)
+    answer = population(rows, epsilon=10, clip=4)
+    shown = answer.to_dict()
+    assert answer.crowd is not None
+    assert answer.coupled is not None
+    assert "the crowd" in shown["method"]
+    assert "X21" in shown["theorems"]
+    assert shown["crowd"]["success_upper"] == answer.crowd.success_upper
+    assert shown["success_upper"] <= shown["crowd"]["success_upper"]
+    assert shown["success_upper"] < shown["coupling"]["success_upper"] - 0.05
+    assert shown["crowd"]["success_average_upper"] <= shown["crowd"]["success_upper"]
+    assert np.all(answer.bounds.success <= answer.coupled.success)
+    assert np.all(answer.bounds.success <= answer.crowd.success)
+    (point,) = answer.sweep([10.0])
+    assert point.practical <= answer.success_upper + 1e-9
+    assert point.coupled == answer.coupled.success_upper
+    assert "by coupling alone" in answer.summary()
+    assert "average record" in answer.summary()
+
+
+def test_inverse_questions_use_the_crowd() -> None:
+    rows = cloud(400, 1, seed=6) @ np.ones((1, 2))
+    answer = population(rows, target_success=0.6, clip=4)
+    assert answer.success_upper <= 0.6
+    assert answer.coupled is not None
+    assert answer.coupled.success_upper > 0.62  # coupling alone would ask for more noise
+
+
+def test_where_the_crowd_proves_nothing_the_coupling_stands_alone() -> None:
+    rows = cloud(30, 4, seed=7)
+    answer = population(rows, epsilon=2, clip=4)
+    assert answer.coupled is None
+    assert "the crowd" not in answer.bounds.method
+    assert answer.to_dict()["crowd"]["success_upper"] == 1.0

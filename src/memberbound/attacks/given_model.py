@@ -19,11 +19,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from memberbound.attacks.attacks import OFFLINE_A, Duel, clip_of, statistic
+from memberbound.attacks.attacks import OFFLINE_A, Duel, clip_of, lira, rmia, statistic
 from memberbound.attacks.scores import ScoreAudit, Scores, audit_pair, interval_fields
 from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray, Signals, gradient_norms, signals_from
 from memberbound.errors import InputError, fraction, whole_number
+from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner, Task
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray
@@ -51,6 +52,8 @@ AccessLevel = Literal["labels", "values", "probabilities", "parameters"]
 _ORDER: dict[str, int] = {"labels": 0, "values": 1, "probabilities": 1, "parameters": 2}
 #: Fewer records of either kind are refused.
 FEWEST = 20
+#: Rearrangements behind a p-value.
+SHUFFLES = 1999
 #: Answers that are asked for twice, to see whether the model is deterministic.
 _TWICE = 200
 
@@ -119,7 +122,7 @@ class Evidence:
         are refused in a sentence.
         """
         found = cls.from_answers(model.answers(rows), target, member, name=name)
-        notes = list(model.notes)
+        notes = [*model.notes, *found.notes]
         first = np.arange(len(member)) < _TWICE
         again = model.answers(rows[first]).table
         before = found.answers[first].table
@@ -180,6 +183,17 @@ class Evidence:
                 _key(v) for v in (answers.labels if answers.labels is not None else []).__iter__()
             ]
         place = {key: index for index, key in enumerate(known)}
+        notes: tuple[str, ...] = ()
+        names = sorted(set(given))
+        numbered = known == [str(index) for index in range(len(known))]
+        if numbered and len(names) == len(known) and not set(names) & set(known):
+            # LightGBM, XGBoost and torch keep the numbers of classes, not their names.
+            place, known = {key: index for index, key in enumerate(names)}, names
+            shown = ", ".join(f"{index} = {key}" for index, key in enumerate(names[:5]))
+            notes = (
+                f"The model numbers its classes; they were taken for {name} in alphabetical order "
+                f"({shown}{' …' if len(names) > 5 else ''})",
+            )
         strange = [v for v in given if v not in place]
         if strange:
             shown = ", ".join(known[:5]) + (" …" if len(known) > 5 else "")
@@ -191,7 +205,7 @@ class Evidence:
         if answers.labels is not None:
             codes = np.array([place.get(v, -1) for v in said], dtype=np.int64)
             answers = Answers(labels=codes, classes=np.arange(len(known)))
-        return cls(answers, truth, member, tuple(known))
+        return cls(answers, truth, member, tuple(known), notes=notes)
 
 
 def _key(value: object) -> str:
@@ -269,13 +283,25 @@ class References:
     ``known`` are the records whose membership the attacker was told.
     """
 
-    run: ShadowRun
     known: BoolArray
+    run: ShadowRun | None = None
+    #: Models on random halves of *all* records, some with the record and some without.
+    pool: ShadowRun | None = None
+
+    @property
+    def runs(self) -> tuple[ShadowRun, ...]:
+        """What was trained."""
+        return tuple(run for run in (self.run, self.pool) if run is not None)
+
+    @property
+    def models(self) -> int:
+        """Number of models."""
+        return sum(run.signals.models for run in self.runs)
 
     @property
     def seconds(self) -> float:
-        """Processor time of the fits."""
-        return float(self.run.timings.sum())
+        """Seconds of the fits, predictions included."""
+        return float(sum(run.timings.sum() for run in self.runs))
 
 
 def known_half(member: BoolArray, seed: int) -> BoolArray:
@@ -297,9 +323,16 @@ def train_references(
     n_jobs: int = -1,
     backend: str = "processes",
     cache: str | None = None,
+    images: Shape | None = None,
     progress: Progress | None = None,
+    apart: bool = True,
+    pool: bool = False,
 ) -> References:
-    """Train reference models on a random half of the records, members and others alike.
+    """Train reference models on records of both kinds.
+
+    ``apart`` trains ``models`` of them on parts of a random half of the records, for attacks whose
+    intervals hold on the other half; ``pool`` trains as many on random halves of all records, for
+    attacks that compare models with and without a record.
 
     ``learner`` is ``"same"`` (the given model's own kind, on raw rows), a short name,
     ``package.module:factory`` or an unfitted estimator (on encoded columns).
@@ -313,27 +346,34 @@ def train_references(
     codes = np.asarray(evidence.truth)
     own = isinstance(learner, str) and learner == "same"
     if own:
-        features, estimator = _same(evidence)
+        features, estimator = _same(evidence, images)
     else:
-        features = _encoded(evidence, known, examples_of)
+        features = _encoded(evidence, known, examples_of) if images is None else _pixels(evidence)
         estimator = learner_from_name(learner, task) if isinstance(learner, str) else learner
+        # Asked as the given model is: about a picture and its moved copies.
+        estimator = estimator if images is None else AugmentedQueries(estimator, images)
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     examples = Examples(features, codes, task, names, evidence.classes, "the records")
-    run = train_shadows(
-        examples,
-        estimator,
-        models=whole_number("shadows", models, at_least=2),
-        seed=seed,
-        n_jobs=n_jobs,
-        backend=backend,
-        cache=cache,
-        among=known,
-        progress=progress,
-    )
-    return References(run, known)
+    whole_number("shadows", models, at_least=2)
+
+    def train(among: BoolArray | None) -> ShadowRun:
+        return train_shadows(
+            examples,
+            estimator,
+            models=models,
+            seed=seed,
+            n_jobs=n_jobs,
+            backend=backend,
+            cache=cache,
+            among=among,
+            progress=progress,
+        )
+
+    first = train(known) if apart else None
+    return References(known, first, train(None) if pool else None)
 
 
-def _same(evidence: Evidence) -> tuple[FloatArray, Learner]:
+def _same(evidence: Evidence, images: Shape | None = None) -> tuple[FloatArray, Learner]:
     from sklearn.base import clone
 
     model = None if evidence.model is None else evidence.model.model
@@ -347,8 +387,17 @@ def _same(evidence: Evidence) -> tuple[FloatArray, Learner]:
     classes = getattr(model, "classes_", None) if evidence.classes else None
     assert evidence.model is not None
     rows = evidence.model.matched(evidence.rows)
+    if images is not None:
+        fresh, rows = AugmentedQueries(fresh, images), np.asarray(rows, dtype=np.float64)
     numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
     return numbers, RowsOf(fresh, rows, None if classes is None else np.asarray(classes))
+
+
+def _pixels(evidence: Evidence) -> FloatArray:
+    """Return pictures as rows of pixels, which one scale brings to at most 1."""
+    rows = np.asarray(evidence.rows, dtype=np.float64)
+    flat = rows.reshape(len(rows), -1)
+    return np.asarray(flat / (np.abs(flat).max() or 1.0))
 
 
 def _encoded(evidence: Evidence, known: BoolArray, encode: Callable[..., Examples]) -> FloatArray:
@@ -410,21 +459,30 @@ class _Case:
         moved = np.exp(answers.logits - answers.logits.max(axis=1, keepdims=True))
         return np.asarray(moved / moved.sum(axis=1, keepdims=True))
 
+    @property
+    def apart(self) -> ShadowRun:
+        """Reference models that no evaluated record is in."""
+        assert self.references is not None
+        assert self.references.run is not None
+        return self.references.run
+
+    def pooled(self) -> Duel:
+        """The model against reference models with and without each record."""
+        assert self.references is not None
+        run = self.references.pool
+        assert run is not None
+        shadow = _comparable(run.signals, self.signals)
+        return Duel(self.signals, shadow, run.membership, run.examples, own=False)
+
     def outside(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return value, mean, own and shrunk spread of the statistic without the record.
 
         What is pooled comes from the known records alone: the rule must not look at the others.
         """
         if not self._kept:
-            assert self.references is not None
-            shadow, known = _comparable(self.references.run.signals, self.signals), self.known
-            duel = Duel(
-                self.signals,
-                shadow,
-                self.references.run.membership,
-                self.references.run.examples,
-                own=False,
-            )
+            run, known = self.apart, self.known
+            shadow = _comparable(run.signals, self.signals)
+            duel = Duel(self.signals, shadow, run.membership, run.examples, own=False)
             if self.signals.regression:
                 floor = 1e-6 * float(shadow.loss[:, known].mean()) + 1e-300
                 value, others = (-np.log(s.loss + floor) for s in (self.signals, shadow))
@@ -526,9 +584,7 @@ def _lira_shrunk(case: _Case) -> FloatArray:
 
 def _rmia(case: _Case) -> FloatArray:
     """Return ln of P(x|θ)/P(x); the share of records below it, RMIA's score, has its order."""
-    assert case.references is not None
-    shadow, out = case.references.run.signals, ~case.references.run.membership
-    shadow = _comparable(shadow, case.signals)
+    shadow, out = _comparable(case.apart.signals, case.signals), ~case.apart.membership
 
     def confidence(signals: Signals) -> FloatArray:
         if not signals.regression:
@@ -582,7 +638,7 @@ def _features(case: _Case) -> FloatArray:
             )
     if case.signals.regression:
         columns.append(np.asarray(case.evidence.truth, dtype=np.float64))
-    if case.references is not None:
+    if case.references is not None and case.references.run is not None:
         value, mean, own, shrunk = case.outside()
         z = (value - mean) / shrunk
         columns += [
@@ -608,6 +664,8 @@ class AttackOnModel:
     table: bool = False
     references: bool = False
     learns: bool = False
+    #: Compares models with and without the record: an estimate, no interval.
+    pool: bool = False
 
 
 _ALL = (
@@ -650,6 +708,20 @@ _ALL = (
         references=True,
     ),
     AttackOnModel(
+        "lira",
+        "likelihood ratio of the logit, with the record against without",
+        "probabilities",
+        lambda case: lira(case.pooled(), variance="shrunk")[0],
+        pool=True,
+    ),
+    AttackOnModel(
+        "rmia",
+        "likelier than other records, relative to models with and without it",
+        "probabilities",
+        lambda case: rmia(case.pooled())[0],
+        pool=True,
+    ),
+    AttackOnModel(
         "combined",
         "a classifier that was told about half of the records",
         "probabilities",
@@ -680,7 +752,10 @@ def _obstacle(attack: AttackOnModel, case: _Case) -> str:
         return "the model gives labels only"
     if attack.table and (numbers or labels):
         return "there are no probabilities"
-    if attack.references and case.references is None:
+    refs = case.references
+    if attack.references and (refs is None or refs.run is None):
+        return "no learner is named, so there are no reference models"
+    if attack.pool and (refs is None or refs.pool is None):
         return "no learner is named, so there are no reference models"
     if attack.name == "gradient" and _gradients(case) is None:
         return "there is no gradient in closed form"
@@ -721,7 +796,7 @@ def attack_scores(
         found[name] = score, ~known if learns else np.ones(len(known), dtype=np.bool_)
     notes: tuple[str, ...] = ()
     if references is not None:
-        notes = references.run.warnings
+        notes = tuple(dict.fromkeys(w for run in references.runs for w in run.warnings))
     return found, notes
 
 
@@ -737,7 +812,51 @@ _ASSUMPTIONS = (
     "best_advantage and by_access hold for all attacks at once.",
     "Attacks that learn (combined) or use reference models are told who is a member in a random "
     "half of the records, and are measured on the other half.",
+    "lira and rmia compare models with and without each record, trained on halves of all records; "
+    "they are estimates without an interval, and their p-value is about no leak at all.",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class PointAudit:
+    """What an attack reached that no interval of ours covers: estimates and a p-value.
+
+    ``p_value`` is that of "the model is independent of who is a member", by shuffling membership.
+    """
+
+    found: ScoreAudit
+    p_value: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the contract's fields; without an interval its ends are missing."""
+        fields = self.found.to_dict()
+
+        def bare(bound: object) -> object:
+            return None if bound is None else {**bound, "lower": None, "upper": None}  # type: ignore[dict-item]
+
+        for key in ("auc", "advantage", "accuracy", "accuracy_sample_prior"):
+            fields[key] = bare(fields[key])
+        rates = fields["tpr_at_fpr"]
+        assert isinstance(rates, dict)
+        fields["tpr_at_fpr"] = {rate: bare(bound) for rate, bound in rates.items()}
+        fields["confidence"] = None
+        return fields | {"no_leak_p_value": self.p_value}
+
+
+def shuffled_p_value(score: FloatArray, member: BoolArray, rng: np.random.Generator) -> float:
+    """Return the p-value of the members' rank sum among random rearrangements of membership.
+
+    Guarantee: at most α with probability at most α if membership is exchangeable given the scores.
+    Theorem: proofs/given-models.md claims 3 and 5.
+    """
+    from scipy.stats import rankdata
+
+    ranks = np.rint(2 * rankdata(score)).astype(np.int64)  # ties have half ranks; sums stay exact
+    size, seen = int(member.sum()), int(ranks[member].sum())
+    reached = sum(
+        int(ranks[rng.permutation(len(ranks))[:size]].sum()) >= seen for _ in range(SHUFFLES)
+    )
+    return (1 + reached) / (1 + SHUFFLES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -766,6 +885,8 @@ class ModelAudit:
     seconds: float
     references: References | None = None
     warnings: tuple[str, ...] = ()
+    #: Attacks without an interval.
+    estimates: dict[str, PointAudit] = field(default_factory=dict)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -779,9 +900,10 @@ class ModelAudit:
 
     def attack_fields(self) -> dict[str, dict[str, object]]:
         """Return the contract's fields per attack, and what each has to see of the model."""
+        everything: dict[str, ScoreAudit | PointAudit] = {**self.attacks, **self.estimates}
         return {
             name: found.to_dict() | {"access": access_of(name, self.evidence.task)}
-            for name, found in self.attacks.items()
+            for name, found in everything.items()
         }
 
     def to_dict(self) -> dict[str, object]:
@@ -797,7 +919,7 @@ class ModelAudit:
             },
             "members": int(self.evidence.member.sum()),
             "non_members": int((~self.evidence.member).sum()),
-            "reference_models": 0 if refs is None else refs.run.signals.models,
+            "reference_models": 0 if refs is None else refs.models,
             "training_seconds": 0.0 if refs is None else json_number(refs.seconds),
             "attack_seconds": json_number(self.seconds),
         }
@@ -830,16 +952,27 @@ def audit_model(
         if count < FEWEST:
             raise InputError(f"{name} must be at least {FEWEST} records, got {count}.")
     scores, notes = attack_scores(evidence, attacks=attacks, references=references, seed=seed)
+    if all(ATTACKS_ON_MODELS[name].pool for name in scores):
+        raise InputError(
+            "attacks must include one whose interval is proved, got "
+            f"{', '.join(scores)} alone, which compare models with and without a record."
+        )
     rates = tuple(fpr)
-    found, shared = {}, {}
+    found, shared, points = {}, {}, {}
+    covered = [name for name in scores if not ATTACKS_ON_MODELS[name].pool]
     for name, (score, where) in scores.items():
         pair = Scores.of(score[where], evidence.member[where])
-        found[name] = audit_pair(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
-        level = 1 - (1 - sure) / len(scores)
+        seen = audit_pair(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
+        if name not in covered:
+            rng = np.random.default_rng([seed, 5])
+            points[name] = PointAudit(seen, shuffled_p_value(score, evidence.member, rng))
+            continue
+        found[name] = seen
+        level = 1 - (1 - sure) / len(covered)
         paid_for = audit_pair(pair, confidence=level, fpr=(), attack=name, seed=seed)
         shared[name] = paid_for.advantage
     levels: dict[str, AuditBound] = {}
-    for level_name in dict.fromkeys(access_of(n, evidence.task) for n in scores):
+    for level_name in dict.fromkeys(access_of(n, evidence.task) for n in covered):
         reach = _ORDER[level_name]
         within = [b for n, b in shared.items() if _ORDER[access_of(n, evidence.task)] <= reach]
         levels[level_name] = _highest(within, sure)
@@ -856,6 +989,7 @@ def audit_model(
         time.perf_counter() - start,
         references,
         (*evidence.notes, *notes, *dict.fromkeys(n for a in found.values() for n in a.notes)),
+        points,
     )
 
 

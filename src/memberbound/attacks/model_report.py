@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence, ModelAudit, audit_model, train_references
+from memberbound.attacks.given_model import (
+    ATTACKS_ON_MODELS,
+    Evidence,
+    ModelAudit,
+    audit_model,
+    train_references,
+)
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
@@ -17,7 +24,8 @@ from memberbound.attacks.recognised import Groups, Recognised, audit_groups, rec
 from memberbound.attacks.shadows import Progress
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError
-from memberbound.learners.examples import Labels, Learner
+from memberbound.learners.augmented import Shape, asked_with_copies
+from memberbound.learners.examples import Labels, Learner, network_factory
 from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 from memberbound.numerics.rounding import FloatArray
@@ -31,13 +39,24 @@ from memberbound.quantities import (
     interval,
     significant,
 )
+from memberbound.release.saving import answering, certificate_path, load
 from memberbound.tables.population import readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["GivenModel", "Training", "audit_given", "read_answers", "read_records"]
+__all__ = [
+    "GivenModel",
+    "Training",
+    "audit_given",
+    "check_answers",
+    "given_model",
+    "read_answers",
+    "read_records",
+]
 
+#: Largest difference of a model's answers from those that were given.
+_AGREE = 1e-4
 #: Prefixes of the columns of a table of answers.
 _PREFIXES = {"probabilities": "probability_", "logits": "logit_"}
 #: What an API hands out, in words.
@@ -66,6 +85,28 @@ class Records:
     identifiers: DataFrame | None = None
 
 
+def given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
+    """Return a model that exists: a fitted object, a model file, or what ``protect`` released."""
+    if not isinstance(model, (str, os.PathLike)):
+        return TrainedModel.of(model)
+    if not certificate_path(Path(model)).is_file():
+        return load_model(model, trust=trust, factory=factory)  # type: ignore[arg-type]
+    made = None if factory is None else network_factory(factory)
+    taker = answering(load(Path(model), factory=made))
+    if taker is None:
+        raise InputError(f"model must be a model, got the statistic {str(model)!r}.")
+
+    def respond(rows: DataFrame | Labels) -> Answers:
+        encoded, _ = taker.encoded(rows)
+        chances = taker.probabilities(encoded)
+        if chances is not None:
+            return Answers(probabilities=chances, classes=np.array(taker.class_names))
+        said = taker.answered(encoded)
+        return Answers(values=said) if said.dtype.kind == "f" else Answers(labels=said)
+
+    return TrainedModel(respond, model=taker, name="the released model")
+
+
 def read_records(
     model: object,
     members: object,
@@ -76,6 +117,7 @@ def read_records(
     by: str | None = None,
     trust: bool = False,
     factory: object = None,
+    images: Shape | None = None,
     database_table: str | None = None,
 ) -> Records:
     """Read two tables (or pairs of rows and targets) and ask the model about them.
@@ -84,10 +126,9 @@ def read_records(
     """
     import pandas as pd
 
-    if isinstance(model, (str, os.PathLike)):
-        trained = load_model(model, trust=trust, factory=factory)  # type: ignore[arg-type]
-    else:
-        trained = TrainedModel.of(model)
+    trained = given_model(model, trust=trust, factory=factory)
+    if images is not None:
+        trained = asked_with_copies(trained, images)
     sides = [
         _side(given, name, target, database_table)
         for given, name in ((members, "members"), (nonmembers, "nonmembers"))
@@ -158,6 +199,89 @@ def _side(
     if len(truth) == 0:
         raise InputError(f"{name} must hold at least one row, got none.")
     return rows, truth
+
+
+def check_answers(records: Records, given: Records) -> Records:
+    """Refuse a model that does not answer as it did elsewhere; add a note if it does.
+
+    ``given`` are answers from where the model is used, members and others each in the order of
+    their table.  Labels must be the same, and probabilities to four digits: formats with 32-bit
+    numbers differ in the seventh, and in labels where a number is too long for them.
+    """
+    note = _agreement(records.evidence, given.evidence)
+    notes = (*records.evidence.notes, note)
+    return replace(records, evidence=replace(records.evidence, notes=notes))
+
+
+def _agreement(ours: Evidence, theirs: Evidence) -> str:
+    """Return what to say about answers that agree."""
+    order = np.concatenate([np.flatnonzero(theirs.member), np.flatnonzero(~theirs.member)])
+    sides = [(int(e.member.sum()), int((~e.member).sum())) for e in (ours, theirs)]
+    if sides[0] != sides[1]:
+        raise InputError(
+            "predictions must be of the same records as the tables: {} members and {} others, got "
+            "{} and {}.".format(*sides[0], *sides[1])
+        )
+    theirs = theirs[order]
+    same = [
+        [str(e.classes[int(k)]) for k in e.truth] if e.classes else e.truth.tolist()
+        for e in (ours, theirs)
+    ]
+    moved = next(
+        (place for place, pair in enumerate(zip(*same, strict=True)) if len({*pair}) > 1), None
+    )
+    if moved is not None:
+        raise InputError(
+            "predictions must be in the order of the tables, members before or after the others; "
+            f"the label of record {moved + 1} is another one."
+        )
+    if ours.classes and set(ours.classes) == set(theirs.classes):
+        columns = [theirs.classes.index(name) for name in ours.classes]
+        tables = [_chances(ours.answers), _chances(theirs.answers)]
+        if tables[0] is not None and tables[1] is not None:
+            return _compared(tables[0], tables[1][:, columns])
+    said = [_labels(e) for e in (ours, theirs)]
+    wrong = sum(a != b for a, b in zip(*said, strict=True))
+    if ours.classes and not wrong:
+        return "The model answers these records as the given predictions say (labels)"
+    values = [e.answers.values for e in (ours, theirs)]
+    if values[0] is not None and values[1] is not None:
+        return _compared(values[0][:, None], values[1][:, None])
+    raise InputError(
+        f"the model must answer as the given predictions say, got another label for {wrong} of "
+        f"{len(order)} records. Is it the same model, asked with the same columns?"
+    )
+
+
+def _compared(ours: FloatArray, theirs: FloatArray) -> str:
+    scale = max(1.0, float(np.abs(theirs).max()))
+    gap = float(np.abs(ours - theirs).max()) / scale
+    flips = int((ours.argmax(axis=1) != theirs.argmax(axis=1)).sum()) if ours.shape[1] > 1 else 0
+    shown = significant(gap, "estimate", 2)
+    if gap > _AGREE:
+        raise InputError(
+            "the model must answer as the given predictions say, got answers that differ by up to "
+            f"{shown} and {flips} other labels of {len(ours)}. Is it the same model, asked with "
+            "the same columns? A format of 32-bit numbers rounds long ones: use the library's own."
+        )
+    return f"The model answers as the given predictions say (largest difference ≈ {shown})"
+
+
+def _chances(answers: Answers) -> FloatArray | None:
+    if answers.logits is None:
+        return answers.probabilities
+    weights = np.exp(answers.logits - answers.logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _labels(evidence: Evidence) -> list[str]:
+    """Return the label that is given to each record; none for numbers."""
+    found = evidence.answers
+    if not evidence.classes:
+        return []
+    table = found.probabilities if found.logits is None else found.logits
+    codes = np.asarray(found.labels if table is None else table.argmax(axis=1))
+    return [evidence.classes[int(code)] if code >= 0 else "" for code in codes]
 
 
 def _by(whole: DataFrame, by: str, target: str | None, truth: Labels) -> list[object]:
@@ -250,6 +374,7 @@ class Training:
     backend: str = "processes"
     cache: str | os.PathLike[str] | None = None
     progress: Progress | None = None
+    images: Shape | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,6 +440,12 @@ class GivenModel:
             if bound.lower > 0:
                 shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
             lines.append(f"  {_ACCESS[level]}: {shown}")
+        for name, point in self.audit.estimates.items():
+            gap = decimals(point.found.advantage.estimate, "estimate", 3)
+            lines.append(
+                f"  {name} (models with and without the record): advantage ≈ {gap}, no interval; "
+                f"no leak: p = {significant(point.p_value, 'upper', 2)}"
+            )
         lines += ["", self.recognised.summary()]
         if self.groups is not None:
             lines += ["", *_grouped(self.groups)]
@@ -383,16 +514,22 @@ def audit_given(
                 f"them. At confidence {confident(confidence)} it needs at least {needed}."
             )
     references = None
+    attacks = None if attacks is None else tuple(attacks)
     if training is not None:
         cache = None if training.cache is None else str(training.cache)
+        wanted = tuple(ATTACKS_ON_MODELS if attacks is None else attacks)
+        known = [ATTACKS_ON_MODELS[name] for name in wanted if name in ATTACKS_ON_MODELS]
         references = train_references(
             evidence,
             training.learner,
+            apart=any(a.references or a.learns for a in known),
+            pool=any(a.pool for a in known),
             models=training.models,
             seed=seed,
             n_jobs=training.workers,
             backend=training.backend,
             cache=cache,
+            images=training.images,
             progress=training.progress,
         )
     found = audit_model(

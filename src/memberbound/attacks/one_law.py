@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence, framed
+from memberbound.attacks.given_model import Evidence, framed, shuffled_p_value
 from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Duplicates", "LawTest", "find_duplicates", "one_law_test"]
 
-#: Shuffles of the labels behind a p-value; 2/(1 + this) is the least that two halves can give.
-_SHUFFLES = 1999
 #: Below this p-value the two are said to differ.
 LEVEL = 0.01
 #: Rows that the classifier is trained on at most; more change nothing here.
@@ -204,7 +202,7 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
     for train in (half, ~half):
         score = _blind_scores(table[train], member[train], table[~train], rng)
         truth = member[~train]
-        values.append(_shuffled(score, truth, rng))
+        values.append(shuffled_p_value(score, truth, rng))
         found = audit_samples(
             score[truth], score[~truth], confidence=1 - (1 - confidence) / 2, fpr=(), attack="blind"
         )
@@ -251,15 +249,3 @@ def _blind_scores(
         blind.fit(rows, member, sample_weight=weight)
         score = blind.decision_function(others)
     return np.asarray(score, dtype=np.float64)
-
-
-def _shuffled(score: FloatArray, member: BoolArray, rng: np.random.Generator) -> float:
-    """Return the p-value of the rank sum of the members among all shuffles of the labels."""
-    from scipy.stats import rankdata
-
-    ranks = np.rint(2 * rankdata(score)).astype(np.int64)  # ties have half ranks; sums stay exact
-    size, seen = int(member.sum()), int(ranks[member].sum())
-    reached = sum(
-        int(ranks[rng.permutation(len(ranks))[:size]].sum()) >= seen for _ in range(_SHUFFLES)
-    )
-    return (1 + reached) / (1 + _SHUFFLES)

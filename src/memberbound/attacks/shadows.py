@@ -35,6 +35,7 @@ __all__ = [
     "FitCache",
     "ShadowRun",
     "attacked_records",
+    "cacheable",
     "default_cache",
     "draw_half",
     "fingerprint",
@@ -91,19 +92,32 @@ def fingerprint(
         add(label, f"{array.dtype.str}{array.shape}".encode())
         add(label, array.tobytes())
     add("task", examples.task.encode())
+    for label, content in _described(learner):
+        add(label, content)
+    add("seed", f"{seed},{copies},{records}".encode())
+    add("among", b"" if among is None else np.packbits(among).tobytes())
+    add("code", _code_version())
+    return digest.hexdigest()
+
+
+def _described(learner: object) -> Iterator[tuple[str, bytes]]:
     try:
-        add("learner", pickle.dumps(learner, protocol=4))
+        yield "learner", pickle.dumps(learner, protocol=4)
     except Exception as problem:
         raise InputError(
             f"learner must be picklable to be cached, got {type(learner).__name__} ({problem}). "
             "Run without a cache."
         ) from None
     for source in _sources(learner):
-        add("source", source)
-    add("seed", f"{seed},{copies},{records}".encode())
-    add("among", b"" if among is None else np.packbits(among).tobytes())
-    add("code", _code_version())
-    return digest.hexdigest()
+        yield "source", source
+
+
+def cacheable(learner: object) -> bool:
+    """Tell whether fits of a learner can be kept: whether a change of it would be noticed."""
+    try:
+        return bool(list(_described(learner)))
+    except InputError:
+        return False
 
 
 def _sources(learner: object) -> list[bytes]:

@@ -10,6 +10,7 @@ import csv
 import inspect
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
 #: Headings of the help page and the verbs below them.
 _PANELS = {
-    "Everything in one report": ("study", "export"),
+    "Everything in one report": ("study", "compare", "export"),
     "What does ε promise?": ("explain", "population"),
     "Is this table safe to train on?": ("certify", "plan", "harden"),
     "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
@@ -42,7 +43,7 @@ _PANELS = {
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-_MEASURING = ("audit", "study")
+_MEASURING = ("audit", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -336,6 +337,39 @@ def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     return held.exceeded
 
 
+class TimeLeft:
+    """The time left if the rest goes as all of it has gone so far.
+
+    The mean over the whole run does not swing from step to step; what was there when the run began
+    (steps and fits of an earlier one) is not counted as fast work.
+
+    Examples:
+        >>> seconds = iter([0.0, 0.1, 10.0, 90.0])
+        >>> left = TimeLeft(lambda: next(seconds))
+        >>> [left.told(done, 100) for done in (20, 25, 40)]
+        ['', '2:30 left', '4:30 left']
+    """
+
+    #: Whatever is done within so many seconds was there before.
+    _AT_ONCE = 1.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self._there = 0
+
+    def told(self, done: int, total: int) -> str:
+        """Return the time left as people read it, nothing while it is not known."""
+        spent = self._clock() - self._begun
+        if spent < self._AT_ONCE:
+            self._there = done
+        fresh = done - self._there
+        if fresh <= 0:
+            return ""
+        seconds = round(spent * (total - done) / fresh)
+        return f"{seconds // 60}:{str(seconds % 60).zfill(2)} left"
+
+
 @contextmanager
 def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     """Show a bar on standard error while work is done, with the time left.
@@ -346,22 +380,29 @@ def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
 
     label = parameter.option.metavar
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
+    left = TimeLeft()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
     said: list[str] = []
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task(label or "", total=None)
+        task = bar.add_task(label or "", total=None, left="")
 
         def advance(stage: str, done: int, total: int) -> None:
             if label is None and not console.is_terminal and stage not in said:
                 said.append(stage)
                 typer.echo(f"── {stage}", err=True)
-            bar.update(task, description=stage, completed=done, total=total)
+            bar.update(
+                task, description=stage, completed=done, total=total, left=left.told(done, total)
+            )
 
         yield advance if label is None else lambda done, total: advance(label, done, total)
 

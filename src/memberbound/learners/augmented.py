@@ -9,16 +9,17 @@ the model is wrapped: the copies are averaged where it answers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import Labels, Learner
+from memberbound.learners.examples import Examples, Labels, Learner
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["AugmentedQueries", "asked_with_copies", "moved", "picture_shape"]
+__all__ = ["AugmentedQueries", "asked_with_copies", "moved", "picture_shape", "pixels_of"]
 
 #: Probabilities below this are not told from it.
 _SMALLEST = 1e-15
@@ -108,6 +109,22 @@ class AugmentedQueries(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: FloatArray) -> Labels:
         """Return the likeliest class."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+def pixels_of(examples: Examples) -> Examples:
+    """Return examples whose features are pixels as they are, which one scale brings to at most 1.
+
+    A scale for each pixel, as columns get elsewhere, would make a moved picture another picture.
+    """
+    assert examples.population is not None
+    frame = examples.population.parsed()[list(examples.columns)]
+    try:
+        values = frame.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.full((1, 1), np.nan)
+    if not np.isfinite(values).all():
+        raise InputError("images must be rows of numbers, the pixels, got other columns.")
+    return replace(examples, features=values / (np.abs(values).max() or 1.0), encoder=None)
 
 
 def asked_with_copies(model: TrainedModel, shape: Shape) -> TrainedModel:

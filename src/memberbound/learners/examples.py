@@ -237,12 +237,12 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         return None
     if hasattr(factory, "fit") or isinstance(factory, torch.nn.Module):
         return None
-    if takes_sizes(factory):
-        return factory
+    sizes = (8, 2) if takes_sizes(factory) else ()
     try:
-        return factory if isinstance(factory(), torch.nn.Module) else None
-    except Exception:
-        return None
+        return factory if isinstance(factory(*sizes), torch.nn.Module) else None
+    except Exception as problem:
+        # A network may not like these sizes; whoever does not take two numbers is no factory.
+        return factory if sizes and not isinstance(problem, TypeError) else None
 
 
 def attribute_named(name: str) -> object:

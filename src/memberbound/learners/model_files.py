@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -58,8 +59,6 @@ _SKOPS_TYPES = frozenset(
         "sklearn.tree._tree.Tree",
     }
 )
-#: Rows that a network answers at once.
-_BATCH = 1024
 Factory = Callable[..., object]
 
 
@@ -159,7 +158,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
     return found
 
 
-def _package(name: str, extra: str, file: _File) -> Any:
+def _package(name: str, extra: str, file: _File) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -635,27 +634,9 @@ def _with_factory(state: object, file: _File) -> TrainedModel:
     return _network(module, file, ran_code=False)
 
 
-def _network(module: Any, file: _File, *, ran_code: bool = True) -> TrainedModel:
-    """Ask a module for its logits, in batches and without gradients."""
-    torch = importlib.import_module("torch")
-    if file.path.suffix.lower() != ".pt2":  # an exported program has one mode only
-        module.eval()
-    known = getattr(module, "classes_", None)
-    classes = None if known is None else np.asarray(known)
-
-    def respond(rows: DataFrame | Labels) -> Answers:
-        table = np.asarray(rows)
-        inputs = torch.as_tensor(np.array(table, dtype=np.float32))
-        with torch.no_grad():
-            parts = [module(inputs[i : i + _BATCH]) for i in range(0, len(inputs), _BATCH)]
-        said = torch.cat(parts).double().numpy()
-        if classes is not None and len(classes) == 2 and said.size == len(table):
-            one = said.reshape(-1)
-            return Answers(logits=np.column_stack([-one / 2, one / 2]), classes=classes)
-        return Answers.of(said, classes)
-
+def _network(module: object, file: _File, *, ran_code: bool = True) -> TrainedModel:
     notes = file.ran_code if ran_code else ()
-    return TrainedModel(respond, None, None, module, "the torch model", notes)
+    return TrainedModel.of(module, name="the torch model", notes=notes)
 
 
 def _names_inside(path: Path) -> list[str]:

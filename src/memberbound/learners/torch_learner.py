@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = inputs
         return self
 
-    def _made(self, torch: Any, inputs: int, outputs: int) -> Any:
+    def _made(self, torch: ModuleType, inputs: int, outputs: int) -> Any:
         sizes = (inputs, outputs) if takes_sizes(self.factory) else ()
         module = self.factory(*sizes)
         if not isinstance(module, torch.nn.Module):
@@ -140,7 +141,7 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 class _alone:  # noqa: N801  # reads as a statement
     """Random numbers and one thread of one's own, as they were afterwards."""
 
-    def __init__(self, torch: Any, seed: int) -> None:
+    def __init__(self, torch: ModuleType, seed: int) -> None:
         self.torch, self.seed = torch, seed
 
     def __enter__(self) -> None:
@@ -154,7 +155,7 @@ class _alone:  # noqa: N801  # reads as a statement
         self.torch.set_num_threads(self.threads)
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     try:
         return importlib.import_module("torch")
     except ImportError:

@@ -7,6 +7,7 @@ preprocessing gets the rows as they are, one that was fitted on names gets its c
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,8 @@ class Answers:
 
 
 _KINDS = ("probabilities", "logits", "labels", "values")
+#: Rows that a network answers at once.
+_BATCH = 1024
 
 
 def as_floats(found: Labels) -> FloatArray:
@@ -242,6 +245,9 @@ class TrainedModel:
 
 def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | Labels], Answers]:
     """Return how a fitted object is asked: for as much as it gives."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return lambda rows: _of_network(model, rows, classes)
     chances = getattr(model, "predict_proba", None)
     if callable(chances) and classes is not None:
         return lambda rows: Answers(
@@ -263,6 +269,33 @@ def _responder(model: object, classes: Labels | None) -> Callable[[DataFrame | L
         "model must have predict_proba or predict, or be a callable of rows, got "
         f"{type(model).__name__}."
     )
+
+
+def _of_network(module: Callable[..., object], rows: object, classes: Labels | None) -> Answers:
+    """Ask a torch module for its logits: in batches, without gradients and without drop-out.
+
+    One output is the margin of the second of two ``classes``; without them it is a number.
+    """
+    torch = sys.modules["torch"]
+    table = np.array(rows, dtype=np.float32)
+    inputs = torch.as_tensor(table)
+    training = getattr(module, "training", False)
+    try:
+        if training:
+            module.eval()  # type: ignore[attr-defined]
+    except NotImplementedError:  # an exported program has one mode only
+        training = False
+    try:
+        with torch.no_grad():
+            parts = [module(inputs[i : i + _BATCH]) for i in range(0, len(inputs), _BATCH)]
+    finally:
+        if training:
+            module.train()  # type: ignore[attr-defined]
+    said = torch.cat(parts).double().numpy()
+    if classes is not None and len(classes) == 2 and said.size == len(table):
+        half = said.reshape(-1) / 2
+        return Answers(logits=np.column_stack([-half, half]), classes=classes)
+    return Answers.of(said, classes)
 
 
 def _decided(

@@ -198,7 +198,7 @@ class BoostedModel:
         return int(self.tables[0].shape[1])
 
     @staticmethod
-    def features(encoder: Encoder, read: Mapping[str, Values]) -> NDArray[Any]:
+    def features(encoder: Encoder, read: Mapping[str, Values]) -> NDArray[np.generic]:
         """Return the bins of columns that were read, (rows, columns)."""
         parts = _binned(encoder)
         if not parts:
@@ -209,11 +209,11 @@ class BoostedModel:
             found[:, k] = part.of(read[part.code.name])
         return found
 
-    def scores(self, bins: NDArray[Any]) -> FloatArray:
+    def scores(self, bins: NDArray[np.generic]) -> FloatArray:
         """Return the scores of binned records."""
         return np.asarray(sum(table[bins[:, k]] for k, table in enumerate(self.tables)))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "loss": self.loss,
@@ -266,7 +266,7 @@ def leaf_sums(
 
 def boost(
     encoder: Encoder,
-    bins: NDArray[Any],
+    bins: NDArray[np.generic],
     target: FloatArray,
     loss: Loss,
     *,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -269,7 +269,7 @@ class RegularisedRisk:
     """
 
     features: FloatArray
-    target: NDArray[Any]
+    target: NDArray[np.generic]
     loss: str
     regularisation: float
     classes: int | None = None
@@ -431,7 +431,7 @@ class RegularisedRisk:
         """Return the scores, one column per output."""
         return np.asarray(self.design_of(features) @ self._matrix(theta).T)
 
-    def predict(self, theta: ArrayLike, features: ArrayLike) -> NDArray[Any]:
+    def predict(self, theta: ArrayLike, features: ArrayLike) -> NDArray[np.generic]:
         """Return class codes, or numbers for ``ridge``."""
         return self.rule.predicted(self.decision(theta, features))
 

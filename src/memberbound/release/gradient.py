@@ -104,7 +104,7 @@ class _Huber(Loss):
     def curvatures(self, scores: FloatArray, target: FloatArray) -> FloatArray:
         return _diagonal((np.abs(scores - target) < _BEND).astype(np.float64))
 
-    def predicted(self, scores: FloatArray) -> NDArray[Any]:
+    def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
         return scores[:, 0] if self.outputs == 1 else scores
 
 
@@ -120,7 +120,9 @@ GRADIENT_LOSSES = ("logistic", "softmax", "ridge", "hinge", "huber")
 _NUMBERS = ("ridge", "huber")
 
 
-def gradient_loss(name: str, target: ArrayLike, classes: int | None = None) -> tuple[Loss, Any]:
+def gradient_loss(
+    name: str, target: ArrayLike, classes: int | None = None
+) -> tuple[Loss, FloatArray]:
     """Return the loss and the target as it reads it, (records, outputs).
 
     ``logistic``, ``softmax`` and ``hinge`` take class codes 0, 1, …; ``ridge`` and ``huber`` take
@@ -292,7 +294,7 @@ class GradientModel:
         """Return the scores of encoded records."""
         return np.asarray(features @ self.coefficients) + self.intercepts
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {
             "loss": self.loss,

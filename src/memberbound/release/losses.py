@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,7 +58,7 @@ class Loss(ABC):
         """Return W·v per record."""
         return np.asarray(np.einsum("nij,nj->ni", self.curvatures(scores, target), moved))
 
-    def predicted(self, scores: FloatArray) -> NDArray[Any]:
+    def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
         """Return class codes, or numbers for a regression."""
         if self.outputs == 1:
             return (scores[:, 0] > 0).astype(np.int64)
@@ -143,7 +143,7 @@ class _Ridge(Loss):
         del target
         return np.broadcast_to(np.eye(self.outputs), (len(scores), self.outputs, self.outputs))
 
-    def predicted(self, scores: FloatArray) -> NDArray[Any]:
+    def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
         return scores[:, 0] if self.outputs == 1 else scores
 
 

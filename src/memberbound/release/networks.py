@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 
-def _torch(name: str = "torch") -> Any:
+def _torch(name: str = "torch") -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -436,7 +437,7 @@ class NetworkModel:
         """Number of weights that were trained, at most."""
         return sum(p.numel() for p in self.module.parameters())
 
-    def features(self, encoder: Encoder, read: Mapping[str, Values]) -> Any:
+    def features(self, encoder: Encoder, read: Mapping[str, Values]) -> Features:
         """Return the encoded rows of columns that were read."""
         return encoder.encoded(read)
 
@@ -474,7 +475,7 @@ class PrivateNetwork(PrivateModel):
 
     def encoded(
         self, table: DataFrame, database_table: str | None = None
-    ) -> tuple[Any, tuple[str, ...]]:
+    ) -> tuple[Features, tuple[str, ...]]:
         """Return the features of raw rows (a table, or an array), and what to say about them."""
         if isinstance(self.encoder, PublicArray):
             return self.encoder.transform(table), ()
@@ -564,7 +565,7 @@ def _loss_name(target: TargetCode) -> str:
 def _released(
     encoder: Encoder | PublicArray,
     target: TargetCode,
-    data: tuple[Any, NDArray[np.generic], FloatArray],
+    data: tuple[Features, NDArray[np.generic], FloatArray],
     paid: NeighbourBudget,
     *,
     factory: Callable[..., Module],

@@ -13,7 +13,6 @@ import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class RandomSource(ABC):
         """Return ``count`` independent uniform 64-bit words."""
 
     @abstractmethod
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return what a certificate says about the source, ready for JSON."""
 
     def _dense(self, leading: Words, bits: int) -> FloatArray:
@@ -124,7 +123,7 @@ class SecureSource(RandomSource):
         """Return ``count`` words of ``os.urandom``."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Name the source."""
         return {"source": "operating system", "secure": True}
 
@@ -151,6 +150,6 @@ class InsecureSource(RandomSource):
         """Return the next ``count`` words of PCG64."""
         return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Name the source and say that it protects nothing."""
         return {"source": "insecure seed", "secure": False}

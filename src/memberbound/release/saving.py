@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ __all__ = [
     "NETWORK_ENDINGS",
     "SavedRelease",
     "TableModel",
+    "answering",
     "certificate_path",
     "load",
     "save",
@@ -353,7 +355,7 @@ def _endings(released: object) -> tuple[str, ...]:
     return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
 
 
-def _imported(name: str, remedy: str) -> Any:
+def _imported(name: str, remedy: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -361,11 +363,11 @@ def _imported(name: str, remedy: str) -> Any:
         raise InputError(f"{package} must be installed for this file: {remedy}.") from None
 
 
-def _skops() -> Any:
+def _skops() -> ModuleType:
     return _imported("skops.io", "pip install memberbound[skops]")
 
 
-def _safetensors() -> Any:
+def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
@@ -453,7 +455,7 @@ def _saved_tensors(
     written_whole(target, lambda draft: draft.write_bytes(packed), force)
 
 
-def _loaded_network(target: Path, factory: Callable[..., Any] | None) -> PrivateNetwork:
+def _loaded_network(target: Path, factory: Callable[..., object] | None) -> PrivateNetwork:
     if factory is None:
         raise InputError(
             "learner (in Python: factory) must be given to load a network, got none: the file "
@@ -494,11 +496,20 @@ def verified(path: str | Path) -> dict[str, object]:
     return dict(said)
 
 
+def answering(found: object) -> PrivateModel | TableModel | None:
+    """Return a released model as one that takes raw rows; None where it is a statistic."""
+    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
+        return None
+    inner = getattr(found, "released_", None)
+    found = inner if isinstance(inner, PrivateModel) else found
+    return found if isinstance(found, PrivateModel) else TableModel.of(found)
+
+
 def load(
     path: str | Path,
     *,
     trusted: Sequence[str] = (),
-    factory: Callable[..., Any] | None = None,
+    factory: Callable[..., object] | None = None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector or tensors.
 
@@ -525,7 +536,7 @@ def _loaded(
     target: Path,
     said: dict[str, object],
     trusted: Sequence[str],
-    factory: Callable[..., Any] | None,
+    factory: Callable[..., object] | None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
     if said.get("kind") == _NETWORK:
         return _loaded_network(target, factory)

@@ -1,4 +1,4 @@
-"""The verb ``export``: a study's report as a model card, an MLflow run or a PDF."""
+"""The verb ``export``: a study's report as a model card, an MLflow run, a PDF, or pages to sign."""
 
 from __future__ import annotations
 
@@ -13,21 +13,29 @@ from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
 from memberbound.report.model import Report, checked, read
 
-__all__ = ["ENDINGS", "FORMATS", "Export", "export"]
+__all__ = ["ENDINGS", "FORMATS", "Export", "checked_report", "export"]
 
 #: Format → endings of the file that it is written to; MLflow has a run instead.
 ENDINGS: dict[str, tuple[str, ...]] = {
     "model-card": (".md", ".markdown"),
     "mlflow": (),
     "pdf": (".pdf",),
+    "decision": (".pdf",),
 }
 FORMATS = tuple(ENDINGS)
-#: Options that only one format has a use for.
+#: Options that only some formats have a use for.
 _OPTIONS = {
-    "pdf": ("browser",),
-    "mlflow": ("run_id", "experiment", "tracking_uri"),
+    "browser": ("pdf", "decision"),
+    "run_id": ("mlflow",),
+    "experiment": ("mlflow",),
+    "tracking_uri": ("mlflow",),
 }
-_NAMES = {"model-card": "model card section", "mlflow": "MLflow run", "pdf": "PDF"}
+_NAMES = {
+    "model-card": "model card section",
+    "mlflow": "MLflow run",
+    "pdf": "PDF",
+    "decision": "decision, two pages to sign,",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +83,7 @@ class Export:
 def export(
     report: Annotated[object, Option("file", metavar="REPORT")],
     *,
-    format: Literal["model-card", "mlflow", "pdf"],
+    format: Literal["model-card", "mlflow", "pdf", "decision"],
     out: OutputFile | None = None,
     force: Force = False,
     browser: Annotated[str | os.PathLike[str], Option("file", metavar="PATH")] | None = None,
@@ -83,7 +91,7 @@ def export(
     experiment: Annotated[str, Option("text", metavar="NAME")] | None = None,
     tracking_uri: Annotated[str, Option("text", metavar="URI")] | None = None,
 ) -> Export:
-    """Export a study's report: as a model card section, to MLflow, or as PDF.
+    """Export a study's report: as a model card section, to MLflow, as PDF, or as two pages to sign.
 
     Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
     and what is rounded for people is rounded so that it stays a bound.
@@ -92,10 +100,11 @@ def export(
 
     Args:
         report: ``report.json``, the dictionary that it holds, or what ``study`` returned.
-        format: ``model-card``, ``mlflow`` or ``pdf``.
+        format: ``model-card``, ``mlflow``, ``pdf`` (the whole report) or ``decision`` (a PDF of two
+            pages: verdict, chart, remedy, limit, assumptions and room for signatures).
         out: file to write (``.md``, ``.pdf``); not for ``mlflow``.
         force: overwrite ``out``.
-        browser: for ``pdf``: Chromium, Chrome or Edge; searched for unless given.
+        browser: for ``pdf`` and ``decision``: Chromium, Chrome or Edge; searched for unless given.
         run_id: for ``mlflow``: the run; the active or else a new one unless given.
         experiment: for ``mlflow``: name of the experiment of a new run.
         tracking_uri: for ``mlflow``: the server or store; MLflow's own setting unless given.
@@ -103,6 +112,7 @@ def export(
     Command line:
         memberbound export report.json --format model-card --out MODEL_CARD.md
         memberbound export report.json --format pdf --out report.pdf
+        memberbound export report.json --format decision --out decision.pdf
         memberbound export report.json --format mlflow --experiment releases
     """
     one_of("format", format, FORMATS)
@@ -112,34 +122,33 @@ def export(
         "experiment": experiment,
         "tracking_uri": tracking_uri,
     }
-    for owner, names in _OPTIONS.items():
-        for name in names:
-            if given[name] is not None and owner != format:
-                raise InputError(
-                    f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
-                    f"It belongs to format {owner!r}."
-                )
+    for name, owners in _OPTIONS.items():
+        if given[name] is not None and format not in owners:
+            raise InputError(
+                f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
+                f"It belongs to format {owners[0]!r}."
+            )
     if format == "mlflow":
         if out is not None:
             raise InputError(
                 f"out must be left out with format 'mlflow', got {str(out)!r}. The report goes "
                 "to a run; name it with run_id, or its experiment."
             )
-        return _to_mlflow(_checked(report), run_id, experiment, tracking_uri)
+        return _to_mlflow(checked_report(report), run_id, experiment, tracking_uri)
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
     if format == "model-card":
         from memberbound.report.model_card import model_card
 
-        held = _checked(report)
+        held = checked_report(report)
         write_text(model_card(held), target, force=force)
         return Export(format, held, str(out))
     from memberbound.report.pdf import find_browser, page_count, print_pdf
 
     program = find_browser(browser)
-    held = _checked(report)
-    printed = print_pdf(held, browser=program)
+    held = checked_report(report)
+    printed = print_pdf(held, decision=format == "decision", browser=program)
     written_whole(target, lambda draft: draft.write_bytes(printed), force)
     return Export(format, held, str(out), {"pages": page_count(printed)})
 
@@ -153,7 +162,7 @@ def _to_mlflow(
     return Export("mlflow", report, None, details)
 
 
-def _checked(report: object) -> Report:
+def checked_report(report: object) -> Report:
     """Return a checked report, from a file, a dictionary or a study."""
     if isinstance(report, (str, os.PathLike)):
         return read(report)

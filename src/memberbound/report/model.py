@@ -174,6 +174,8 @@ class Question:
     roles: Mapping[str, Role] | None = None
     database_table: str | None
     bounds: str | None = None
+    unit: str | None = None
+    quick: bool = False
     seed: Annotated[int, Rule(ge=0)]
 
 
@@ -534,13 +536,17 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Run:
-    """When the study was run, and how long it took."""
+    """When the study was run, how long it took, and which options somebody chose.
+
+    ``chosen`` is missing in reports of older versions; an option that is not in it had its default.
+    """
 
     started: Annotated[
         str, Rule(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
     ]
     seconds: Seconds
     python: Name
+    chosen: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -605,6 +611,15 @@ class Report:
     def recommended(self) -> Remedy | None:
         """The remedy that the study recommends."""
         return next((remedy for remedy in self.remedies if remedy.recommended), None)
+
+    def defaulted(self, option: str) -> bool:
+        """Tell whether nobody chose an option, so that its value is only an example."""
+        return self.run.chosen is not None and option not in self.run.chosen
+
+    def row_of(self, subject: str, record: str) -> SandwichRow | None:
+        """Return how often anybody is right about a record of a subject."""
+        rows = (r for r in self.sandwich if r.subject == subject and r.record == record)
+        return next(rows, None)
 
     @property
     def scores(self) -> list[ModelScore]:

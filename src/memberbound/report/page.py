@@ -6,6 +6,8 @@ reach the page as escaped text, or as JSON that the page's own script reads; nev
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,22 +16,27 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeGuard
 
+from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
+    Kind,
     Mark,
     Side,
     Sides,
+    at_confidence,
     confident,
     decimals,
     marked,
+    of_hundred,
     percent,
     points,
     side_below,
     significant,
+    vacuous,
 )
 from memberbound.report import plots, prose
-from memberbound.report.model import Report, StepRecord, plain, scored
+from memberbound.report.model import RECORDS, Report, StepRecord, plain, scored
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -38,6 +45,7 @@ __all__ = [
     "Block",
     "block_of",
     "render",
+    "render_decision",
     "sides_of",
     "text_of",
 ]
@@ -176,26 +184,30 @@ _TEMPLATES = "templates"
 def render(report: Report, nonce: str | None = None) -> str:
     """Return the page of a report.
 
-    The page has one script and one style, both inline; ``nonce`` is put on both, for a server that
-    sends a Content-Security-Policy.
+    The page has one script and one style, both inline, and a Content-Security-Policy of its own
+    that allows exactly these two, by their hashes; ``nonce`` is put on both, for a server that
+    sends a policy as well.  Without scripts everything is there but the slider over the remedies.
 
     Args:
         report: the content of ``report.json``.
         nonce: a random word of the server's policy.
     """
     drawings = _drawings(report)
+    style, script = _file("report.css"), _file("report.js")
     page: str = (
         _environment()
         .get_template("report.html.j2")
         .render(
             report=report,
             nonce=nonce,
-            style=_file("report.css"),
-            script=_library() + "\n" + _file("report.js"),
-            specs=_json({name: drawing.spec() for name, drawing in drawings.items()}),
+            style=style,
+            script=script,
+            policy=_policy(style, script),
             drawings=drawings,
             prose=prose,
             headline=_headline(report),
+            people=_people(report),
+            gains=_gains(report),
             steps=_steps(report),
             unfinished=report.steps_in("failed", "stopped"),
             impossible=report.steps_in("impossible"),
@@ -210,10 +222,30 @@ def render(report: Report, nonce: str | None = None) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
+def render_decision(report: Report) -> str:
+    """Return the two sheets that a decision is signed on: verdict and chart; remedy and limit."""
+    style = _file("report.css")
+    drawing = plots.sandwich_drawing(report, "worst")
+    page: str = (
+        _environment()
+        .get_template("decision.html.j2")
+        .render(
+            report=report,
+            style=style,
+            policy=_policy(style, ""),
+            drawings={} if drawing is None else {drawing.id: drawing},
+            prose=prose,
+            headline=_headline(report),
+            unfinished=report.steps_in("failed", "stopped"),
+        )
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
 def _drawings(report: Report) -> dict[str, plots.Drawing]:
     found = (
-        plots.sandwich_drawing(report, "average"),
         plots.sandwich_drawing(report, "worst"),
+        plots.sandwich_drawing(report, "average"),
         plots.roc_drawing(report),
         plots.exposure_drawing(report),
         plots.remedies_drawing(report),
@@ -222,33 +254,71 @@ def _drawings(report: Report) -> dict[str, plots.Drawing]:
     return {drawing.id: drawing for drawing in found if drawing is not None}
 
 
+@dataclass(frozen=True)
+class People:
+    """How many of a hundred guesses are right: a picture for who does not think in per cent."""
+
+    title: str
+    right: int
+    blind: int
+    kind: Kind
+    words: str
+
+
+def _people(report: Report) -> list[People]:
+    """Return the guesses about the most exposed record, as trained and with the remedy."""
+    found = []
+    row = report.row_of("model", "worst")
+    if row is not None and row.beaten is not None:
+        right = of_hundred(row.beaten.lower, "lower")
+        words = f"Of 100 guesses about the {RECORDS['worst']}, at least {right} are right"
+        blind = of_hundred(row.blind, "lower")
+        found.append(People("Model trained as usual", right, blind, "audit", words))
+    best = report.recommended
+    every = report.question.record == "every"
+    if best is not None and best.accuracy_upper is not None and not vacuous(best.accuracy_upper):
+        right = of_hundred(best.accuracy_upper, "upper")
+        whom = "any record, the most exposed one included," if every else "the average record"
+        words = f"Of 100 guesses about {whom} at most {right} are right"
+        title = "As it is" if best.id == "nothing" else f"With the remedy: {best.label.lower()}"
+        blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
+        found.append(People(title, right, blind, "certificate", words))
+    return found
+
+
 def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
-    """Return the numbers below the verdict: what it is, the number, and a few words."""
+    """Return the numbers below the verdict: what it is, the number, and a few words.
+
+    What is allowed, what is proved, what it costs; then what attacks reached, every record first.
+    """
     asked = report.question
     shown: list[tuple[str, Mark | None, str]] = []
-    for record in ("average", "worst"):
-        for row in report.sandwich:
-            if row.subject == "model" and row.record == record:
-                said = "an attack is right" if row.beaten else ONLY_BLIND
-                mark = row.least if row.beaten else None
-                shown.append((f"As it is, {record} record", mark, said))
     best = report.recommended
     blind = report.blind_in(report.game if best is None else best.game)
-    words = f"for {prose.whom(asked.record)}: {prose.promise(blind, asked.eta)}"
+    words = f"for {prose.whom(asked.record)}: {prose.promise(blind, asked.eta)}; "
+    words += prose.who_chose(report)
     shown.append(("Allowed in this study", prose.allowed_over(blind, asked.eta), words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
-        return shown
-    name = "As it is" if best.id == "nothing" else "With the remedy"
-    upper = marked(best.accuracy_upper, "certificate")
-    shown.append((name, upper, f"for {prose.whom(asked.record)}: {best.label.lower()}"))
-    price = best.price
-    if price is not None and best.id != "nothing":
-        words = f"{price.name}; as it is {scored(price.before)}"
-        shown.append(("What it costs", scored(price.after), words))
-    elif best.extra_rows is not None:
-        needed = Mark("given", f"{best.extra_rows} rows")
-        shown.append(("What it costs", needed, "more of the same kind"))
+    else:
+        name = "As it is" if best.id == "nothing" else "With the remedy"
+        upper = marked(best.accuracy_upper, "certificate")
+        sure = "" if best.confidence is None else at_confidence(best.confidence)
+        words = f"for {prose.whom(asked.record)}: {best.label.lower()}{sure}"
+        shown.append((name, upper, words))
+        price = best.price
+        if price is not None and best.id != "nothing":
+            words = f"{price.name}; trained as usual {scored(price.before)}"
+            shown.append(("What it costs", scored(price.after), words))
+        elif best.extra_rows is not None:
+            needed = Mark("given", f"{best.extra_rows} rows")
+            shown.append(("What it costs", needed, "more of the same kind"))
+    for record in ("worst", "average"):
+        row = report.row_of("model", record)
+        if row is not None:
+            said = "an attack is right" if row.beaten else ONLY_BLIND
+            mark = row.least if row.beaten else None
+            shown.append((f"Trained as usual, {RECORDS[record]}", mark, said))
     return shown
 
 
@@ -283,6 +353,24 @@ def _recipe(report: Report) -> str:
     return said
 
 
+def _gains(report: Report) -> dict[str, float]:
+    """Return the least η for which each remedy would be enough, as it was made here.
+
+    Of those that protect whom the study asked for, and rounded up: a slider that stops there is on
+    the safe side.
+    """
+    wanted = "every record" if report.question.record == "every" else "average record"
+    found: dict[str, float] = {}
+    for remedy in report.remedies:
+        most = remedy.accuracy_upper
+        if most is None or vacuous(most) or remedy.protects not in (wanted, "every record"):
+            continue
+        gain = sum_up(most, -report.blind_in(remedy.game))
+        # What was enough for the study's own limit is, whatever the last bit of a sum says.
+        found[remedy.id] = min(gain, report.question.eta) if remedy.enough else gain
+    return found
+
+
 def _surprising(report: Report) -> bool:
     """Tell whether an estimate lies above a certified ceiling, which needs a word."""
     return any(
@@ -291,24 +379,17 @@ def _surprising(report: Report) -> bool:
     )
 
 
-def _json(value: object) -> str:
-    """Return JSON that can stand inside a script element: no character opens or closes a tag."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+def _policy(style: str, script: str) -> str:
+    """Return a policy under which nothing runs, and nothing is loaded, but these two texts."""
 
+    def hashed(text: str) -> str:
+        digest = hashlib.sha256(f"\n{text}\n".encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
 
-@lru_cache(maxsize=1)
-def _library() -> str:
-    """Return Plotly's script; refused if it could end the element that it stands in."""
-    from plotly.offline import get_plotlyjs
-
-    text: str = get_plotlyjs()
-    lowered = text.lower()
-    assert "</script" not in lowered
-    assert "<!--" not in lowered
-    return text
+    return (
+        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _file(name: str) -> str:

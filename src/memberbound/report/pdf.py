@@ -82,6 +82,7 @@ def find_browser(path: str | os.PathLike[str] | None = None) -> str:
 def print_pdf(
     report: Report,
     *,
+    decision: bool = False,
     browser: str | os.PathLike[str] | None = None,
     seconds: float = _SECONDS,
 ) -> bytes:
@@ -89,19 +90,20 @@ def print_pdf(
 
     Args:
         report: the report of a study.
+        decision: print the two sheets to sign instead of the whole report.
         browser: the program; searched for unless given.
         seconds: time limit.
     """
     program = find_browser(browser)
-    from memberbound.report.page import render
+    from memberbound.report import page as pages
 
-    text = render(report)
+    text = pages.render_decision(report) if decision else pages.render(report)
     with PrivateFolder() as folder:
         page, target = folder / "report.html", folder / "report.pdf"
         page.write_text(text, encoding="utf-8")
         _run([program, *_flags(folder, target), page.as_uri()], folder, seconds)
         printed = target.read_bytes() if target.is_file() else b""
-    least = 2 if report.complete else 1
+    least = 2 if report.complete or decision else 1
     if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
         raise MemberboundError(
             f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "

@@ -290,10 +290,13 @@ def _success_figure(answer: PopulationAnswer, epsilons: list[float]) -> Figure:
     lines = (
         ("worst_case", ORANGE, (0, (1, 1)), "knows all but one record, any data set (ε-DP)"),
         ("population", BLUE, (0, (5, 2)), "knows all but one of these records"),
+        ("coupled", GREY, (0, (3, 1, 1, 1)), "… not who was drawn, by coupling alone (L24-P12)"),
         ("practical", _GREEN, "-", "knows these records, not who was drawn"),
     )
     for name, colour, style, label in lines:
         heights = [getattr(point, name) for point in swept]
+        if None in (*heights, getattr(answer.compared, name)):
+            continue
         axes.plot(epsilons, heights, color=colour, ls=style, lw=2.2, label=label)
         if 0 < answer.epsilon < float("inf"):
             axes.plot([answer.epsilon], [getattr(answer.compared, name)], "o", color=colour, ms=6)

@@ -1,7 +1,8 @@
-"""The figures of the report as Plotly drawings, each with its alt text and its table.
+"""The figures of the report, each with its alt text and its table.
 
-Colours are names with an ``@`` in front: the page's script puts in the colour of the light or the
-dark scheme.  Texts of the report are escaped for Plotly, which reads some tags in a text.
+A figure is described in Plotly's terms and drawn as SVG by :mod:`memberbound.report.svg`.  Colours
+are names with an ``@`` in front: those of the style sheet's light or dark scheme.  Texts of the
+report are escaped; ``<b>`` and ``<i>`` are the only tags in a text.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from memberbound.quantities import Mark, marked, percent, significant, vacuous
 from memberbound.report.model import (
+    RECORDS,
     Exposure,
     Histogram,
     PopulationTranslation,
@@ -29,6 +31,7 @@ from memberbound.report.model import (
     scored,
 )
 from memberbound.report.prose import allowed_over, blind_guess
+from memberbound.report.svg import drawn
 
 __all__ = [
     "Drawing",
@@ -81,10 +84,10 @@ class Legend:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: what Plotly draws, what it says in words, and its numbers as a table.
+    """A figure: what is drawn, what it says in words, and its numbers as a table.
 
-    ``views`` are other axes for the same data, by name; the first is shown at first.  One with a
-    true ``positive`` leaves out points at 0, which a logarithmic axis cannot show.
+    ``views`` are other axes for the same data, by name; the first is shown at first.  ``widths``
+    are those of a wide page and of a phone, in pixels: a text keeps its size on both.
     """
 
     id: str
@@ -96,14 +99,23 @@ class Drawing:
     legend: Sequence[Legend] = ()
     views: dict[str, Spec] = field(default_factory=dict)
     title: str = ""
+    widths: tuple[int, int] = (880, 340)
 
-    def spec(self) -> Spec:
-        """Return what the page's script needs."""
-        return {"data": self.data, "layout": self.layout, "views": self.views}
+    def svgs(self) -> list[tuple[str, str]]:
+        """Return the classes and the source of every drawing: each view, wide and narrow."""
+        views: dict[str, Spec] = self.views or {"": {}}
+        return [
+            (
+                " ".join(filter(None, (name, f"view-{view}" if view else ""))),
+                drawn(f"{self.id}-{name}{view}", self.data, self.layout | axes, width),
+            )
+            for view, axes in views.items()
+            for name, width in zip(("wide", "narrow"), self.widths, strict=True)
+        ]
 
 
 def plain(text: str) -> str:
-    """Return a text that Plotly shows as it is, whatever it holds; a long one is cut."""
+    """Return a text that a figure shows as it is, whatever it holds; a long one is cut."""
     return escape(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…", quote=False)
 
 
@@ -203,7 +215,7 @@ _GROUPS = {
 
 
 def sandwich_drawing(report: Report, record: str) -> Drawing | None:
-    """Return the sandwich of the average or of the worst record; nothing without a row."""
+    """Return the sandwich of the average or of the most exposed record; nothing without a row."""
     rows = [row for row in report.sandwich if row.record == record]
     if not rows:
         return None
@@ -241,7 +253,8 @@ def sandwich_drawing(report: Report, record: str) -> Drawing | None:
         )
     return Drawing(
         id=f"sandwich-{record}",
-        title=f"The {record} record",
+        title=f"The {RECORDS[record]}",
+        widths=(450, 340),
         alt=_sandwich_alt(rows, record, limit),
         data=data + marks,
         layout=layout(
@@ -401,7 +414,7 @@ def _sandwich_alt(rows: list[SandwichRow], record: str, limit: Mark) -> str:
         )
         parts.append(f"{row.label}: {', '.join(said)}")
     return (
-        f"How often anybody is right about the {record} record, from 50 to 100 percent; "
+        f"How often anybody is right about the {RECORDS[record]}, from 50 to 100 percent; "
         f"allowed are {limit}. {'. '.join(parts)}."
     )
 
@@ -438,7 +451,7 @@ def remedies_drawing(report: Report) -> Drawing | None:
         layout=layout(
             height + _REMEDY_BOTTOM + 8,
             xaxis=axis(
-                f"{plain(name)} with the remedy, estimate (dashed: as it is)",
+                f"{plain(name)} with the remedy, estimate (dashed: as usual)",
                 range=[low, high * 1.001],
             ),
             yaxis=axis(range=[-len(priced) + 0.42, 0.58], visible=False),
@@ -458,16 +471,16 @@ def remedies_drawing(report: Report) -> Drawing | None:
             for remedy in report.remedies
         ],
         legend=(
-            Legend("bar", "enough for what was asked", "certified"),
-            Legend("bar", "not enough", "quiet", "/"),
-            Legend("line", "score as it is", "ink", "dash"),
+            Legend("bar", "enough for what was asked", "estimated"),
+            Legend("bar", "not enough", "estimated", "/"),
+            Legend("line", "score of the model trained as usual", "ink", "dash"),
             *([Legend("star", "recommended")] if any(r.recommended for r, _ in priced) else []),
         ),
     )
 
 
 def _bar(remedy: Remedy, price: Price, y: float, x: float) -> Spec:
-    color = "@certified" if remedy.enough else "@quiet"
+    color = "@estimated"  # a score is an estimate, whatever is proved of the remedy
     return {
         "type": "bar",
         "orientation": "h",
@@ -520,11 +533,11 @@ def roc_drawing(report: Report) -> Drawing | None:
         "log": {
             "xaxis": base["x"] | {"type": "log", "range": [low, 0]} | _decades(low),
             "yaxis": base["y"] | {"type": "log", "range": [low, 0.02]} | _decades(low),
-            "positive": True,
         },
     }
     return Drawing(
         id="roc",
+        widths=(600, 340),
         alt=_roc_alt(curves),
         data=data,
         layout=layout(460, margin={"l": 56, "r": 24, "t": 12, "b": 52}) | views["linear"],
@@ -572,7 +585,7 @@ def _curve_legend(curve: RocCurve) -> Legend:
 def _lowest(curves: Sequence[RocCurve]) -> float:
     """Return the power of ten at which the logarithmic axes begin: the finest rate measured."""
     seen = [x for curve in curves if curve.kind == "estimate" for x in curve.fpr if x > 0]
-    return float(max(-4.0, math.floor(math.log10(min(seen))))) if seen else -3.0
+    return max(-4.0, min(-1.0, math.floor(math.log10(min(seen))))) if seen else -3.0
 
 
 def _decades(low: float) -> Spec:
@@ -657,7 +670,8 @@ def sweep_drawing(report: Report) -> Drawing | None:
     ends = [math.log10(epsilons[0]), math.log10(epsilons[-1])]
     pad = 0.03 * (ends[1] - ends[0]) or 0.1
     ticks = [t for t in _TICKS if epsilons[0] <= t <= epsilons[-1]]
-    small, yours = {"size": 12}, f"your ε = {significant(said.epsilon, 'given')}"
+    whose = "example" if report.defaulted("epsilon") else "your"
+    small, yours = {"size": 12}, f"{whose} ε = {significant(said.epsilon, 'given')}"
     corner = {"yref": "paper", "xanchor": "right", "yanchor": "top", "xshift": -4}
     return Drawing(
         id="sweep",
@@ -666,13 +680,15 @@ def sweep_drawing(report: Report) -> Drawing | None:
         layout=layout(
             400,
             xaxis=axis(
-                f"ε of the release (δ = {significant(said.delta, 'given')})",
+                f"ε of the Gaussian mechanism (δ = {significant(said.delta, 'given')})",
                 type="log",
                 range=[ends[0] - pad, ends[1] + pad],
                 tickvals=ticks,
                 ticktext=[significant(t, "given") for t in ticks],
             ),
-            yaxis=axis("right at most, worst record", range=[0.49, 1.01], **shares(50, 100, 10)),
+            yaxis=axis(
+                "right at most, most exposed record", range=[0.49, 1.01], **shares(50, 100, 10)
+            ),
             shapes=[
                 line_at(said.epsilon, "@quiet", "dot"),
                 line_at(0, "@ink", "dash")

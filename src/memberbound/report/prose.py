@@ -15,6 +15,7 @@ __all__ = [
     "assumed",
     "blind_guess",
     "promise",
+    "who_chose",
     "whom",
 ]
 
@@ -75,7 +76,7 @@ LIMITS = (
     (
         "The average is not everybody",
         "A promise about the average record can hold while a few unusual records are given away "
-        "completely. That is why the worst record always stands beside it.",
+        "completely. That is why the most exposed record always stands beside it.",
     ),
     (
         "A floor is no ceiling",
@@ -129,7 +130,10 @@ GLOSSARY = (
     ),
     ("blind guessing", "Always giving the likelier answer without looking; right about half."),
     ("average record", "A record picked at random; good and bad luck are averaged."),
-    ("worst record", "The record about which attacks are right most often."),
+    (
+        "most exposed record",
+        "The record about which attacks are right most often; its bound holds for every record.",
+    ),
     (
         "confidence",
         "With 95 %, at most 5 in 100 such statements are wrong because the data or the random "
@@ -165,6 +169,13 @@ def assumed(report: Report) -> list[str]:
 def whom(record: str) -> str:
     """Return the record that was asked for, in words."""
     return "every single record" if record == "every" else "the average record"
+
+
+def who_chose(report: Report) -> str:
+    """Return whose limit the study holds the model to."""
+    if report.run.chosen is None:
+        return "set for this study"
+    return "memberbound's default: nobody chose it" if report.defaulted("eta") else "chosen by you"
 
 
 def blind_guess(value: float) -> Mark:

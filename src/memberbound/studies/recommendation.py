@@ -349,7 +349,7 @@ def _noise(
         "--target": asked.target,
         "--learner": asked.learner,
         "--eta": asked.eta,
-        "--record": record,
+        "--record": record if halves else "every",
         "--game": "subset" if record == "every" and halves else None,
         "--bounds": None if halves else asked.bounds,
         "--confidence": asked.confidence if halves else None,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -19,7 +20,7 @@ from memberbound.attacks.learner_audit import (
     LearnerAudit,
     read_ceiling,
 )
-from memberbound.attacks.shadows import ShadowRun, train_shadows
+from memberbound.attacks.shadows import ShadowRun, cacheable, train_shadows
 from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
@@ -233,7 +234,15 @@ _SMALL, _SUBSETS, _FEWEST_SUBSETS = 2_000, 512, 64
 _APART = 2**32
 #: Models for a score alone.
 _SCORED = 16
+#: What a large table changes: of more records than ``_ATTACKED`` a uniform sample is attacked;
+#: beyond ``_LARGE`` rows noise for the average record is calibrated as it is asked, on ``_PAIRS``
+#: pairs, and a score takes ``_FEWER`` models; beyond ``_HUGE`` the average record gets the release
+#: that protects every one.  A quick study plays the subset game on ``_PLAYED`` rows.
+_ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
+_LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
+_ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
+T = TypeVar("T", bound=Said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +253,44 @@ class Bench:
     data: StudyData
     workers: int
     cache: str | None
+    #: Folder for the fits of a step that is under way.
+    scratch: str | None = None
+    #: What steps have found that others need as well.
+    found: dict[str, Noised] = field(default_factory=dict)
+
+    @cached_property
+    def played(self) -> StudyData:
+        """The population of the subset game: all rows, of a quick study a sample at most."""
+        asked = self.question
+        return self.data.sampled(_PLAYED, asked.seed) if asked.quick else self.data
+
+    @property
+    def huge(self) -> bool:
+        """Whether refitting for the average record would take longer than the rest of a study."""
+        return self.data.examples.rows > (_LARGE if self.question.quick else _HUGE)
+
+    @property
+    def large(self) -> bool:
+        """Whether the subset game has more than a few thousand records."""
+        return self.played.examples.rows > _LARGE
+
+    def told(self, said: T) -> T:
+        """Name the sample that an answer is about, where it is not all rows."""
+        rows, all_rows = self.played.examples.rows, self.data.examples.rows
+        if rows == all_rows:
+            return said
+        about = (
+            f"This step of a quick study is about a uniform sample of {rows} of the {all_rows} "
+            "rows."
+        )
+        result = {**said.result, "assumptions": [*said.texts("assumptions"), about]}
+        return replace(said, result=result, sentence=f"{said.sentence} {about}")
+
+    def fits(self, learner: BaseEstimator) -> str | None:
+        """Return the folder for finished fits: the user's, or the study's own where it can."""
+        if self.cache is not None or self.scratch is None:
+            return self.cache
+        return self.scratch if cacheable(learner) else None
 
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
@@ -262,6 +309,8 @@ class Step:
     optional: bool
     run: Callable[[Bench, Progress], Said]
     kind: type[Said] = Said
+    #: About how long it takes beside the others, so that the time left can be told.
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -287,12 +336,13 @@ def certify_table(bench: Bench, progress: Progress) -> Certified:
 
 def _shadowed(bench: Bench, learner: BaseEstimator, progress: Progress, models: int) -> ShadowRun:
     return train_shadows(
-        bench.data.examples,
+        bench.played.examples,
         learner,
         models=models,
         seed=bench.question.seed,
         n_jobs=bench.workers,
-        cache=bench.cache,
+        cache=bench.fits(learner),
+        records=_ATTACKED_QUICKLY if bench.question.quick else _ATTACKED,
         progress=progress,
     )
 
@@ -416,7 +466,7 @@ def _histogram(exposure: Exposure) -> Histogram:
 
 def audit_model(bench: Bench, progress: Progress) -> Audited:
     """Attack the learner as it is."""
-    return _audited(bench, bench.learner(), progress)
+    return bench.told(_audited(bench, bench.learner(), progress))
 
 
 def _subsets(bench: Bench) -> int | None:
@@ -425,7 +475,7 @@ def _subsets(bench: Bench) -> int | None:
     It looks at N²/4 pairs of records per subset; beyond _SMALL records their number in all is kept,
     and no other form is tried.  Fewer subsets cost noise, not validity.
     """
-    examples = bench.data.examples
+    examples = bench.played.examples
     classes = np.unique(examples.target) if examples.task == "classification" else None
     people = Population(examples.features, examples.target, classes)
     if examples.rows <= _SMALL or convex_loss(bench.learner(), people) is None:
@@ -451,7 +501,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         insecure_seed=asked.seed,
     )
     progress(1, 10)
-    kept = bench.data.frame[[*examples.columns, asked.target]]
+    kept = bench.played.frame[[*examples.columns, asked.target]]
     named = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
         kept,
@@ -461,17 +511,18 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         eta=asked.eta,
         bounds=bench.data.bounds,
     )
-    places = np.arange(examples.rows, dtype=np.float64)[:, None]
     certificate = found.calibration.certificate
-    game = SubsetGame(examples.rows, examples.rows // 2, "every")
+    played = bench.played.examples
+    places = np.arange(played.rows, dtype=np.float64)[:, None]
+    game = SubsetGame(played.rows, played.rows // 2, "every")
     of_halves = replace(certificate, game=game)
 
     def advance(done: int, total: int) -> None:
         progress(total + 9 * done, 10 * max(total, 1))
 
-    rows = replace(bench, data=replace(bench.data, examples=replace(examples, features=places)))
-    audited = _audited(rows, learner, advance, of_halves)
-    audited = replace(audited, score=_score_of_most(examples, learner, asked.seed))
+    rows = replace(bench.played, examples=replace(played, features=places))
+    audited = _audited(replace(bench, data=rows), learner, advance, of_halves)
+    audited = replace(audited, score=_score_of_most(played, learner, asked.seed))
     return Noised(
         found.to_dict(),
         found.sentence,
@@ -485,7 +536,8 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
 def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:
     """Return the mean score of trials on four fifths: the release has all rows, no half."""
     draws, scores = np.random.default_rng(seed), []
-    for trial in range(_TRIALS):
+    trials = _FEWER if examples.rows > _LARGE else _TRIALS
+    for trial in range(trials):
         order = draws.permutation(examples.rows)
         cut = 4 * examples.rows // 5
         inside, out = order[:cut], order[cut:]
@@ -497,37 +549,46 @@ def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score
             scores.append(1 - np.square(answers - truth).sum() / spread if spread > 0 else 0.0)
         else:
             scores.append(np.mean(answers == truth))
-    return _scored(examples, float(np.mean(scores)), _TRIALS)
+    return _scored(examples, float(np.mean(scores)), trials)
 
 
 def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress], Noised]:
     def run(bench: Bench, progress: Progress) -> Noised:
         asked = bench.question
-        examples = bench.data.examples
+        played = bench.played
+        examples = played.examples
         refusal = ""
-        if record == "every" and private_form(asked.learner):
+        if (record == "every" or bench.huge) and private_form(asked.learner):
             try:
-                return _on_all_rows(bench, progress)
+                if _ALL_ROWS not in bench.found:
+                    bench.found[_ALL_ROWS] = bench.told(_on_all_rows(bench, progress))
+                noised = bench.found[_ALL_ROWS]
+                also = " With so many rows the average record gets what protects every record."
+                said = noised.sentence + also * (record == "average")
+                return replace(noised, sentence=said)
             except InputError as problem:
                 # Without bounds a small table cannot pay for its ranges.
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
-        pairs = _subsets(bench) if record == "every" else None
+        average = record == "average"
+        pairs = (_PAIRS if bench.large else None) if average else _subsets(bench)
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
         found = protect(
-            bench.data.frame,
+            played.frame,
             target=asked.target,
-            **bench.data.features,
+            **played.features,
             learner=asked.learner,
             eta=asked.eta,
             record=record,
             game="subset",
             confidence=asked.confidence,
-            method="auto" if pairs is None else "convex",
+            method="auto" if average or pairs is None else "convex",
             pairs=pairs,
+            # Some hundred more fits for less noise, of which many records need little.
+            tune=False if average and bench.large else None,
             workers=None if bench.workers < 1 else bench.workers,
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=asked.seed,
@@ -543,12 +604,14 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
             progress(total + done, 2 * max(total, 1))
 
         audited = _audited(bench, learner, second_half, certificate)
-        return Noised(
-            found.to_dict(),
-            found.sentence + refusal,
-            Gain(certificate.value, certificate.confidence, certificate.theorems),
-            read_ceiling(certificate).advantage,
-            audited,
+        return bench.told(
+            Noised(
+                found.to_dict(),
+                found.sentence + refusal,
+                Gain(certificate.value, certificate.confidence, certificate.theorems),
+                read_ceiling(certificate).advantage,
+                audited,
+            )
         )
 
     return run
@@ -584,7 +647,7 @@ def _found(epsilon: float | None) -> float:
 def translate_population(bench: Bench, progress: Progress) -> Translated:
     """Say what the user's ε means for these records."""
     asked = bench.question
-    features = bench.data.examples.features
+    features = bench.played.examples.features
     found = population(
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )
@@ -602,7 +665,7 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
         pmp_epsilon_upper=json_number(found.pmp_epsilon_upper),
         sweep=tuple(sweep),
     )
-    return Translated(found.to_dict(), found.sentence, said)
+    return bench.told(Translated(found.to_dict(), found.sentence, said))
 
 
 def plan_rows(bench: Bench, progress: Progress) -> Planned:
@@ -667,9 +730,10 @@ def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
         run = train_shadows(
             examples,
             bench.learner(),
-            models=_SCORED,
+            models=_SCORED if examples.rows <= _LARGE else _FEWER,
             seed=asked.seed,
             n_jobs=bench.workers,
+            records=_ATTACKED,
             progress=progress,
         )
         score = score_of(run)
@@ -690,13 +754,13 @@ def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
 #: In the order in which they are run.
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table, Certified),
-    Step("audit", "Attack the model as it is", False, audit_model, Audited),
-    Step("protect-average", "Protect the average record", True, _protected("average"), Noised),
-    Step("protect-every", "Protect every record", True, _protected("every"), Noised),
+    Step("audit", "Attack the model as it is", False, audit_model, Audited, 20),
+    Step("protect-average", "Protect the average record", True, _protected("average"), Noised, 35),
+    Step("protect-every", "Protect every record", True, _protected("every"), Noised, 25),
     Step("explain", "Translate into differential privacy", False, explain_promise, Explained),
-    Step("population", "What ε means for these records", True, translate_population, Translated),
+    Step("population", "What ε means for these records", True, translate_population, Translated, 5),
     Step("rows", "More rows", True, plan_rows, Planned),
-    Step("coarser", "Coarser columns", True, coarsen_columns, Coarsened),
+    Step("coarser", "Coarser columns", True, coarsen_columns, Coarsened, 14),
 )
 
 
@@ -724,6 +788,11 @@ class Notebook:
 
     folder: Path
     key: str
+
+    @property
+    def fits(self) -> Path:
+        """Where the fits of a step that is under way are kept until the study is finished."""
+        return self.folder / "fits"
 
     @classmethod
     def at(cls, out: Path, key: str) -> Notebook:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,7 @@ from memberbound.studies.question import (
     StudyData,
     StudyQuestion,
     read_configuration,
+    shadows_for,
 )
 from memberbound.studies.recommendation import Findings, protects, remedies, verdict
 from memberbound.studies.steps import (
@@ -206,6 +208,7 @@ def study(
         ),
     ]
     | None = None,
+    quick: bool = False,
     resume: Force = False,
     force: Force = False,
     cache: CacheFolder | None = None,
@@ -234,7 +237,8 @@ def study(
         epsilon: an ε to translate for these records; 8 unless given.
         delta: its δ; 1e-5 unless given.
         confidence: of each certificate and interval; 0.95 unless given.
-        shadows: models trained for each audit; 64 unless given.
+        shadows: models trained for each audit; unless given 64 up to 10 000 rows, fewer beyond and
+            in a quick study, 16 at least.
         extra_rows: rows that could still be collected; 0 unless given.
         columns: features; all columns but the target, identifiers and free text unless given.
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
@@ -245,6 +249,8 @@ def study(
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
             that trains on all rows; see ``memberbound bounds``.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
+        quick: fewer models, and what takes many fits is asked of a uniform sample of 20 000 rows,
+            which the report names; the table's certificates and the release of all rows stay.
         out: folder for ``report.html`` and ``report.json``; nothing is written without it.
         resume: go on with a study in ``out`` that was stopped; steps of another question, table or
             version are not used.
@@ -275,6 +281,7 @@ def study(
         "database_table": database_table,
         "unit": unit,
         "seed": seed,
+        "quick": quick or None,
     }
     said = {} if config is None else read_configuration(config)
     named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
@@ -289,6 +296,9 @@ def study(
     data = StudyData.read(table, question, public)
     if learner is None and said.get("learner") is None and data.examples.task == "regression":
         question = replace(question, learner="ridge")
+    if shadows is None and said.get("shadows") is None:
+        models = shadows_for(data.examples.rows, quick=question.quick)
+        question = replace(question, shadows=models)
     learner_from_name(question.learner, data.examples.task)  # refuses an unknown name now
     notebook = None
     if folder is not None:
@@ -297,9 +307,11 @@ def study(
             notebook = Notebook.at(folder, fingerprint(question, data.sha256))
         except OSError as problem:
             raise InputError(f"out must be a folder that can be written, got {problem}.") from None
-    bench = Bench(question, data, jobs, None if cache is None else str(cache))
+    scratch = None if notebook is None else str(notebook.fits)
+    bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch)
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
-    result = _Run(bench, notebook, resume, progress, folder, asked_for).finished()
+    chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
+    result = _Run(bench, notebook, resume, progress, folder, asked_for, chosen).finished()
     if open_report and result.files:
         import webbrowser
 
@@ -359,6 +371,7 @@ class _Run:
     progress: Progress | None
     folder: Path | None
     source: str
+    chosen: tuple[str, ...]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
@@ -374,13 +387,20 @@ class _Run:
             ]
             self._written()
             raise
+        if self.notebook is not None and all(s.state != "failed" for s in self.steps):
+            # Answers are kept, what they were made from is not.
+            shutil.rmtree(self.notebook.fits, ignore_errors=True)
         return self._written()
 
     def _step(self, step: Step, place: int) -> Finished:
+        weights = [each.weight for each in STEPS]
+        label = f"{step.title} ({place + 1} of {len(STEPS)})"
+
         def advance(done: int, total: int) -> None:
             if self.progress is not None:
-                share = int(1000 * done / total) if total else 0
-                self.progress(step.title, 1000 * place + share, 1000 * len(STEPS))
+                share = int(1000 * step.weight * done / total) if total else 0
+                before = 1000 * sum(weights[:place])
+                self.progress(label, before + share, 1000 * sum(weights))
 
         advance(0, 1)
         known = None
@@ -447,6 +467,7 @@ class _Run:
                 started=self.started.isoformat(timespec="seconds"),
                 seconds=round(sum(step.seconds for step in self.steps), 1),
                 python=platform.python_version(),
+                chosen=self.chosen,
             ),
         )
 

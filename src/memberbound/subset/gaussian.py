@@ -35,6 +35,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
 from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import (
     ClippedRecords,
     Query,
@@ -209,18 +210,26 @@ def gaussian_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) 
 
 
 def worst_success(
-    profile: NeighbourProfile, game: SubsetGame, sigma: float, line: FloatArray | None = None
+    profile: NeighbourProfile,
+    game: SubsetGame,
+    sigma: float,
+    line: FloatArray | None = None,
+    *,
+    crowd: CrowdTable | None = None,
 ) -> float:
     """Return how often any attack on any record is right, from above, for searches.
 
     ``line`` holds the records' values where the sum is one number: then the exact mixtures (X9) and
-    the coupling (X1) are both asked, and the smaller bound of every record counts.
+    the coupling (X1) are both asked, and the smaller bound of every record counts.  ``crowd`` holds
+    the records for X21, in any dimension, which is asked as well.
     """
     found = gaussian_success(profile, game, sigma)
     if line is not None:
         exact = mixture_bounds(line, game, sigma=sigma, delta=0.0, every=False)
         found = np.minimum(found, exact.success)
-    return float(found.max())
+    if crowd is not None:
+        found = np.minimum(found, Crowd(crowd, sigma).success)
+    return _of_the_record(found, game) if line is None else float(found.max())
 
 
 def worst_pmp_epsilon(
@@ -229,13 +238,18 @@ def worst_pmp_epsilon(
     sigma: float,
     delta: float,
     line: FloatArray | None = None,
+    *,
+    crowd: CrowdTable | None = None,
 ) -> float:
-    """Return the largest ε̃ of any record, from above, for searches; ``line`` as above."""
+    """Return the largest ε̃ of any record, from above, for searches; the others as above."""
     if line is not None:
         exact = mixture_bounds(line, game, sigma=sigma, delta=delta, every=False)
         if math.isfinite(exact.pmp_epsilon_upper):
             return exact.pmp_epsilon_upper
-    return float(profile.pmp_epsilon(delta, sigma).max())
+    found = profile.pmp_epsilon(delta, sigma)
+    if crowd is not None:
+        found = np.minimum(found, Crowd(crowd, sigma).pmp_epsilon(delta))
+    return float(found.max())
 
 
 # ---- the least noise ------------------------------------------------------------------------
@@ -250,10 +264,13 @@ def noise_for_pmp(
     delta: float,
     game: SubsetGame | None = None,
     line: FloatArray | None = None,
+    *,
+    crowd: CrowdTable | None = None,
 ) -> float:
     """Return the smallest σ at which every record has ε̃ ≤ ``target`` at this δ.
 
-    ``game`` and ``line`` (the values of a sum that is one number) allow the exact mixtures.
+    ``game`` and ``line`` (the values of a sum that is one number) allow the exact mixtures, and
+    ``crowd`` (the records themselves) X21.
 
     Guarantee: ``gaussian_bounds(profile, …, sigma=σ, delta=δ).pmp_epsilon_upper ≤ target``, or that
     of :func:`worst_pmp_epsilon` with a line.
@@ -279,24 +296,33 @@ def noise_for_pmp(
 
     sigma = _least_noise(excess, noise_from_dp(eps, dlt, profile.diameter), profile.diameter)
     sigma = confirmed(lambda s: float(profile.pmp_epsilon(dlt, s).max()), eps, sigma)
-    if game is None or line is None:
+    if game is None or (line is None and crowd is None):
         return sigma
-    return _less(lambda s: worst_pmp_epsilon(profile, game, s, dlt, line) - eps, sigma, eps)
+
+    def over(trial: float) -> float:
+        return worst_pmp_epsilon(profile, game, trial, dlt, line, crowd=crowd) - eps
+
+    return _less(over, sigma, eps)
 
 
 def noise_for_success(
-    profile: NeighbourProfile, game: SubsetGame, target: float, line: FloatArray | None = None
+    profile: NeighbourProfile,
+    game: SubsetGame,
+    target: float,
+    line: FloatArray | None = None,
+    *,
+    crowd: CrowdTable | None = None,
 ) -> float:
     """Return the smallest σ at which no attack is right more often than ``target``.
 
     On any record, or on the average record if the game says so.  ``line`` holds the records'
-    values where the sum is one number, and allows the exact mixtures.
+    values where the sum is one number, and allows the exact mixtures; ``crowd`` allows X21.
 
     Guarantee: the mean (the largest) of ``gaussian_bounds(profile, game, sigma=σ, …).success``, or
     :func:`worst_success` with a line, is at most the target.
-    Theorem: X1, I24-P2, X9.
+    Theorem: X1, I24-P2, X9, X21.
     Numerics: evaluated again at the returned σ, less than 1e-6 above the least one; with a line
-    less than 1e-3.
+    or a crowd less than 1e-3.
     Edge cases: as :func:`noise_for_pmp`.  The target must exceed the blind guess
     max(k/N, 1 - k/N), which no noise can undercut.
     """
@@ -325,14 +351,22 @@ def noise_for_success(
         return coupled_success(profile, game, sigma) - limit
 
     sigma = confirmed(excess, 0.0, _least_noise(excess, start, profile.diameter))
-    if line is None:
+    if line is None and crowd is None:
         return sigma
-    return _less(lambda s: worst_success(profile, game, s, line) - limit, sigma, limit - blind)
+
+    def over(trial: float) -> float:
+        return worst_success(profile, game, trial, line, crowd=crowd) - limit
+
+    return _less(over, sigma, limit - blind)
 
 
 def coupled_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> float:
     """Return :func:`gaussian_success` of the record that the game names, from above."""
-    success = gaussian_success(profile, game, sigma)
+    return _of_the_record(gaussian_success(profile, game, sigma), game)
+
+
+def _of_the_record(success: FloatArray, game: SubsetGame) -> float:
+    """The largest of the bounds, or their mean where the average record is to be protected."""
     if game.record == "every":
         return float(success.max())
     return up(float(success.mean()) * (1 + 2 * sum_slack(success.size)))

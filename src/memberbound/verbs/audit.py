@@ -28,6 +28,7 @@ from memberbound.attacks.model_report import (
     GivenModel,
     Training,
     audit_given,
+    check_answers,
     read_answers,
     read_records,
 )
@@ -54,6 +55,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.learners import learner_from_name, read_examples
+from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
@@ -175,9 +177,18 @@ class Audit(Limited):
 
         That is ½ + ½·advantage, whatever the shares of members and others in the sample.
         """
-        del on
         estimate, lower = self.reached
-        what = f"best attack tried ({self.best}), average record"
+        best = self.best
+        if on == "estimate":
+            # Attacks without an interval count here too.
+            gaps = {name: float(a["advantage"]["estimate"]) for name, a in self.attacks.items()}
+            best = max(gaps, key=gaps.__getitem__)
+            estimate = gaps[best]
+        what = f"best attack tried ({best}), average record"
+        law = self.detail.law if isinstance(self.detail, GivenModel) else None
+        if law is not None and law.differs:
+            # Not called a leak; but nothing speaks for the model either, so the limit stands.
+            what += ", on members and non-members that differ already in their columns"
         half = (1 + estimate) / 2, down((1 + lower) / 2)
         return (Success(what, estimate=half[0], floor=half[1]),)
 
@@ -253,10 +264,12 @@ class Audit(Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def _cell(found: dict[str, float] | None) -> str:
+def _cell(found: dict[str, float | None] | None) -> str:
     if found is None:
         return "–"
     estimate = decimals(found["estimate"], "estimate", 3)
+    if found["lower"] is None or found["upper"] is None:
+        return estimate
     return f"{estimate} {interval(found['lower'], found['upper'], 3)}"
 
 
@@ -290,6 +303,7 @@ def audit(
     trust: Annotated[bool, Option("switch", web=False)] = False,
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     by: Annotated[str, Option("column", metavar="COL", web=False)] | None = None,
+    images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
     confidence: float = 0.95,
@@ -341,7 +355,8 @@ def audit(
         model: a trained model: its file, or in Python the fitted object or a callable of rows.
         members: another name for the source, beside a model.
         predictions: a table of a model's answers instead of the model: ``label``, ``member`` and
-            ``probability_<class>``, ``logit_<class>`` or ``prediction``.
+            ``probability_<class>``, ``logit_<class>`` or ``prediction``; beside a model, its
+            answers elsewhere, which it must give here too.
         target: the column that the learner or the model predicts.
         learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
             With a model it is what reference models are trained with (``same``: the model's own
@@ -350,6 +365,9 @@ def audit(
             can do anything on this machine.
         factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
         by: with a model: a column; each of its values is a subgroup with numbers of its own.
+        images: the columns are pixels of pictures of this height and width (``28x28``, ``32x32x3``
+            with colours): every model is asked about a picture and four copies moved by a pixel,
+            which finds more members.
         shadows: models to train.
         attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
             of A25 §7, trained on some models and scored on others.
@@ -377,6 +395,7 @@ def audit(
 
     Command line:
         memberbound audit train.csv --nonmembers test.csv --model model.skops --target income
+        memberbound audit train.csv --nonmembers test.csv --model n.pt --factory nets:cnn --target y
         memberbound audit --predictions answers.csv
         memberbound audit scores.csv
         memberbound audit people.csv --target income --learner random-forest --cache fits
@@ -389,10 +408,7 @@ def audit(
         True
     """
     del scheduler, client  # read by on_cluster
-    if source is None:
-        source = members
-    elif members is not None:
-        raise InputError("members must be left out where the source is given: it is the members.")
+    source = _one_source(source, members)
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
     start = whole_number("seed", seed, at_least=0)
@@ -402,16 +418,19 @@ def audit(
         out = check_output(
             Path(records), name="records", formats=(".csv",), source=own, force=force
         )
+    shape = None if images is None else picture_shape(images)
     stored = (default_cache() if cache else None) if isinstance(cache, bool) else cache
     if model is not None or predictions is not None:
         idle: dict[str, object] = {"certificate": certificate, "roles": roles, "unit": unit}
-        if predictions is not None:
-            idle |= {"model": model, "nonmembers": nonmembers, "source": source, "by": by}
+        if model is None:
+            idle |= {"nonmembers": nonmembers, "source": source, "by": by, "images": images}
             idle |= {"learner": learner, "target": target, "columns": columns}
-        _refuse_idle(idle, "a model's predictions" if predictions is not None else "a given model")
+        elif shape is not None:
+            idle |= {"predictions": predictions}
+        _refuse_idle(idle, "a model's predictions" if model is None else "a given model")
         given = (
             read_answers(predictions, database_table)
-            if predictions is not None
+            if model is None
             else read_records(
                 model,
                 source,
@@ -421,10 +440,13 @@ def audit(
                 by=by,
                 trust=trust,
                 factory=factory,
+                images=shape,
                 database_table=database_table,
             )
         )
-        training = Training(learner or "same", models, workers, backend, stored, progress)
+        if model is not None and predictions is not None:
+            given = check_answers(given, read_answers(predictions, database_table))
+        training = Training(learner or "same", models, workers, backend, stored, progress, shape)
         found = audit_given(
             given,
             attacks=attacks,
@@ -444,6 +466,7 @@ def audit(
             "columns": columns,
             "roles": roles,
             "unit": unit,
+            "images": images,
             "certificate": certificate,
             "records": records,
             "cache": None if isinstance(cache, bool) else cache,
@@ -461,6 +484,8 @@ def audit(
     )
     name = "logistic" if learner is None else learner
     estimator = learner_from_name(name, examples.task) if isinstance(name, str) else name
+    if shape is not None:
+        examples, estimator = pixels_of(examples), AugmentedQueries(estimator, shape)
     run = train_shadows(
         examples,
         estimator,
@@ -527,6 +552,13 @@ def audit_run(
         sandwich,
         warnings=warnings,
     )
+
+
+def _one_source(source: object, members: object) -> object:
+    """Return the source, which has another name beside a model."""
+    if source is not None and members is not None:
+        raise InputError("members must be left out where the source is given: it is the members.")
+    return members if source is None else source
 
 
 def _refuse_idle(options: Mapping[str, object], whose: str) -> None:

@@ -41,7 +41,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
-from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up
+from memberbound.numerics.rounding import FloatArray, down, shared_confidence, sum_slack, up
 from memberbound.quantities import (
     Certificate,
     Side,
@@ -55,6 +55,7 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
@@ -107,12 +108,16 @@ Quantity = Literal["pmp", "success"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Success bounds of three attackers at one ε: they know ever less."""
+    """Success bounds of three attackers at one ε: they know ever less.
+
+    ``coupled`` is what coupling alone proves about the last one (L24-P12), where more is known.
+    """
 
     epsilon: float
     worst_case: float
     population: float
     practical: float
+    coupled: float | None = None
 
 
 class Setting(Protocol):
@@ -265,6 +270,7 @@ class PopulationAnswer(Limited):
         **_BOUNDS,
         "confidence": "lower",
         "coupling": _BOUNDS,
+        "crowd": {**_BOUNDS, "success_average_upper": "upper"},
         "delta": "given",
         "epsilon": "given",
         "epsilon_population": "upper",
@@ -297,6 +303,7 @@ class PopulationAnswer(Limited):
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
+    crowd: RecordBounds | None = field(default=None, kw_only=True)
     setting: Setting = field(repr=False, kw_only=True)
 
     @property
@@ -404,10 +411,22 @@ class PopulationAnswer(Limited):
                 "eta_upper": self.coupled.eta_upper,
                 "success_upper": self.coupled.success_upper,
             }
+        if self.crowd is not None:
+            result["crowd"] = {
+                "pmp_epsilon_upper": json_number(self.crowd.pmp_epsilon_upper),
+                "eta_upper": self.crowd.eta_upper,
+                "success_upper": self.crowd.success_upper,
+                "success_average_upper": self._average(self.crowd),
+            }
         if self.amount.target is not None:
             quantity, limit = self.amount.target
             result[f"target_{quantity}"] = limit
         return result
+
+    def _average(self, bounds: RecordBounds) -> float:
+        """The success bound of the average record, from above."""
+        mean = float(bounds.success.mean())
+        return min(1.0, up(mean * (1 + 2 * sum_slack(self.game.population))))
 
     @property
     def blind(self) -> float:
@@ -474,8 +493,13 @@ class PopulationAnswer(Limited):
             ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
             ("method", self.bounds.method),
         ]
+        if self.crowd is not None:
+            average = marked(self._average(self.bounds), "certificate")
+            rows.append(("success, average record", average))
         if self.coupled is not None:
-            rows.append(("… ε̃ by coupling alone", number(self.coupled.pmp_epsilon_upper)))
+            alone = self.coupled
+            rows.append(("… by coupling alone", marked(alone.success_upper, "certificate")))
+            rows.append(("… ε̃ by coupling alone", number(alone.pmp_epsilon_upper)))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         shown = "\n".join(f"  {self._exposed(item)}" for item in self.most_exposed())
@@ -537,6 +561,7 @@ class GaussianSetting:
     releases: int = 1
     line: FloatArray | None = None
     progress: Progress = None
+    crowd: CrowdTable | None = None
 
     def effective(self, sigma: float) -> float:
         """Noise on the sum that says as much as all releases together, from below."""
@@ -578,46 +603,61 @@ class GaussianSetting:
             self.line, self.game, sigma=self.effective(sigma), delta=self.delta, progress=progress
         )
 
+    def hidden(self, sigma: float) -> RecordBounds | None:
+        """Bounds by what is proved of the others' sum (X21), where no exact mixture is at hand."""
+        if self.crowd is None:
+            return None
+        return Crowd(self.crowd, self.effective(sigma)).bounds(self.delta)
+
     def best(self, sigma: float) -> RecordBounds:
-        """The better of the two, record by record."""
-        coupled, exact = self.coupled(sigma), self.exact(sigma, self.progress)
-        return coupled if exact is None else coupled.tightened(exact)
+        """The best of all, record by record."""
+        found = self.coupled(sigma)
+        for other in (self.exact(sigma, self.progress), self.hidden(sigma)):
+            found = found if other is None else _tightened(found, other)
+        return found
 
     def worst(self, quantity: Quantity, sigma: float) -> float:
         """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
         noise = self.effective(sigma)
         if quantity == "pmp":
-            return worst_pmp_epsilon(self.profile, self.game, noise, self.delta, self.line)
-        return worst_success(self.profile, self.game, noise, self.line)
+            return worst_pmp_epsilon(
+                self.profile, self.game, noise, self.delta, self.line, crowd=self.crowd
+            )
+        return worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
 
     def sigma_for(self, quantity: Quantity, target: float) -> float:
         """Smallest σ with ε̃ ≤ target or success ≤ target, on the safe side."""
         pmp = quantity == "pmp"
 
-        def found(line: FloatArray | None) -> float:
+        def found(line: FloatArray | None, crowd: CrowdTable | None) -> float:
             if pmp:
-                return noise_for_pmp(self.profile, target, self.delta, self.game, line)
-            return noise_for_success(self.profile, self.game, target, line)
+                return noise_for_pmp(self.profile, target, self.delta, self.game, line, crowd=crowd)
+            return noise_for_success(self.profile, self.game, target, line, crowd=crowd)
 
         def reached(sigma: float) -> float:
             bounds = self.best(sigma)
             return bounds.pmp_epsilon_upper if pmp else bounds.success_upper
 
-        sigma = self.released(found(self.line))
-        if sigma == 0.0 or self.line is None:
+        sigma = self.released(found(self.line, self.crowd))
+        if sigma == 0.0 or (self.line is None and self.crowd is None):
             return sigma
         # With ε as well, other values are worked out: the answer itself must meet the target.
         with suppress(SearchError):
             return confirmed(reached, target, sigma)
-        return self.released(found(None))
+        return self.released(found(None, None))
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for who knows all but one, who knows the population's worst, and who not."""
         sigma = self.sigma_from_epsilon(epsilon)
-        return self.compared(epsilon, sigma, self.worst("success", sigma))
+        coupled = None
+        if self.line is not None or self.crowd is not None:
+            coupled = worst_success(self.profile, self.game, self.effective(sigma))
+        return self.compared(epsilon, sigma, self.worst("success", sigma), coupled)
 
-    def compared(self, epsilon: float, sigma: float, practical: float) -> Comparison:
-        """Return the comparison for a success bound that is already there."""
+    def compared(
+        self, epsilon: float, sigma: float, practical: float, coupled: float | None = None
+    ) -> Comparison:
+        """Return the comparison for success bounds that are already there."""
         noise, prior = self.effective(sigma), self.game.prior
 
         def success(shift: float) -> float:
@@ -628,7 +668,13 @@ class GaussianSetting:
 
         population = max(success(self.profile.diameter), practical)
         worst_case = max(success(self.sensitivity), population)
-        return Comparison(epsilon, worst_case, population, practical)
+        return Comparison(epsilon, worst_case, population, practical, coupled)
+
+
+def _tightened(first: RecordBounds, second: RecordBounds) -> RecordBounds:
+    """The smaller of two bounds for every record; one that is nowhere smaller is not named."""
+    smaller = (second.success < first.success) | (second.pmp_epsilon < first.pmp_epsilon)
+    return first.tightened(second) if smaller.any() else first
 
 
 def answer_gaussian(
@@ -657,7 +703,6 @@ def answer_gaussian(
             "records stands in for distances to single ones: the bounds hold for every record all "
             "the same, and are a little larger",
         )
-        line = None
     if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
             f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
@@ -672,6 +717,7 @@ def answer_gaussian(
         releases,
         line,
         progress,
+        CrowdTable.of(values, question.game) if line is None else None,
     )
     amount = question.amount
     if amount.epsilon is not None:
@@ -683,8 +729,10 @@ def answer_gaussian(
     if noise == 0.0:
         raise InputError("the records must differ from one another; equal ones need no noise.")
     coupled = setting.coupled(noise)
-    exact = setting.exact(noise, progress)
-    bounds = coupled if exact is None else coupled.tightened(exact)
+    exact, hidden = setting.exact(noise, progress), setting.hidden(noise)
+    bounds = coupled
+    for other in (exact, hidden):
+        bounds = bounds if other is None else _tightened(bounds, other)
     epsilon = amount.epsilon
     if epsilon is None:
         epsilon = setting.epsilon_from_sigma(noise)
@@ -692,17 +740,23 @@ def answer_gaussian(
         "gaussian",
         query if releases == 1 else f"{query}, {releases} answers",
         bounds,
-        None if exact is None else coupled,
+        None if bounds is coupled else coupled,
         epsilon,
         setting.epsilon_population(noise),
         noise,
-        setting.compared(epsilon, noise, bounds.success_upper),
+        setting.compared(
+            epsilon,
+            noise,
+            bounds.success_upper,
+            None if bounds is coupled else coupled.success_upper,
+        ),
         profile.mean_distance,
         profile.max_distance,
         "mean distance to the others",
         moved,
         amount,
         question.notes + notes,
+        crowd=hidden,
         setting=replace(setting, progress=None),
     )
 
@@ -978,12 +1032,12 @@ def population(
     Guarantee: no attack on any record is right more often than ``success_upper``, and the release
     is (``pmp_epsilon_upper``, δ)-PMP for this population; with ``confidence`` where subsets are
     sampled.
-    Theorem: X1, L24-P12, L24-L10 (Gaussian); X9 (one numeric column); L24-P9 corrected and X10
+    Theorem: X1, L24-P12, L24-L10, X21 (Gaussian); X9 (one numeric column); L24-P9 corrected and X10
     (exponential).
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs, and one numeric column is bounded like several.
+    number: groups of records stand in for pairs.
 
     Args:
         table: a file or an object with one record per row; its numeric columns are used.

@@ -15,9 +15,7 @@ from memberbound.files import check_output, write_table
 from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, common_fields, significant
-from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.neighbour import PrivateModel
-from memberbound.release.saving import TableModel, load
+from memberbound.release.saving import answering, load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,14 +141,12 @@ def predict(
     if learner is not None and factory is None:
         raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
     found = model if path is None else load(path, factory=factory)
-    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
+    taker = answering(found)
+    if taker is None:
         raise InputError(
             "model must be a model that protect released, or its file, got "
             + ("a saved statistic or network." if path else f"{type(model).__name__}.")
         )
-    inner = getattr(found, "released_", None)
-    found = inner if isinstance(inner, PrivateModel) else found
-    taker = found if isinstance(found, PrivateModel) else TableModel.of(found)
     rows, notices = taker.encoded(table, database_table)
     chances = taker.probabilities(rows)
     result = Prediction(

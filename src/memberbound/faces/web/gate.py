@@ -152,7 +152,7 @@ def view_policy(script_source: str) -> str:
     """
     return (
         f"sandbox allow-scripts allow-downloads; default-src 'none'; script-src {script_source}; "
-        "style-src 'unsafe-inline'; img-src data: blob:; connect-src 'none'; base-uri 'none'; "
+        f"style-src {script_source}; img-src data: blob:; connect-src 'none'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'self'"
     )
 

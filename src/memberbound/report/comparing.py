@@ -1,0 +1,215 @@
+"""The verb ``compare``: two reports side by side, and the ones before them as a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from memberbound._version import __version__
+from memberbound.declarations import Option, Several
+from memberbound.quantities import INTERVAL, Mark, Sides, marked, vacuous
+from memberbound.report.exporting import checked_report
+from memberbound.report.model import RECORDS, Report, SandwichRow, plain
+from memberbound.report.prose import LEVELS
+
+__all__ = ["ComparedRow", "Comparison", "compare"]
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """How often anybody is right about a record of a subject, then and now.
+
+    ``None`` where one of the reports has no such row.
+    """
+
+    subject: str
+    label: str
+    record: str
+    before: SandwichRow | None
+    after: SandwichRow | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "subject": self.subject,
+            "label": self.label,
+            "record": self.record,
+            "before": _numbers(self.before),
+            "after": _numbers(self.after),
+        }
+
+
+def _numbers(row: SandwichRow | None) -> dict[str, object] | None:
+    """Return the three numbers of a row; an empty ceiling is none."""
+    if row is None:
+        return None
+    ceiling = None if row.ceiling is None or vacuous(row.ceiling.upper) else row.ceiling.upper
+    return {
+        "game": row.game,
+        "lower": None if row.floor is None else row.floor.lower,
+        "estimate": None if row.estimate is None else row.estimate.estimate,
+        "upper": ceiling,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two studies side by side: what was found then and now, and what else is different."""
+
+    before: Report = field(repr=False)
+    after: Report = field(repr=False)
+    earlier: tuple[Report, ...] = field(default=(), repr=False)
+
+    SIDES: ClassVar[Sides] = {
+        "rows": {"before": INTERVAL, "after": INTERVAL},
+        "history": {"floor_lower": "lower", "ceiling_upper": "upper"},
+        "settings": "given",
+    }
+
+    @property
+    def same_data(self) -> bool:
+        """Whether both studies read the same values from the same columns."""
+        return self.before.data.sha256 == self.after.data.sha256
+
+    @property
+    def settings(self) -> dict[str, tuple[object, object]]:
+        """What was asked differently: option → its value then and now."""
+        then, now = plain(self.before.question), plain(self.after.question)
+        return {name: (then.get(name), now[name]) for name in now if then.get(name) != now[name]}
+
+    @property
+    def rows(self) -> tuple[ComparedRow, ...]:
+        """Every subject of either report; the most exposed record first."""
+        keys = dict.fromkeys(
+            (row.subject, record)
+            for report in (self.after, self.before)
+            for row in report.sandwich
+            for record in RECORDS
+        )
+        found = []
+        for subject, record in keys:
+            pair = (self.before.row_of(subject, record), self.after.row_of(subject, record))
+            known = pair[1] or pair[0]
+            if known is not None:
+                found.append(ComparedRow(subject, known.label, record, *pair))
+        return tuple(found)
+
+    @property
+    def sentence(self) -> str:
+        """What became of the verdict and of the promise, and what to beware of."""
+        then, now = (LEVELS[report.verdict.level] for report in (self.before, self.after))
+        level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"
+        promise = " → ".join(str(_promised(report)) for report in (self.before, self.after))
+        said = f"{level}; the best promise for {_whom(self.after)}: {promise}."
+        if self.before.question.record != self.after.question.record:
+            said += " The two studies protect different records, so these promises do not compare."
+        if not self.same_data:
+            said += " The tables are different."
+        if self.settings:
+            said += f" Asked differently: {', '.join(self.settings)}."
+        if self.before.version != self.after.version:
+            said += f" Versions: {self.before.version} and {self.after.version}."
+        return said
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields."""
+        return {
+            "command": "compare",
+            "version": __version__,
+            "game": self.after.game,
+            "protects": self.after.protects,
+            "theorems": list(dict.fromkeys((*self.before.theorems, *self.after.theorems))),
+            "assumptions": [
+                *dict.fromkeys((*self.before.assumptions, *self.after.assumptions)),
+                "each number holds with the confidence of its own study; both studies hold at once "
+                "with at least one minus the sum of their errors",
+            ],
+            "sentence": self.sentence,
+            "same_data": self.same_data,
+            "settings": {name: list(pair) for name, pair in self.settings.items()},
+            "rows": [row.to_dict() for row in self.rows],
+            "history": list(self.history()),
+        }
+
+    def history(self) -> Iterator[dict[str, object]]:
+        """Yield one line per study, the oldest first."""
+        held = (*self.earlier, self.before, self.after)
+        for report in sorted(held, key=lambda report: report.run.started):
+            best, worst = report.recommended, report.row_of("model", "worst")
+            upper = None if best is None else best.accuracy_upper
+            yield {
+                "started": report.run.started,
+                "data": report.data.name,
+                "verdict": report.verdict.level,
+                "remedy": None if best is None else best.id,
+                "floor_lower": None if worst is None or not worst.floor else worst.floor.lower,
+                "ceiling_upper": None if upper is None or vacuous(upper) else upper,
+            }
+
+    def summary(self) -> str:
+        """Return the sentence, the rows that both have, and the history."""
+        lines = [self.sentence, "", _line("how often anybody is right", "", "before", "after")]
+        label = ""
+        for row in self.rows:
+            if row.label != label:
+                label = row.label
+                lines.append(label)
+            for name, pick in _KINDS:
+                pair = [None if side is None else pick(side) for side in (row.before, row.after)]
+                if any(mark is not None for mark in pair):
+                    texts = ("–" if mark is None else str(mark) for mark in pair)
+                    lines.append(_line(f"  {RECORDS[row.record]}", name, *texts))
+        lines += ["", "history"]
+        for item in self.history():
+            words = LEVELS[str(item["verdict"])]
+            lines.append(f"  {item['started']}  {words}  {item['data']}")
+        return "\n".join(lines)
+
+
+def _line(name: str, kind: str, before: str, after: str) -> str:
+    return f"{name:<27}{kind:<10}{before:>18}{after:>20}"
+
+
+def _floor(row: SandwichRow) -> Mark | None:
+    """Return what attacks proved; nothing where that is no more than blind guessing."""
+    return row.least if row.beaten is not None else None
+
+
+_KINDS = (("certified", lambda row: row.most), ("measured", _floor))
+
+
+def _promised(report: Report) -> Mark:
+    """Return the certificate of the recommended remedy, or that there is none."""
+    best = report.recommended
+    return marked(None if best is None else best.accuracy_upper, "certificate")
+
+
+def _whom(report: Report) -> str:
+    return "every record" if report.question.record == "every" else "the average record"
+
+
+def compare(
+    before: Annotated[object, Option("file", metavar="BEFORE")],
+    after: Annotated[object, Option("file", metavar="AFTER")],
+    *,
+    earlier: Several | None = None,
+) -> Comparison:
+    """Compare two reports: what was found then and now, and what else is different.
+
+    Nothing is computed anew: a certificate stays that of its study.  A number that only one of the
+    reports has is shown beside a dash.
+
+    Args:
+        before: the earlier ``report.json``, its dictionary, or what ``study`` returned.
+        after: the later one.
+        earlier: reports from before, for the history; may be repeated.
+
+    Command line:
+        memberbound compare spring/report.json autumn/report.json
+        memberbound compare b.json c.json --earlier a.json --json
+    """
+    older: Sequence[object] = () if earlier is None else earlier
+    return Comparison(
+        checked_report(before), checked_report(after), tuple(checked_report(r) for r in older)
+    )

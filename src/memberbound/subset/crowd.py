@@ -1,0 +1,687 @@
+"""The crowd hides the record: noisy sums in any dimension (X21, proofs/crowd.md).
+
+The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  Whoever attacks
+record x does not know which of the others are in D, and their sum is nearly normal: with c the mean
+of the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V),
+δ = (v_x - c)/2, up to an error that is computed here.  So x hides behind V, not behind τ²I alone.
+
+* :class:`CrowdTable` holds what does not depend on the noise;
+* :class:`Crowd` adds the noise: one distance r per record and one :class:`NormalError` per group of
+  records; everything else (success, ε̃, true-positive rates) is read from these;
+* :func:`crowd_bounds` takes, record by record, the smaller of this and the coupling (X1).
+
+Nothing is sampled, so nothing holds with a confidence below one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from memberbound.curve.base import price_exponent
+from memberbound.errors import InputError, fraction, positive
+from memberbound.games import SubsetGame
+from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
+from memberbound.subset.bounds import RecordBounds
+from memberbound.subset.distances import checked_vectors
+
+__all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
+
+THEOREMS = ("X21", "I24-P2", "L24-D2")
+ASSUMPTIONS = (
+    "The subset is a uniform half of the population, and the attacker knows the population but "
+    "nothing else about the subset.",
+    "Independent noise N(0, σ²) is added to every coordinate of the sum or mean, and nothing else "
+    "about this subset is released (L24-Dis1).",
+    "Every row is one record, also where two rows are equal.",
+)
+
+#: Every computed sum of non-negative terms is raised by this share: far above what rounding loses.
+_SLACK = 1e-9
+#: Leverages: records are grouped by the first of these at or above theirs.
+_LEVELS = (0.01, 0.04, 0.12, 0.3, 0.6)
+#: Degrees of the expansion that are bounded one by one.
+_DEGREES = 56
+#: Parts of the records, by their distance from the centre, that far frequencies are left to.
+_PARTS = (
+    1.0, 0.999, 0.998, 0.996, 0.993, 0.99, 0.985, 0.98, 0.975, 0.97, 0.965, 0.96, 0.95, 0.94, 0.92,
+    0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1,
+)  # fmt: skip
+#: cos x ≤ 1 - αx² + (α/β)x⁴ for all x (proofs/crowd.md, step 7).
+_COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
+#: Share of the cosines' decay that is used; the rest keeps the tilt integrable.
+_SHARES = (0.3, 0.6, 0.85, 0.95)
+#: Angle that parts the main arc from the outer one, and weights of the quartic (step 6).
+_ARC = 0.5
+_WEIGHTS = np.array([0.1, 0.25, 0.5, 1.0])
+#: From so many columns on fourth moments are bounded through second ones.
+_MOST_PRODUCTS = 300
+#: Multiplications that the exact fourth moment may cost.
+_MOST_WORK = 2e11
+_BLOCK = 1 << 21
+#: The least noise, in units of the largest entry, that is looked at.
+_LEAST = 1e-60
+#: Fewer records than this times (columns + 10) hide nobody, whatever the noise: not looked at.
+_FEWEST = 8
+#: Log of what a shell may hold without being looked at again.
+_NEGLIGIBLE = -50.0
+
+
+# ── What does not depend on the noise ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class CrowdTable:
+    """Half the centred records in the eigenbasis of their scatter, times a power of two.
+
+    ``scatter`` holds the eigenvalues; the scatter of the exact records is within ``rounding`` of
+    diagonal and of them, and every row within ``offset`` of its exact place.
+    """
+
+    game: SubsetGame
+    halves: FloatArray
+    scatter: FloatArray
+    exponent: int
+    rounding: float
+    offset: float
+
+    @classmethod
+    def of(cls, records: ArrayLike, game: SubsetGame) -> CrowdTable:
+        """Centre and rotate the records: no divergence feels either."""
+        table = checked_vectors(records)
+        count, columns = table.shape
+        if count != game.population:
+            raise InputError(
+                f"records must be {game.population} rows, one per record, got {count!r}."
+            )
+        exponent = math.frexp(float(np.abs(table).max()))[1]
+        with np.errstate(under="ignore"):
+            table = np.ldexp(table, -exponent)  # now of size at most one
+        halves = (table - table.mean(axis=0)) / 2
+        scatter, basis = np.linalg.eigh(halves.T @ halves)
+        trace = float(np.square(halves).sum())
+        # The mean of N numbers of size at most one, a difference and a rotation.
+        offset = 2 * (count + 64 * columns) * UNIT * math.sqrt(columns)
+        # Sums of N products of such rows, and the residual of the eigenvectors.
+        slack = sum_slack(16 * (count + 64 * columns)) * trace
+        slack += 2 * offset * math.sqrt(count * trace) + count * offset**2
+        return cls(game, halves @ basis, np.maximum(scatter, 0.0), exponent, slack, offset)
+
+    @property
+    def removed(self) -> int:
+        """How many records stand aside: the target, and one more where N is odd."""
+        return 1 + self.game.population % 2
+
+
+# ── How far the law of the crowd is from the normal law ───────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class NormalError:
+    """Norms of the parts of degree 3, 4, … of the density's expansion, and of the rest.
+
+    ``norms[k]`` is the part of degree k: even ones are common to both worlds, odd ones have
+    opposite signs in them.  ``rest`` is the norm of all parts from ``len(norms)`` on.
+    """
+
+    norms: FloatArray
+    rest: float
+
+    @property
+    def norm(self) -> float:
+        """Norm of the whole: the L¹ distance of either world from its normal law, from above."""
+        return math.sqrt(float(np.square(self.norms).sum()) + self.rest**2) * (1 + _SLACK)
+
+    def shift_cost(self, distance: FloatArray) -> FloatArray:
+        """Half the L¹ distance of the error's two shifts by ±r, from above (step 5)."""
+        r = np.asarray(distance, dtype=np.float64)
+        degrees = np.flatnonzero(self.norms > 0)
+        # Σ_j r^j √((k+j)!/k!)/j! over odd j for even k and over even j for odd k.
+        j = np.arange(0, 64)
+        weights = np.zeros(len(j))
+        for k in degrees:
+            growth = 0.5 * (special.gammaln(k + j + 1) - special.gammaln(k + 1))
+            weights += self.norms[k] * np.exp(growth - special.gammaln(j + 1)) * ((j + k) % 2)
+        with np.errstate(under="ignore"):
+            powers = np.power(np.minimum(r, 1.0)[:, None], j[None, :])
+        total = self.rest + powers @ weights
+        # The norm itself bounds the same distance, for every r.
+        return np.minimum(np.where(r > 1.0, math.inf, total * (1 + _SLACK)), self.norm)
+
+
+def _expansion(records: int, half: int, second: float, fourth: float, longest: float) -> FloatArray:
+    """Norms of the parts of degree < :data:`_DEGREES` (step 4 of the proof).
+
+    A majorant in two variables: powers of x (rows) with coefficients that are polynomials in |y|
+    (columns), all non-negative; y has density ∝ (1 + y²)^(-n-1).
+    """
+    top = _DEGREES
+    width = top + 2
+    tangent = np.zeros((top, width))  # tan(w + θ), tan θ = y, as a series in w: t' = 1 + t²
+    tangent[0, 1] = 1.0
+    for k in range(top - 1):
+        square = sum(
+            (np.convolve(tangent[i], tangent[k - i])[:width] for i in range(k + 1)),
+            start=np.zeros(width),
+        )
+        square[0] += k == 0
+        tangent[k + 1] = square / (k + 1)
+    exponent = np.zeros((top, width))
+    exponent[2, 0], exponent[2, 2] = second / (2 * records), second / 2
+    for m in range(3, top):
+        size = math.sqrt(second * fourth) if m == 3 else fourth * longest ** ((m - 4) / 2)
+        exponent[m] += tangent[m - 1] / m * size
+    series = np.zeros((top, width))
+    series[0, 0] = 1.0
+    for k in range(1, top):
+        terms = (m * np.convolve(exponent[m], series[k - m])[:width] for m in range(2, k + 1))
+        series[k] = sum(terms, start=np.zeros(width)) / k
+    power = np.arange(width + 1)
+    low = power < half  # moments of order 2n + 1 on do not exist; none is needed
+    moments = np.full(width + 1, math.inf)
+    moments[low] = np.exp(
+        special.betaln((power[low] + 1) / 2, half + 0.5 - power[low] / 2)
+        - special.betaln(0.5, half + 0.5)
+    )
+    degree = np.arange(top)
+    with np.errstate(invalid="ignore"):
+        even = np.where(series > 0, series * moments[:-1], 0.0).sum(axis=1)
+        odd = np.where(series > 0, series * moments[1:], 0.0).sum(axis=1)
+    norms = np.exp(0.5 * special.gammaln(degree + 1)) * np.where(degree % 2, odd, even)
+    norms[:3] = 0.0  # one, and what the covariance matches exactly
+    return np.asarray(norms * (1 + _SLACK), dtype=np.float64)
+
+
+# ── One amount of noise ───────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """What the others hide of every record, at one amount of noise on the sum.
+
+    Guarantee: for every record x, both hockey-sticks between P_in,x and P_out,x at e^ε are at most
+    ``delta(ε)[x]``, hence no attack is right more often than ``success[x]``.
+    Theorem: X21 (proofs/crowd.md).
+    Assumes: k = N/2, or (N ± 1)/2 where N is odd; σ does not depend on D.
+    Numerics: every sum is raised by 1e-9 and more where the scatter is ill-conditioned.
+    Edge cases: where the normal law is not proved to be near, everything is 1 (nothing is proved):
+    few records, many columns, next to no noise, or a record that outweighs the others together.
+
+    Examples:
+        >>> rows = np.random.default_rng(1).normal(size=(2000, 2))
+        >>> crowd = Crowd.of(rows, SubsetGame(2000, 1000), sigma=4.0)
+        >>> float(crowd.success.max()) < 0.56
+        True
+    """
+
+    table: CrowdTable
+    sigma: float
+
+    @classmethod
+    def of(cls, records: ArrayLike, game: SubsetGame, sigma: float) -> Crowd:
+        """Centre the records and add noise of this σ to their sum."""
+        return cls(CrowdTable.of(records, game), positive("sigma", sigma))
+
+    @property
+    def game(self) -> SubsetGame:
+        """The subset game that is played."""
+        return self.table.game
+
+    @property
+    def half(self) -> int:
+        """n: half of the records that are left when one stands aside for an odd N."""
+        return self.game.population // 2
+
+    @property
+    def crowd(self) -> int:
+        """M = 2n - 1: the records among which the target hides."""
+        return 2 * self.half - 1
+
+    @cached_property
+    def _covariance(self) -> FloatArray:
+        """H = τ²I + λ·scatter in its eigenbasis, from below."""
+        inflation = (self.crowd + 1) / self.crowd
+        return np.asarray(self._noise**2 + inflation * self.table.scatter, dtype=np.float64)
+
+    @cached_property
+    def _noise(self) -> float:
+        """σ in the table's unit; more than the largest helps no further, and less is safe."""
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.clip(np.ldexp(self.sigma, -self.table.exponent), _LEAST, 1 / _LEAST))
+
+    @cached_property
+    def _trust(self) -> float:
+        """The share by which computed squares in the metric of H may be too small; ∞: no trust."""
+        share = 4 * self.table.rounding / self._noise**2 + _SLACK
+        return share if share < 1e-3 and self._noise > _LEAST else math.inf
+
+    @cached_property
+    def leverage(self) -> FloatArray:
+        """q: the squared length of half a record's distance from the centre, in H's metric."""
+        length = np.sqrt(np.square(self.table.halves) @ (1 / self._covariance))
+        length = length + self.table.offset / self._noise
+        return np.asarray(np.square(length) * (1 + self._trust), dtype=np.float64)
+
+    @cached_property
+    def _taken(self) -> FloatArray:
+        """κ: V ⪰ (1 - κ)H for the crowd of each record (step 3)."""
+        return self._taken_at(self.leverage)
+
+    def _taken_at(self, leverage: FloatArray) -> FloatArray:
+        count = self.crowd
+        inflation = (count + 1) / count
+        if self.table.removed == 1:
+            return np.asarray(inflation**2 * leverage * (1 + _SLACK))
+        largest = float(self.leverage.max())
+        return np.asarray(inflation * (1 + 2 / count) * (leverage + largest) * (1 + _SLACK))
+
+    @cached_property
+    def distance(self) -> FloatArray:
+        """r: half the distance of the two worlds' centres in the metric of V, per record."""
+        count = self.crowd
+        length = np.sqrt(self.leverage) * (count + 1) / count
+        if self.table.removed == 2:
+            length = length + math.sqrt(float(self.leverage.max())) / count
+        left = 1 - self._taken
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = length / np.sqrt(left) * (1 + _SLACK)
+        return np.where(left > 0, found, math.inf)
+
+    @cached_property
+    def _costs(self) -> list[tuple[NDArray[np.intp], FloatArray, float]]:
+        """Per group: its records, what the shift costs each, and the norm of the error."""
+        return [(m, e.shift_cost(self.distance[m]), e.norm) for m, e in self.errors]
+
+    @cached_property
+    def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
+        """Records by leverage, and how far the law of each group's crowd is from normal."""
+        found: list[tuple[NDArray[np.intp], NormalError]] = []
+        unbalanced = abs(self.game.population - 2 * self.game.size) > 1
+        few = self.game.population < _FEWEST * (len(self._covariance) + 10)
+        if unbalanced or few or not math.isfinite(self._trust):
+            return found
+        low = -1.0
+        for level in _LEVELS:
+            mine = np.flatnonzero((self.leverage > low) & (self.leverage <= level))
+            low = level
+            if mine.size == 0:
+                continue
+            top = float(self.leverage[mine].max())
+            taken = float(self._taken_at(np.array([top]))[0])
+            if taken < 1:
+                error = self._error(top, taken)
+                if error is not None:
+                    found.append((mine, error))
+        return found
+
+    @cached_property
+    def _plans(self) -> list[_Frequencies]:
+        return []
+
+    def _plan(self, place: int) -> _Frequencies:
+        """Frequencies in one of three metrics, made when they are asked for."""
+        while len(self._plans) <= place:
+            self._plans.append(_Frequencies.of(self, 0.5 * len(self._plans)))
+        return self._plans[place]
+
+    def _error(self, leverage: float, taken: float) -> NormalError | None:
+        """The error for records of at most this leverage."""
+        widened, count = 1 / (1 - taken), self.crowd
+        longest = float(self.leverage.max())
+        aside = (math.sqrt(leverage) + (self.table.removed - 1) * math.sqrt(longest)) / count
+        second = math.sqrt(len(self._covariance))
+        whole = self._plan(0).fourth
+        fourth = whole + 4 * aside * math.sqrt(second * whole) + 6 * aside**2 * second
+        fourth += 5 * count * aside**4
+        fourth *= widened**2 * (1 + _SLACK)
+        length = widened * (math.sqrt(longest) + aside) ** 2 * (1 + _SLACK)
+        norms = _expansion(count, self.half, second, fourth, length)
+        below = np.sqrt(np.cumsum(np.square(norms)))
+        best: NormalError | None = None
+        for place in range(3):
+            rests = self._plan(place).rests(widened)  # ln of the squared norm from each degree on
+            total = below[:-1] + np.exp(np.minimum(0.5 * rests[1:], 300.0))
+            degree = int(np.argmin(total)) + 1
+            rest = math.exp(min(0.5 * float(rests[degree]), 300.0)) * (1 + _SLACK)
+            found = NormalError(norms[:degree], rest)
+            if found.norm < (1.0 if best is None else best.norm):
+                best = found
+            if best is not None and best.rest <= 0.1 * best.norm:
+                break
+        return best
+
+    # ---- what is read off -----------------------------------------------------------------------
+
+    def delta(self, epsilon: float) -> FloatArray:
+        """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above."""
+        result = np.ones(self.game.population)
+        for mine, cost, norm in self._costs:
+            apart = 2 * self.distance[mine] * (1 + _SLACK)
+            normal = gaussian_hockey_stick_of_shifts_upper(apart, epsilon)
+            extra = cost + 0.5 * math.expm1(epsilon) * norm
+            result[mine] = up_array(normal + extra * (1 + _SLACK))
+        return np.minimum(result, 1.0)
+
+    @cached_property
+    def success(self) -> FloatArray:
+        """How often an attack can be right at the prior k/N, per record, from above (I24-P2)."""
+        pi = self.game.prior
+        stick = self.delta(price_exponent(pi, 1.0)[0])
+        return np.minimum(up_array(max(pi, 1 - pi) + min(pi, 1 - pi) * stick), 1.0)
+
+    def pmp_epsilon(self, delta: float) -> FloatArray:
+        """Return, per record, an ε at which both hockey-sticks are at most δ, or ∞ (L24-D2)."""
+        target = fraction("delta", delta)
+        result = np.full(self.game.population, math.inf)
+        if not any((cost < target).any() for _, cost, _ in self._costs):
+            return result
+        grid = _epsilons()
+        before = self.delta(0.0)
+        result[before <= target] = 0.0
+        for low, high in pairwise(grid):
+            now = self.delta(float(high))
+            mine = (now <= target) & ~np.isfinite(result)
+            # The bound is convex in e^ε, so the chord between two points lies above it.
+            share = (before[mine] - target) / (before[mine] - now[mine])
+            found = low + np.log1p(share * math.expm1(high - low))
+            result[mine] = np.minimum(up_array(found, 64), high)
+            before = now
+        return result
+
+    def tpr(self, fpr: float) -> FloatArray:
+        """Return, per record, the best true-positive rate at false-positive rate α, from above."""
+        alpha = fraction("fpr", fpr)
+        best = np.ones(self.game.population)
+        for epsilon in _epsilons():
+            stick = self.delta(float(epsilon))
+            steep = stick + alpha * math.exp(epsilon)
+            flat = -math.expm1(-epsilon) + math.exp(-epsilon) * (alpha + stick)
+            best = np.minimum(best, up_array(np.minimum(steep, flat), 8))
+        return np.asarray(np.clip(best, alpha, 1.0), dtype=np.float64)
+
+    def bounds(self, delta: float) -> RecordBounds:
+        """Return success and ε̃ of every record as certificates."""
+        epsilon = self.pmp_epsilon(delta)
+        return RecordBounds(
+            self.game, delta, epsilon, self.success, "the crowd", THEOREMS, ASSUMPTIONS
+        )
+
+
+def _epsilons() -> FloatArray:
+    """ε at which hockey-sticks are looked at."""
+    return np.concatenate([[0.0], np.geomspace(1e-4, 12.0, 120)])
+
+
+# ── The parts of high degree: frequencies near, far, and beyond (steps 6 to 8) ────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some of the records around their own mean, in the metric R of the frequencies."""
+
+    size: int
+    scatter: FloatArray
+    widest: float
+    fourth: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Frequencies:
+    """Shells of frequencies ζ by ζ*Pζ, P = diag(shape): H's metric (P = 1) to that of the noise."""
+
+    crowd: Crowd
+    shape: FloatArray
+    noise: FloatArray
+    fourth: float
+    quartic: float
+    parts: list[_Part]
+
+    @classmethod
+    def of(cls, crowd: Crowd, power: float) -> _Frequencies:
+        """Measure the records in the metric H^½PH^½, P = (noise's share / largest)^power."""
+        covariance = crowd._covariance
+        noise = crowd._noise**2 / covariance * (1 - crowd._trust)
+        shape = (noise / noise.max()) ** power
+        metric = np.sqrt(covariance * shape)
+        rows = crowd.table.halves / metric * math.sqrt(1 + crowd._trust)
+        blur = crowd.table.offset / float(metric.min()) * (1 + _SLACK)
+        rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
+        count, columns = rows.shape
+        removed = crowd.table.removed
+        ends = sorted(
+            {int(part * count) for part in _PARTS if int(part * count) >= 4 * columns + 8}
+        )
+        parts: list[_Part] = []
+        whole = quartic = math.inf
+        for size, scatter, mean, fourth, computed in _cumulated(rows, ends):
+            longest = (math.sqrt(float(np.square(rows[size - 1]).sum())) + blur) ** 2
+            largest = (computed**0.25 + size**0.25 * blur) ** 4
+            if size == count:
+                whole = fourth
+                aside = removed * math.sqrt(longest) / crowd.crowd
+                quartic = (largest**0.25 + count**0.25 * aside) ** 4 * (1 + _SLACK)
+            offset = float(np.linalg.norm(mean)) + 2 * blur
+            widest = (math.sqrt(longest) + offset) ** 2 * (1 + _SLACK)
+            moved = offset + removed * math.sqrt(widest) / (size - removed)
+            centred = scatter - size * np.outer(mean, mean)
+            eigenvalues = np.linalg.eigvalsh(centred)
+            loss = removed * widest * size / (size - removed) + _SLACK * float(np.trace(scatter))
+            loss += 4 * size * blur * math.sqrt(widest)
+            parts.append(
+                _Part(
+                    size - removed,
+                    centred - loss * np.eye(columns),
+                    (float(eigenvalues[-1]) + 4 * size * blur * math.sqrt(widest)) * (1 + _SLACK),
+                    (largest**0.25 + size**0.25 * moved) ** 4 * (1 + _SLACK),
+                )
+            )
+        return cls(crowd, shape, noise, whole, quartic, parts)
+
+    def rests(self, widened: float) -> FloatArray:
+        """Return the log of a bound on the squared norm of all parts from degree 0, 1, 2, … on."""
+        columns, half = len(self.shape), self.crowd.half
+        end = 2 * (math.log(3.0 + half) + 0.5 * float(np.log(2 / self.noise).sum()) + 80)
+        end /= float((self.noise / self.shape).min())
+        steps = max(
+            2, math.ceil(math.log(end / (0.5 * columns * self.shape.min())) / math.log(1.04))
+        )
+        radii = np.geomspace(0.5 * columns * float(self.shape.min()), end, steps)
+        low, high = radii[:-1], radii[1:]
+        shells = np.minimum(
+            self._near(np.array([1.0]), high, low, widened)[0], self._noise_alone(low, widened)
+        )
+        open_ = shells > _NEGLIGIBLE
+        shells[open_] = np.minimum(shells[open_], self._far(low[open_], high[open_], widened))
+        shells = np.append(shells, self._noise_alone(radii[-1:], widened))
+        outside = np.logaddexp.accumulate(shells[::-1])[::-1]
+        dilation = np.geomspace(1.03, 40.0, 60)
+        inside = self._near(dilation, radii, None, widened)
+        degree = np.arange(_DEGREES)
+        found = np.full(_DEGREES, math.inf)
+        for place in range(len(radii)):
+            dilated = inside[:, place, None] - degree[None, :] * np.log(dilation)[:, None]
+            found = np.minimum(found, np.logaddexp(dilated.min(axis=0), outside[place]))
+        return found + _SLACK
+
+    def _near(
+        self, squared: FloatArray, high: FloatArray, low: FloatArray | None, widened: float
+    ) -> FloatArray:
+        """Log of E[|φ(ρζ)|²; low < |ζ|_P² ≤ high] for every ρ² (rows) and radius, step 6."""
+        half, count = self.crowd.half, self.crowd.crowd
+        columns, shape = len(self.shape), self.shape * widened
+        r2, t2 = squared[:, None], high[None, :]
+        reach = r2 * t2 / self.shape.min()  # largest |ρζ|²
+        curvature = (_ARC / math.cos(_ARC) ** 2 - math.tan(_ARC)) / (4 * _ARC**3)
+        best = np.full((squared.size, high.size), math.inf)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            for weight in _WEIGHTS:
+                first = (math.tan(_ARC) / _ARC - 1) / _ARC**2 + 4 * (1 + 1 / weight) * curvature
+                second = (1 + weight) * curvature
+                spare = half - 1 - first * reach
+                main = 0.5 * np.log((half + 0.5) / spare)
+                bend = second * self.quartic * r2**2 * t2
+                tilt = r2[..., None] / count + bend[..., None] * shape
+                if low is None:
+                    value = -np.log(1 - tilt).sum(axis=-1)
+                else:
+                    value = np.full(best.shape, math.inf)
+                    room = ((1 - tilt) / shape).min(axis=-1)
+                    for part in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
+                        chernoff = part * room
+                        log = np.log(1 - tilt - chernoff[..., None] * shape).sum(axis=-1)
+                        value = np.fmin(value, -chernoff * low - log)
+                main = main + value
+                usable = (spare > 0) & (tilt.max(axis=-1) < 1) & np.isfinite(main)
+                best = np.where(usable & (main < best), main, best)
+            outer = (
+                math.log(math.pi * (half + 0.5))
+                + np.maximum(reach * (1 + 1 / count) - reach / r2, 0.0)
+                + columns * np.log(t2)
+                - np.log(self.shape).sum()
+                - special.gammaln(columns + 1)
+                - count * math.sin(_ARC) ** 2
+                + 2 / 3 * np.sqrt(self.quartic * reach) * r2 * t2
+            )
+            outer = np.where(2 * reach <= count, outer, math.inf)
+        return np.asarray(math.log(2) + np.logaddexp(best, outer) + _SLACK, dtype=np.float64)
+
+    def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
+        """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
+        best = np.full(low.shape, math.inf)
+        own = np.diag(self.noise / self.shape)
+        log_shape = float(np.log(self.shape).sum())
+        scales = np.geomspace(1e-3, 0.95, 64)
+        chernoff = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])
+        for part in self.parts:
+            spectra = np.linalg.eigvalsh(own + scales[:, None, None] * part.scatter)
+            for alpha, beta in _COSINES:
+                kept = 1 - 12 * part.widest * high / (beta * part.size)
+                lost = 4 * part.fourth * high / beta
+                for share in _SHARES:
+                    # What is left when the angle has been integrated out.
+                    weight = share * part.size
+                    left = share * (1 - 4 * max(math.log(weight / math.pi), 0.0) / weight)
+                    # A smaller multiple of a positive form is on the safe side.
+                    wanted = 2 * alpha * left * kept
+                    place = np.searchsorted(scales, wanted, side="right") - 1
+                    usable = place >= 0
+                    if not usable.any():
+                        continue
+                    values = spectra[place[usable]] - 2 * alpha * left * lost[usable, None]
+                    room = np.minimum(values[:, 0], (1 - share) / (widened * self.shape.max()))
+                    theta = chernoff[:, None] * room[None, :]
+                    with np.errstate(invalid="ignore", divide="ignore"):
+                        log = np.log(values[None] - theta[..., None]).sum(axis=-1) + log_shape
+                        log = log + np.log(1 - share - theta[..., None] * widened * self.shape).sum(
+                            axis=-1
+                        )
+                        found = (-theta * low[usable] - 0.5 * log).min(axis=0)
+                    found = np.where((values[:, 0] > 0) & np.isfinite(found), found, math.inf)
+                    found = found + math.log(math.pi**2 * (self.crowd.half + 0.5) / weight)
+                    best[usable] = np.minimum(best[usable], found)
+        return best + _SLACK
+
+    def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
+        """Log of E[|φ(ζ)|²; |ζ|_P² > low] from the noise alone (step 8)."""
+        half, count = self.crowd.half, self.crowd.crowd
+        room = min(
+            float((self.noise / self.shape).min()), 0.9 / (widened * float(self.shape.max()))
+        )
+        theta = np.linspace(0.02, 0.98, 49)[:, None] * room
+        log = np.log(1 - 1 / count - theta * widened * self.shape)
+        log = log + np.log(self.noise - theta * self.shape)
+        found = (-theta * low - 0.5 * log.sum(axis=1, keepdims=True)).min(axis=0)
+        return np.asarray(found + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
+
+
+def _cumulated(
+    rows: FloatArray, ends: list[int]
+) -> Iterator[tuple[int, FloatArray, FloatArray, float, float]]:
+    """Second moments, mean and fourth moments of the first so many rows, from above.
+
+    ``fourth`` is √ΣΣ(y_i·y_j)⁴ and ``largest`` at least Σ|e·y_i|⁴ for every unit vector e ∈ C^d.
+    """
+    count, columns = rows.shape
+    upper = np.triu_indices(columns)
+    weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    products = len(weight)
+    exact = products <= _MOST_PRODUCTS
+    quartic = exact or count * products**2 <= _MOST_WORK
+    scatter, total = np.zeros((columns, columns)), np.zeros(columns)
+    weighted = np.zeros((columns, columns))
+    moment = np.zeros((products, products)) if quartic else None
+    step = max(1, _BLOCK // products)
+    done = 0
+    for end in ends:
+        for first in range(done, end, step):
+            block = rows[first : min(first + step, end)]
+            scatter += block.T @ block
+            total += block.sum(axis=0)
+            weighted += (block * np.square(block).sum(axis=1)[:, None]).T @ block
+            if moment is not None:
+                pairs = block[:, upper[0]] * block[:, upper[1]] * weight
+                moment += pairs.T @ pairs
+        done = end
+        # (y_i·y_j)⁴ ≤ |y_i|²|y_j|²(y_i·y_j)², and Σ|e·y|⁴ ≤ Σ|y|²|e·y|².
+        largest = float(np.linalg.eigvalsh(weighted)[-1])
+        fourth = float(np.linalg.norm(weighted))
+        if moment is not None:
+            fourth = float(np.linalg.norm(moment))
+            if exact:
+                largest = min(largest, _largest_quartic(moment, upper[0] == upper[1], columns))
+        slack = 1 + _SLACK
+        yield end, scatter, total / end, fourth * slack, largest * slack
+
+
+def _largest_quartic(moment: FloatArray, diagonal: NDArray[np.bool_], columns: int) -> float:
+    """Σ|e·y|⁴ = vᵀMv for v = Re ee*, of norm at most 1 and trace 1: its multiple of 1 is known."""
+    unit = diagonal / math.sqrt(columns)
+    image = moment @ unit
+    along = float(unit @ image)
+    across = float(np.linalg.norm(image - along * unit))
+    rest = moment - np.outer(unit, image) - np.outer(image, unit) + along * np.outer(unit, unit)
+    share = 1 - 1 / columns
+    top = float(np.linalg.eigvalsh(rest)[-1])
+    return along / columns + 2 * across * math.sqrt(share / columns) + max(top, 0.0) * share
+
+
+# ── The public bound ──────────────────────────────────────────────────────────────────────────────
+
+
+def crowd_bounds(
+    records: ArrayLike,
+    game: SubsetGame,
+    *,
+    sigma: float,
+    delta: float,
+    coupled: RecordBounds | None = None,
+) -> RecordBounds:
+    """Bound what noise N(0, σ²I) on the sum over a uniform half lets an attacker learn.
+
+    ``sigma`` is the noise on the *sum*; for a mean see :func:`.distances.noise_on_sum`.
+    ``coupled`` are bounds by coupling (X1), if known: the smaller one of each record is returned.
+    Both hold for certain, so nothing is paid for the choice.
+
+    Guarantee: both hockey-sticks at e^``pmp_epsilon[x]`` are at most δ, and no attack on x is right
+    more often than ``success[x]``.
+    Theorem: X21 (proofs/crowd.md); X1.
+    Assumes: see ``assumptions`` of the result.
+    Numerics: from above.
+    Edge cases: sizes k other than N/2, rounded either way, give what the coupling gives.
+
+    Examples:
+        >>> rows = np.random.default_rng(1).normal(size=(2000, 2))
+        >>> bounds = crowd_bounds(rows, SubsetGame(2000, 1000), sigma=4.0, delta=1e-2)
+        >>> bounds.success_upper < 0.56, bounds.pmp_epsilon_upper < 0.5
+        (True, True)
+    """
+    mine = Crowd.of(records, game, sigma).bounds(delta)
+    return mine if coupled is None else coupled.tightened(mine)

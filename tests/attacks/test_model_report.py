@@ -1,0 +1,148 @@
+"""Given models from files of other libraries, on pictures, and beside answers from elsewhere."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import memberbound
+from memberbound.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def tree() -> tuple[DecisionTreeClassifier, tuple, tuple]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 5))
+    y = (x[:, 0] + rng.normal(size=400) > 0).astype(int)
+    members, others = (x[:200], y[:200]), (x[200:], y[200:])
+    return DecisionTreeClassifier(random_state=0).fit(*members), members, others
+
+
+def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Small pictures of threes and eights, half of them with a label of chance."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    kept = np.isin(y, (3, 8))
+    x, y = x[kept] / 16, (y[kept] == 8).astype(int)
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(len(y)) < 0.3, 1 - y, y)
+    return (x[:180], y[:180]), (x[180:], y[180:])
+
+
+def overfitted(rows: np.ndarray, codes: np.ndarray) -> object:
+    """A classifier that remembers its rows and their close copies."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(3, weights="distance").fit(rows, codes)
+
+
+def test_moved_copies_are_asked_for_and_answer_the_same_question() -> None:
+    members, others = digits()
+    given = {"model": overfitted(*members), "members": members, "nonmembers": others}
+    plain = memberbound.audit(**given, attacks=["loss"])
+    moved = memberbound.audit(**given, attacks=["loss"], images="8x8")
+    estimates = [a.attacks["loss"]["auc"]["estimate"] for a in (plain, moved)]
+    assert min(estimates) > 0.6
+    assert estimates[0] != estimates[1]
+    with pytest.raises(InputError, match=r"as many pixels as a row \(64\), got 9x9"):
+        memberbound.audit(**given, images="9x9")
+    with pytest.raises(InputError, match="images must be HEIGHTxWIDTH"):
+        memberbound.audit(**given, images="big")
+
+
+@pytest.mark.parametrize("learner", ["same", "tree"])
+def test_reference_models_are_asked_about_copies_too(learner: str) -> None:
+    members, others = digits()
+    found = memberbound.audit(
+        model=overfitted(*members),
+        members=members,
+        nonmembers=others,
+        learner=learner,
+        shadows=4,
+        images="8x8",
+        attacks=["lira-shrunk"],
+        backend="sequential",
+    )
+    assert found.attacks["lira-shrunk"]["auc"]["estimate"] > 0.6
+
+
+def test_a_learner_on_pictures_is_audited_with_copies() -> None:
+    (x, y), _ = digits()
+    frame = pd.DataFrame(x, columns=[f"p{i}" for i in range(64)]).assign(digit=y)
+    asked = {"target": "digit", "learner": "tree", "shadows": 8, "backend": "sequential"}
+    plain = memberbound.audit(frame, **asked)
+    moved = memberbound.audit(frame, **asked, images="8x8")
+    assert plain.attacks["loss"] != moved.attacks["loss"]
+    with pytest.raises(InputError, match="as many pixels as a row"):
+        memberbound.audit(frame, **asked, images="4x4")
+
+
+def test_a_model_that_numbers_its_classes(tree) -> None:
+    """Libraries keep 0, 1, …; the table has names, which they sorted when they numbered them."""
+    model, members, nonmembers = tree
+    names = np.array(["no", "yes"])
+
+    def numbered(rows: object) -> np.ndarray:
+        return np.asarray(model.predict_proba(rows))
+
+    plain = memberbound.audit(model=model, members=members, nonmembers=nonmembers)
+    sides = [(rows, names[np.asarray(codes, dtype=int)]) for rows, codes in (members, nonmembers)]
+    found = memberbound.audit(model=numbered, members=sides[0], nonmembers=sides[1])
+    assert found.attacks["loss"]["auc"] == plain.attacks["loss"]["auc"]
+    assert any("0 = no, 1 = yes" in note for note in found.warnings)
+
+
+def test_answers_from_elsewhere_must_be_the_models_own(tree) -> None:
+    model, members, nonmembers = tree
+    rows = np.concatenate([members[0], nonmembers[0]])
+    chances = model.predict_proba(rows)
+    table = pd.DataFrame(chances, columns=[f"probability_{c}" for c in model.classes_])
+    table["label"] = np.concatenate([members[1], nonmembers[1]])
+    table["member"] = [1] * len(members[1]) + [0] * len(nonmembers[1])
+    given = {"model": model, "members": members, "nonmembers": nonmembers}
+    found = memberbound.audit(**given, predictions=table)
+    assert any("answers as the given predictions say" in note for note in found.warnings)
+    off = table.assign(probability_0=table["probability_0"] + 0.01)
+    with pytest.raises(InputError, match=r"differ by up to 0\.0099"):
+        memberbound.audit(**given, predictions=off)
+    turned = table.iloc[::-1].reset_index(drop=True)
+    with pytest.raises(InputError, match="must be in the order of the tables"):
+        memberbound.audit(**given, predictions=turned)
+    with pytest.raises(InputError, match="of the same records as the tables"):
+        memberbound.audit(**given, predictions=table.iloc[1:])
+    labels = table[["label", "member"]].assign(prediction=model.predict(rows))
+    found = memberbound.audit(**given, predictions=labels)
+    assert any("(labels)" in note for note in found.warnings)
+    wrong = labels.assign(prediction=1 - labels["prediction"])
+    with pytest.raises(InputError, match="another label for"):
+        memberbound.audit(**given, predictions=wrong)
+
+
+def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
+    """What protect released is a model like any other, and gives next to nothing away."""
+    pytest.importorskip("skops", reason="skops is not installed")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
+    frame["y"] = np.where(frame["a"] + rng.normal(size=400) > 0, "yes", "no")
+    members, others = frame[:200], frame[200:]
+    path = tmp_path / "model.json"
+    bounds = {**{c: [-5, 5] for c in "abc"}, "y": ["no", "yes"]}
+    memberbound.protect(
+        members, target="y", learner="logistic", eta=0.1, bounds=bounds, out=path, insecure_seed=1
+    )
+    found = memberbound.audit(members, nonmembers=others, model=path, target="y")
+    assert found.reached[1] == 0
+    assert not found.exceeds(0.6, "floor")
+
+
+def test_a_limit_stands_where_the_two_sides_differ(tree) -> None:
+    """Then the audit is not called a leak, but it does not clear the model either."""
+    model, members, nonmembers = tree
+    shifted = (np.asarray(nonmembers[0]) + 5, nonmembers[1])
+    found = memberbound.audit(model=model, members=members, nonmembers=shifted)
+    held = found.held_to(0.55)
+    assert held.exceeded
+    assert "differ already in their columns" in held.sentence

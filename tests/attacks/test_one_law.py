@@ -1,0 +1,99 @@
+"""Members and non-members of one law, or not; rows on both sides."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import memberbound
+from memberbound.attacks.given_model import Evidence, shuffled_p_value
+from memberbound.attacks.one_law import _blind_scores, _numeric, find_duplicates, one_law_test
+from memberbound.errors import InputError
+from memberbound.learners.trained import TrainedModel
+
+
+def evidence(n: int, shift: float, seed: int, kind: str = "mean") -> Evidence:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(2 * n, 3))
+    member = np.arange(2 * n) < n
+    if kind == "mean":
+        x[member, 0] += shift
+    else:
+        x[member] *= 1 + shift
+    frame = pd.DataFrame(x, columns=list("abc")).assign(town=rng.choice(["u", "v"], 2 * n))
+    ask = TrainedModel.of(lambda r: r[["a", "b"]].to_numpy(), classes=[0, 1])
+    return Evidence.of(ask, frame, rng.integers(2, size=2 * n), member)
+
+
+def test_the_level_is_kept_and_the_broken_twin_is_caught() -> None:
+    """40 null tests at level 0.1: more than 12 have probability 1e-4.
+
+    Tested on the rows it was trained on, the classifier accuses nearly always.
+    """
+    found = own = 0
+    for seed in range(40):
+        case = evidence(60, 0.0, seed)
+        found += one_law_test(case, seed=seed).p_value <= 0.1
+        if seed < 10:
+            table, rng = _numeric(case), np.random.default_rng(seed)
+            score = _blind_scores(table, case.member, table, rng)
+            own += shuffled_p_value(score, case.member, rng) <= 0.1
+    assert found <= 12
+    assert own >= 9
+
+
+@pytest.mark.long
+def test_the_level_is_kept_long() -> None:
+    p = np.array([one_law_test(evidence(60, 0.0, s), seed=s).p_value for s in range(1000)])
+    for level in (0.01, 0.05, 0.2):
+        assert (p <= level).mean() <= level + 4 * np.sqrt(level / 1000)
+
+
+@pytest.mark.parametrize("kind", ["mean", "spread"])
+def test_a_shift_is_found_and_not_called_a_leak(kind: str) -> None:
+    found = one_law_test(evidence(400, 1.0, 1, kind))
+    assert found.differs
+    assert found.auc.lower > 0.5
+    assert "not shown to be a leak" in found.sentence
+
+
+def test_the_audit_refuses_to_call_a_shift_a_leak() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(800, 3)), rng.integers(2, size=800)
+    x[:400] += 2
+    y[:400] = 1  # so a model that never saw these rows is surer of the "members"
+    model = LogisticRegression().fit(rng.normal(size=(100, 3)), np.arange(100) % 2)
+    model.coef_, model.intercept_ = np.array([[1.0, 1.0, 1.0]]), np.zeros(1)
+    found = memberbound.audit(
+        model=model, members=(x[:400], y[:400]), nonmembers=(x[400:], y[400:])
+    )
+    told = found.to_dict()
+    assert told["best_advantage"]["lower"] > 0.2
+    assert told["one_law"]["differs"] is True
+    assert told["leak_shown"] is False
+    assert "not shown to be a leak" in found.sentence
+
+
+def test_rows_on_both_sides() -> None:
+    case = evidence(50, 0.0, 0)
+    frame, truth = case.rows.copy(), case.truth.copy()
+    frame.iloc[60] = frame.iloc[3]
+    truth[60] = truth[3]
+    frame.iloc[61] = frame.iloc[4]
+    truth[61] = 1 - truth[4]  # another target: another record
+    changed = Evidence(case.answers, truth, case.member, case.classes, frame)
+    found = find_duplicates(changed)
+    assert (found.members, found.non_members) == ((4,), (11,))
+    assert np.flatnonzero(~found.kept).tolist() == [3, 60]
+    assert "rows 11" in found.notes[0]
+
+
+def test_a_person_given_twice_is_refused() -> None:
+    case = evidence(50, 0.0, 0)
+    frame, truth = case.rows.copy(), case.truth.copy()
+    frame.iloc[1], truth[1] = frame.iloc[0], truth[0]
+    twice = Evidence(case.answers, truth, case.member, case.classes, frame)
+    assert find_duplicates(twice).repeated == 2  # two people may be alike
+    numbers = pd.DataFrame({"id": [7, 7, *range(8, 106)]})
+    with pytest.raises(InputError, match="row 2 again, with the same id"):
+        find_duplicates(twice, numbers)

@@ -1,0 +1,79 @@
+"""``compare``: numbers stay those of their study, and what else differs is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memberbound
+from memberbound.quantities import numbers_in
+from report.sample import partial, sample
+
+
+def later(**question: Any) -> dict[str, Any]:
+    """The sample as it might look half a year after: a lower ceiling, another date."""
+    report = sample()
+    report["run"]["started"] = "2027-05-16T04:00:00+00:00"
+    report["question"] |= question
+    for row in report["sandwich"]:
+        if row["subject"] == "noise-every":
+            row["ceiling"]["upper"] = 0.5208787346221443
+    for remedy in report["remedies"]:
+        if remedy["recommended"]:
+            remedy["accuracy_upper"] = 0.5208787346221443
+    return report
+
+
+def test_two_reports_side_by_side() -> None:
+    found = memberbound.compare(sample(), later())
+    said = found.to_dict()
+    assert said["same_data"] is True
+    assert said["settings"] == {}
+    rows = {(row["subject"], row["record"]): row for row in said["rows"]}  # type: ignore[attr-defined]
+    every = rows["noise-every", "worst"]
+    assert every["before"]["upper"] == pytest.approx(0.5508787, abs=1e-6)
+    assert every["after"]["upper"] == 0.5208787346221443
+    # Nothing that is not proved is printed as a bound.
+    assert rows["model", "worst"]["after"]["upper"] is None
+    assert "≤ 55.09 % → ≤ 52.09 %" in found.sentence
+    assert "tables are different" not in found.sentence
+    assert "nothing is proved" in found.summary()
+    assert all(len(line) <= 80 for line in found.summary().splitlines()[1:])
+    undeclared = [
+        p for p, _, side in numbers_in(json.loads(json.dumps(said)), found.SIDES) if not side
+    ]
+    assert undeclared == []
+
+
+def test_what_else_is_different_is_said() -> None:
+    other = later(eta=0.1, record="average")
+    other["data"]["sha256"] = "0" * 64
+    said = memberbound.compare(sample(), other).sentence
+    assert "The tables are different." in said
+    assert "Asked differently: eta, record." in said
+    assert "do not compare" in said
+
+
+def test_history_is_in_the_order_of_time() -> None:
+    found = memberbound.compare(later(), sample(), earlier=[partial()])
+    dates = [item["started"] for item in found.history()]
+    assert dates == sorted(dates)
+    assert len(dates) == 3
+    assert len(found.rows) == len(memberbound.compare(sample(), later()).rows)
+
+
+def test_a_subject_of_one_report_only_is_shown_beside_a_dash() -> None:
+    found = memberbound.compare(partial(), sample())
+    alone = [row for row in found.rows if row.before is None]
+    assert alone
+    assert any(" – " in line for line in found.summary().splitlines())
+
+
+def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(memberbound.InputError, match="existing file"):
+        memberbound.compare(tmp_path / "none.json", sample())
+    with pytest.raises(memberbound.InputError, match="schema"):
+        memberbound.compare(sample(), {"schema": "other"})
