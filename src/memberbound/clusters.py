@@ -19,15 +19,25 @@ from typing import Annotated, ParamSpec, Protocol, TypeVar, cast
 from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
 
-__all__ = ["LOST", "Client", "Scheduler", "connected", "on_cluster", "reconnected"]
+__all__ = [
+    "LOST",
+    "Client",
+    "Scheduler",
+    "address_of",
+    "connected",
+    "current",
+    "on_cluster",
+    "reconnected",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 #: The address of a dask scheduler.
 Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
-#: What a lost connection raises: dask cancels what it waited for, or the socket fails.
-LOST = (CancelledError, OSError)
+#: What a lost connection raises: dask cancels what it waited for, the socket fails, or the client
+#: has no scheduler any more.
+LOST = (CancelledError, OSError, AttributeError)
 #: Seconds to wait for a scheduler, at first and after it was lost.
 _FIRST, _AGAIN = 10.0, 60.0
 
@@ -70,7 +80,8 @@ def _opened(address: str | None, seconds: float) -> Client:
     return cast(Client, opened)
 
 
-def _current() -> Client | None:
+def current() -> Client | None:
+    """Return the client of the cluster that is used here, if there is one."""
     try:
         return cast(Client, import_module("distributed").Client.current(allow_global=False))
     except (ImportError, ValueError):
@@ -87,8 +98,8 @@ def connected(scheduler: str | None, client: Client | None = None) -> Iterator[C
             raise InputError(f"client must be a distributed.Client, got {type(client).__name__}.")
         yield client
         return
-    if scheduler is None and (current := _current()) is not None:
-        yield current
+    if scheduler is None and (used := current()) is not None:
+        yield used
         return
     opened = _opened(scheduler, _FIRST)
     try:
@@ -97,9 +108,13 @@ def connected(scheduler: str | None, client: Client | None = None) -> Iterator[C
         opened.close()
 
 
-def reconnected(client: Client) -> Client:
-    """Return a client of the same scheduler after its connection was lost."""
-    address = str(getattr(getattr(client, "scheduler", None), "address", ""))
+def address_of(client: Client) -> str:
+    """Return the address of a client's scheduler, as long as it is connected."""
+    return str(getattr(getattr(client, "scheduler", None), "address", ""))
+
+
+def reconnected(address: str) -> Client:
+    """Return a client of a scheduler whose connection was lost."""
     end = time.monotonic() + _AGAIN
     while True:
         try:
@@ -116,8 +131,9 @@ def reconnected(client: Client) -> Client:
 def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
     """Let a verb train and refit on the cluster that its ``scheduler`` or ``client`` names.
 
-    The cluster is the current one of dask and of joblib while the verb runs; shadow models are sent
-    to it by :mod:`memberbound.attacks.shadows`, refits by joblib.
+    The cluster is dask's current one while the verb runs; shadow models are sent to it by
+    :mod:`memberbound.attacks.shadows`, refits by :mod:`memberbound.release.fitting`.  Nothing else
+    is, so that what is left works on when it is lost.
     """
 
     @functools.wraps(function)
@@ -125,14 +141,12 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
         scheduler, client = named.pop("scheduler", None), named.pop("client", None)
         if scheduler is None and client is None:
             return function(*given, **named)
-        from joblib import parallel_config
-
         if "backend" in inspect.signature(function).parameters:
             named["backend"] = "dask"
         with connected(cast("str | None", scheduler), cast("Client | None", client)) as cluster:
             if named.get("workers") is None:
                 named["workers"] = max(2, sum(cluster.ncores().values()))
-            with cluster.as_current(), parallel_config(backend="dask", client=cluster):
+            with cluster.as_current():
                 return function(*given, **named)
 
     return run

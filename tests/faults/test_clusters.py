@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +26,7 @@ from memberbound.errors import InputError
 distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 TESTS = Path(__file__).resolve().parents[1]
+HOW_TO = TESTS.parent / "docs" / "howto" / "more-than-one-machine.md"
 
 
 class Processes:
@@ -125,11 +128,17 @@ def test_audit_and_protect_by_address_and_after_a_worker_was_killed(cluster, peo
     here = protect(people, **calibration, workers=1).to_dict()
     with distributed.Client(cluster.address) as client:
         assert protect(people, **calibration, client=client).to_dict() == here
-    ran = command(
-        "audit", table, "--target", "y", "--shadows", "8", "--no-cache", "--learner", "tree",
-        "--scheduler", cluster.address, "--json",
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    # Every line of the page about clusters, with the address of this one.
+    page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
+    page = page.replace("tcp://127.0.0.1:8786", cluster.address)
+    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
+    assert len(lines) == 2
+    for line in lines:
+        ran = command(*line.split()[1:], cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with contextlib.chdir(tmp_path):
+        exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
 @pytest.mark.long

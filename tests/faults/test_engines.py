@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -20,6 +23,7 @@ from memberbound import certify, harden
 from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.counting import count_profile
 
+HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "howto" / "more-than-one-machine.md"
 #: Where Debian puts the server's programs.
 PLACES = [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), Path("/usr/local/bin")]
 
@@ -40,20 +44,19 @@ def people() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """A Postgres server for the module, with two tables; skipped with a reason elsewhere."""
     psycopg = pytest.importorskip("psycopg", reason="the driver of Postgres is not installed")
     home = next((p for p in PLACES if (p / "initdb").exists() or (p / "pg_ctl").exists()), None)
     initdb = home and next((p / "initdb" for p in PLACES if (p / "initdb").exists()), None)
     if initdb is None:
         pytest.skip("no Postgres server here; on Debian: apt-get install postgresql")
-    folder = Path(tmp_path_factory.mktemp("postgres"))
+    # Not below pytest's folders, which another user cannot enter.
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     user: list[str] = []
     if os.geteuid() == 0:  # the server refuses to run as root
         if shutil.which("runuser") is None:
             pytest.skip("Postgres does not run as root, and runuser is missing")
-        for place in (folder, *list(folder.parents)[:2]):
-            place.chmod(0o755)
         shutil.chown(folder, "postgres")
         user = ["runuser", "-u", "postgres", "--"]
     with socket.socket() as free:
@@ -85,6 +88,7 @@ def postgres(tmp_path_factory):
         yield address, control
     finally:
         subprocess.run([*control, "-m", "immediate", "stop"], check=False, **quiet)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def same(one, two) -> None:
@@ -146,6 +150,19 @@ def test_the_command_line_and_addresses_that_do_not_answer(postgres):
             certify(address)
     with pytest.raises(InputError, match="source must be left out"):
         certify(people(), source=postgres[0])
+
+
+def test_the_how_to_runs(postgres):
+    """Every line of the page about Postgres, with the address of this server."""
+    page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[0]
+    page = page.replace("postgres://reader@127.0.0.1:5432/postgres", postgres[0])
+    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
+    assert len(lines) == 3
+    for line in lines:
+        ran = command(*shlex.split(line)[1:])
+        assert ran.returncode == 0, ran.stderr
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
 def test_a_connection_that_is_cut(postgres):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.clusters import LOST, Client, connected, reconnected
+from memberbound.clusters import LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
@@ -555,7 +555,7 @@ def _on_dask(
     """Yield fits of a cluster; when it is lost and comes back, the missing ones again."""
     left, idle = list(models), 0
     with connected(None, client) as opened:
-        cluster = opened
+        cluster, address = opened, address_of(opened)
         while left:
             before = len(left)
             try:
@@ -569,7 +569,7 @@ def _on_dask(
                         f"the cluster was lost {idle} times before any of {before} fits was "
                         "finished, perhaps for want of memory on its workers."
                     ) from problem
-                cluster = reconnected(cluster)
+                cluster = reconnected(address)
 
 
 def _submitted(
