@@ -24,7 +24,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-long test-oldest constraints check docs bench clean
+.PHONY: help study serve test test-long test-oldest constraints check docs wheel paper bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -64,15 +64,31 @@ constraints: ## resolve constraints.txt anew
 		-o .venv-oldest/new.txt
 	@cat .venv-oldest/head.txt .venv-oldest/new.txt > constraints.txt
 
-check: $(STAMP) ## ruff, its formatter, mypy and the order of imports
+check: $(STAMP) ## ruff, its formatter, mypy, the order of imports and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 docs: $(STAMP) ## the documentation, into site/
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
+
+wheel: $(STAMP) ## the wheel, tried in an environment of its own: dist/
+	@rm -rf dist build/fresh
+	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
+	@$(BIN)/python -m venv build/fresh
+	@wheel=$$(ls dist/*.whl); build/fresh/bin/python -m pip install -qq "$$wheel[web,skops]"
+	@cd build && fresh/bin/memberbound explain --epsilon 1 --json >/dev/null && \
+		fresh/bin/memberbound study --out trial --force --shadows 8 >/dev/null 2>&1 && \
+		fresh/bin/python -c "from memberbound.faces.web.application import application; application()"
+	@echo "wheel: $$(ls dist/*.whl), tried: explain, study, the web application"
+
+paper: ## the JOSS paper as a page, with pandoc: build/paper.html
+	@mkdir -p build
+	@pandoc paper/paper.md --citeproc --bibliography paper/paper.bib --fail-if-warnings -s -o build/paper.html
+	@echo "paper: build/paper.html"
 
 bench: $(STAMP) ## every script in benchmarks/, one after the other
 	@shopt -s nullglob; scripts=(benchmarks/*.py); \

@@ -34,9 +34,9 @@ from memberbound.errors import MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.methods import calibrate, noise_shape
+from memberbound.release.methods import calibrate, learnable, noise_shape
 from memberbound.release.noise import NoiseLaw
-from memberbound.release.parameters import Population, clipped_rows, learnable
+from memberbound.release.parameters import Population, clipped_rows
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo
 

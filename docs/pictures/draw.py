@@ -10,15 +10,83 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from sklearn.datasets import load_breast_cancer
 
 import memberbound
-from memberbound.report.pictures import save_frontier, save_roc, save_success
+from memberbound.attacks.noisy_releases import audit_release
+from memberbound.games import SubsetGame
+from memberbound.release.noise import GaussianNoise
+from memberbound.release.statistics import total
+from memberbound.report.pictures import (
+    BLUE,
+    GREY,
+    ORANGE,
+    save,
+    save_frontier,
+    save_roc,
+    save_success,
+)
+from memberbound.subset.crowd import Crowd
+from memberbound.subset.gaussian import gaussian_success, noise_from_dp
+from memberbound.subset.profile import NeighbourProfile
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"
+
+
+#: ε on the axis of the picture about the crowd.
+EPSILONS = np.geomspace(0.5, 40, 10)
+
+
+def crowd_curves() -> dict[str, list[float]]:
+    """Bound how often anybody is right about the worst record, and attack it, at every ε."""
+    table = (
+        load_breast_cancer(as_frame=True).frame[["mean radius", "mean texture"]].to_numpy()[:568]
+    )
+    rows = (table - table.mean(axis=0)) / table.std(axis=0)
+    release = total(rows, clip=3.0)
+    game = SubsetGame(568, 284, "every")
+    profile = NeighbourProfile.from_vectors(release.vectors)
+    curves: dict[str, list[float]] = {"dp": [], "pairs": [], "crowd": [], "attack": []}
+    for epsilon in EPSILONS:
+        sigma = noise_from_dp(float(epsilon), 1e-5, 6.0)
+        coupled = gaussian_success(profile, game, sigma)
+        crowd = np.minimum(coupled, Crowd.of(release.vectors, game, sigma).success)
+        attack = audit_release(release, GaussianNoise(sigma, 2), game, targets=2000, workers=1)
+        curves["dp"].append(memberbound.explain(epsilon=float(epsilon), delta=1e-5).accuracy_upper)
+        curves["pairs"].append(float(coupled.max()))
+        curves["crowd"].append(float(crowd.max()))
+        curves["attack"].append(0.5 + max(attack.worst.lower, 0.0) / 2)
+    return curves
+
+
+def crowd_success(path: Path) -> None:
+    """Draw :func:`crowd_curves`."""
+    curves = crowd_curves()
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for name, colour, style, says in (
+        ("dp", GREY, "-", "≤ any data set (differential privacy)"),
+        ("pairs", ORANGE, "-", "≤ these records, one swapped (L24-P12)"),
+        ("crowd", BLUE, "-", "≤ these records, the crowd (X21)"),
+        ("attack", BLUE, ":", "≥ an attack on the worst record (95 %)"),
+    ):
+        axes.plot(EPSILONS, curves[name], style, color=colour, label=says)
+    axes.set_xscale("log")
+    ticks = (0.5, 1, 2, 5, 10, 20, 40)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylim(0.5, 1.005)
+    axes.set_xlabel("ε of the noise (δ = 1e-5)")
+    axes.set_ylabel("right about the worst record")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    save(figure, path, title="The crowd hides the record", caption="")
 
 
 def drawn() -> None:
@@ -31,11 +99,12 @@ def drawn() -> None:
         "frontier": lambda path: save_frontier(
             memberbound.harden(patients, security=0.9, target="target", learners=False), path
         ),
+        "crowd": crowd_success,
     }
-    for name, save in found.items():
+    for name, draw in found.items():
         path = HERE / f"{name}.png"
         path.unlink(missing_ok=True)
-        save(path)
+        draw(path)
 
 
 def pictured(browser: Any, address: str, name: str, *, height: int, ready: str) -> None:
@@ -63,7 +132,7 @@ def main() -> None:
                 args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
             )
             drawn_figure = ".js-plotly-plot .main-svg"
-            pictured(browser, REPORT.as_uri(), "report", height=1250, ready=drawn_figure)
+            pictured(browser, REPORT.as_uri(), "report", height=1500, ready=".plot svg")
             address = "http://127.0.0.1:8765/"
             pictured(browser, address, "calculator", height=1100, ready=drawn_figure)
             browser.close()

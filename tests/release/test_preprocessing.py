@@ -161,7 +161,7 @@ def test_bad_bounds_files_are_refused(tmp_path):
         (tmp_path / name).write_text(text)
         with pytest.raises(InputError, match="bounds must"):
             read_bounds(tmp_path / name)
-    with pytest.raises(InputError, match="readable"):
+    with pytest.raises(InputError, match="existing file"):
         read_bounds(tmp_path / "none.yaml")
 
 
@@ -425,7 +425,12 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
     mu = NeighbourBudget.for_eta(0.05, slack=1e-6).mu
     assert f"about {rows_needed(30, mu, classes=True)} rows" in str(caught.value)
     assert 3000 < rows_needed(30, mu, classes=True) < 10_000
-    assert rows_needed(0, mu) == 1
+    # With all bounds given, ten times what the noise in a mean takes.
+    assert rows_needed(0, mu) == math.ceil(10 / mu) == 40
+    few = pd.DataFrame({"x": np.arange(39) % 2, "y": np.arange(39) % 2})
+    public = {"x": [0, 1], "y": {"categories": [0, 1]}}
+    with pytest.raises(InputError, match="at least about 40 rows at this eta, got 39"):
+        fit_private(few, "y", eta=0.05, bounds=public)
 
 
 def test_bad_questions_are_refused():
@@ -438,3 +443,26 @@ def test_bad_questions_are_refused():
     ):
         with pytest.raises(InputError):
             fit_private(table, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds", "kept"), [(6000, None, 0), (90_000, None, 0), (6000, 5, 6)]
+)
+def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
+    """By noisy counts alone: texts that nobody shares fill the buckets evenly."""
+    numbers = np.arange(rows) if kinds is None else np.arange(rows) % kinds
+    values = Values.of(np.array([f"person {k}" for k in numbers], dtype=object))
+    counts = np.bincount(values.cells, minlength=CELLS)
+    for seed in range(5):
+        noisy = budgets.noisy_release(counts, 47.0, InsecureSource(seed))
+        code = preprocessing._draft("who", noisy, 47.0, rows)
+        assert isinstance(code, ColumnCode)
+        assert code.width == kept or (kept and kept <= code.width <= kept + 20)
+
+
+def test_dates_with_a_time_zone_are_those_of_their_texts():
+    stamps = pd.date_range("2020-01-01", periods=5, freq="7h", tz="Europe/Berlin")
+    texts = np.array([stamp.isoformat() for stamp in stamps], dtype=object)
+    typed = Values.of(pd.Series(stamps).where(np.arange(5) != 3)).numbers
+    assert np.allclose(np.delete(typed, 3), np.delete(Values.of(texts).numbers, 3), rtol=1e-12)
+    assert np.isnan(typed[3])

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -299,7 +302,7 @@ def test_rare_classes_and_wrong_bounds_are_said_to_the_owner():
 def test_a_release_no_better_than_a_constant_is_called_useless():
     draws = np.random.default_rng(0)
     table = people(300).assign(ill=draws.choice(["no", "yes"], 300, p=[0.1, 0.9]))
-    found = protect(table, bounds=BOUNDS, **(EVERY | {"eta": 0.001}))
+    found = protect(table, bounds=BOUNDS, **(EVERY | {"eta": 0.02}))
     assert found.score_released <= found.score_baseline
     assert any("useless" in note for note in found.warnings)
     assert not any("useless" in n for n in protect(people(), bounds=BOUNDS, **EVERY).warnings)
@@ -394,6 +397,21 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
 
 
+def test_the_answer_says_where_the_budget_went():
+    asked = {"target": "ill", "eta": 0.2, "bounds": BOUNDS, "insecure_seed": 1}
+    plain, tuned = (protect(people(600), tune=tune, **asked) for tune in (None, True))
+    shares = tuned.to_dict()["budget"]
+    assert math.isclose(sum(shares.values()), 1.0, abs_tol=1e-9)
+    # A third of what the means leave goes to trials and their scores.
+    paid = shares["a trial"] + shares["the trials' scores"]
+    assert math.isclose(paid, 0.35 * 0.9, abs_tol=1e-9)
+    assert "a trial 23.62 %" in tuned.summary()
+    assert set(plain.to_dict()["budget"]) == {
+        "means of columns with public ranges",
+        "gradient descent",
+    }
+
+
 def test_the_estimator_pays_for_tuning_only_if_asked():
     table = people(800)
     raw, bounds = table[["age"]], {"age": [18, 90], "y": ["no", "yes"]}
@@ -402,6 +420,26 @@ def test_the_estimator_pays_for_tuning_only_if_asked():
     tuned = MembershipPrivate(LogisticRegression(), tune=True, **asked).fit(raw, table["ill"])
     assert (plain.released_.tuned, tuned.released_.tuned) == (False, True)
     assert tuned.certificate_.value <= 0.2
+
+
+def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():
+    table, fresh = people(), people(300, 1)
+    bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
+    raw = table[["age", "city"]]
+    chain = make_pipeline(OneHotEncoder(), StandardScaler(), LogisticRegression())
+    asked = {"record": "every", "bounds": bounds, "insecure_seed": 1}
+    with pytest.warns(UserWarning, match="replaced by a private one"):
+        model = MembershipPrivate(chain, **asked).fit(raw, table["ill"])
+    plain = MembershipPrivate(LogisticRegression(), **asked).fit(raw, table["ill"])
+    assert np.array_equal(model.released_.model.coefficients, plain.released_.model.coefficients)
+    assert not hasattr(chain[1], "mean_")  # nothing of it was fitted
+    assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
+    # Where half of the rows are secret it would be fitted on them: refused.
+    numbers = table[["age"]].to_numpy(dtype=float)
+    with pytest.raises(InputError, match="Pipeline"):
+        MembershipPrivate(make_pipeline(StandardScaler(), LogisticRegression()), eta=0.2).fit(
+            numbers, table["ill"]
+        )
 
 
 def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_give():

@@ -169,3 +169,22 @@ def test_the_api_page_is_the_public_surface() -> None:
     for name in listed:
         public = getattr(memberbound, name.rpartition(".")[2])
         assert f"{public.__module__}.{public.__name__}" == f"memberbound.{name}"
+
+
+def test_the_paper_cites_what_its_bibliography_holds() -> None:
+    text = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+    entries = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
+    cited = set(re.findall(r"@(\w+)", text.split("---", 2)[2]))
+    assert cited == set(re.findall(r"^@\w+\{(\w+),", entries, flags=re.MULTILINE))
+    for heading in ("Summary", "Statement of need", "State of the field", "References"):
+        assert f"\n# {heading}\n" in text
+
+
+def test_the_readme_says_at_once_what_it_is_and_how_to_begin() -> None:
+    """Who reads only the first screen can say what is certified, for whom, and what is next."""
+    first = README.split("## Three stories")[0]
+    lines = first.splitlines()
+    assert lines.index("$ make study") < lines.index("$ make test") < 8
+    wanted = ("certifies an upper", "for every attack", "what that costs", "pip install", "![")
+    for words in (*wanted, "ends with the path of a report and a verdict"):
+        assert words in first, words

@@ -366,7 +366,7 @@ class TimeLeft:
         fresh = done - self._there
         if fresh <= 0:
             return ""
-        seconds = round(spent * (total - done) / fresh)
+        seconds = int(spent * (total - done) / fresh)
         return f"{seconds // 60}:{str(seconds % 60).zfill(2)} left"
 
 

@@ -161,6 +161,13 @@ class NeighbourBudget:
         """What was taken, in order."""
         return tuple(self._parts)
 
+    def shares(self) -> dict[str, float]:
+        """Return the share of μ² that every kind of release took, in order."""
+        found: dict[str, float] = {}
+        for part in self._parts:
+            found[part.name] = found.get(part.name, 0.0) + (part.mu / self.mu) ** 2
+        return found
+
     @property
     def left(self) -> float:
         """The share of μ² that nobody has taken."""

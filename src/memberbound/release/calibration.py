@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper, log_error_shared, mean_upper
-from memberbound.numerics.roots import least_scale, least_whole
+from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.noise import (
@@ -37,6 +37,7 @@ __all__ = [
     "Rows",
     "ScaleFamily",
     "Statistic",
+    "certified_rung",
     "certified_scale",
     "checked_eta",
     "distance_target",
@@ -347,6 +348,49 @@ def certified_scale(
         raise _too_few(len(at_floor), 2 * len(at_floor), unit) from None
     exact = largest(scale) if confidence is None else target
     return CertifiedScale(scale, exact, _plug_in(values(scale)), tested)
+
+
+def certified_rung(
+    values: Callable[[float], FloatArray],
+    rungs: Sequence[float],
+    *,
+    target: float,
+    confidence: float,
+    unit: str = "draws",
+) -> CertifiedScale:
+    """Return the last of ``rungs`` before the first that is not certified to be within ``target``.
+
+    The search of :func:`certified_scale` for values that need not fall with the scale on every
+    draw: what is tested, and in which order, was fixed before the draws were looked at.
+
+    Guarantee: with probability at least ``confidence`` over the rows, the true means at the
+    returned scale are at most ``target``.
+    Theorem: proofs/retraining.md, claim 4.
+    Assumes: ``rungs`` are independent of the rows (a pilot may choose them).
+    Edge cases: SearchError when the first rung does not pass.
+
+    Examples:
+        >>> family = ScaleFamily.gaussian(1)
+        >>> lengths = np.ones(500)
+        >>> found = certified_rung(
+        ...     lambda s: family.distances(lengths, s), (9.0, 6.0, 4.0), target=0.1, confidence=0.95
+        ... )
+        >>> found.scale, found.bound, found.tested
+        (6.0, 0.1, 3)
+    """
+    tested = 0
+
+    def passes(scale: float) -> bool:
+        nonlocal tested
+        tested += 1
+        return bool(mean_bounds(values(scale), confidence).max() <= target)
+
+    found = fixed_order(passes, rungs)
+    if found is None:
+        table = values(rungs[0])
+        columns = 1 if table.ndim == 1 else table.shape[1]
+        raise _too_few(len(table), least_draws(target, confidence, columns), unit)
+    return CertifiedScale(found, target, _plug_in(values(found)), tested)
 
 
 def _plug_in(table: FloatArray) -> float:

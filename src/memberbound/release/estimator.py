@@ -36,11 +36,17 @@ from memberbound.release.methods import (
     calibrate,
     configurations,
     forms_for,
+    learnable,
     noise_shape,
     scored,
     tuned,
 )
-from memberbound.release.neighbour import fit_private, plays_neighbour, private_form
+from memberbound.release.neighbour import (
+    fit_private,
+    plays_neighbour,
+    private_form,
+    replaces_preprocessing,
+)
 from memberbound.release.parameters import (
     Labels,
     Learnable,
@@ -48,7 +54,6 @@ from memberbound.release.parameters import (
     adapter_for,
     clipped_rows,
     convex_loss,
-    learnable,
 )
 from memberbound.release.randomness import InsecureSource, RandomSource
 from memberbound.release.releasing import (
@@ -354,6 +359,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             bounds=self.bounds,
             only_subset=only_subset,
         )
+        if replaces_preprocessing(self.estimator):
+            warnings.warn(
+                "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
+                "private one, and only its last step says what is trained.",
+                stacklevel=3,
+            )
         table = self._table(X, reset=True)
         wanted = np.asarray(y)
         if y is None or wanted.shape != (len(table),):
@@ -396,7 +407,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Choose and certify without the secret, which does not exist yet."""
         parameters = self.release == "parameters"
         adapter = None
-        if parameters and (self.adapter is not None or self.method != "convex"):
+        if parameters and (self.adapter is not None or self.method not in ("convex", "crowd")):
             adapter = adapter_for(self.estimator, self.adapter)
         given = None if self.adapter is None else adapter
         plain = parameters and given is None

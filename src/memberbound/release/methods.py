@@ -39,12 +39,13 @@ from memberbound.release.parameters import (
     Adapter,
     ConvexParameters,
     FittedParameters,
+    FittedPredictions,
     Labels,
     Learnable,
+    PairAdapter,
     Population,
     clipped_rows,
     convex_loss,
-    learnable,
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import (
@@ -62,7 +63,13 @@ from memberbound.release.releasing import (
     secret_subset,
     source_from_seed,
 )
-from memberbound.release.statistics import SumStatistic, calibrate_sum
+from memberbound.release.statistics import (
+    CallableStatistic,
+    SumStatistic,
+    calibrate_crowd,
+    calibrate_sum,
+)
+from memberbound.release.sum_learners import SumParameters
 
 __all__ = [
     "CLASS_SCORES",
@@ -78,7 +85,9 @@ __all__ = [
     "calibrate",
     "configurations",
     "forms_for",
+    "learnable",
     "noise_shape",
+    "quick_to_fit",
     "released_statistic",
     "risk_shape",
     "scored",
@@ -88,8 +97,8 @@ __all__ = [
 
 # ── The table of forms ────────────────────────────────────────────────────────────────────────────
 
-Method = Literal["auto", "neighbour", "convex", "moment", "izzo"]
-METHODS: tuple[Method, ...] = ("auto", "neighbour", "convex", "moment", "izzo")
+Method = Literal["auto", "crowd", "neighbour", "convex", "moment", "izzo"]
+METHODS: tuple[Method, ...] = ("auto", "crowd", "neighbour", "convex", "moment", "izzo")
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,10 @@ def _run_sum(statistic: SumStatistic, fresh: FreshSubsets, **options: Any) -> Ca
     return calibrate_sum(statistic, fresh.game, eta=options["eta"], record=options["record"])
 
 
+def _run_crowd(statistic: SumStatistic, fresh: FreshSubsets, **options: Any) -> Calibration:
+    return calibrate_crowd(statistic, fresh.game, eta=options["eta"], record=options["record"])
+
+
 def _run_convex(statistic: ConvexParameters, fresh: FreshSubsets, **options: Any) -> Calibration:
     return calibrate_convex(statistic.risk, fresh, **options)
 
@@ -119,6 +132,12 @@ def _run_convex(statistic: ConvexParameters, fresh: FreshSubsets, **options: Any
 #: the neighbour form.
 FORMS: Mapping[str, Form] = {
     "sum": Form(_run_sum, "draws", takes=SumStatistic, refusal="a sum over records"),
+    "crowd": Form(
+        _run_crowd,
+        "draws",
+        takes=SumStatistic,
+        refusal="sums over records and to learners that are functions of sums",
+    ),
     "neighbour": Form(calibrate_neighbour, "pairs", shaped=True),
     # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
     "convex": Form(
@@ -181,20 +200,25 @@ def calibrate(
     method: str = "auto",
     confidence: float = 0.95,
     pairs: int | None = None,
+    partners: int | None = None,
     shape: FloatArray | None = None,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Calibration:
     """Return the least noise that a form certifies for the record that the game names.
 
-    ``pairs`` counts pairs, or subsets where a form has no pairs.  Where ``auto`` has a choice every
+    ``pairs`` counts pairs, or subsets where a form has no pairs; ``partners`` those that a fit of
+    the neighbour form is compared with at once (X20).  Left open, they are chosen on a pilot for
+    statistics that are quick to compute (parameters of scikit-learn's learners, functions of the
+    rows), and one otherwise.  Where ``auto`` has a choice every
     form is tried on a pilot stream, and the one with the least noise there is certified.
 
     Guarantee: that of the form: with probability at least ``confidence`` over the fresh subsets no
     attack gains more than ``eta``.  The choice costs nothing: it depends on the pilot stream alone,
     and given that stream the certificate of the chosen form holds at its confidence, because the
     subsets it is computed from are independent of it (proofs/retraining.md, claim 6).
-    Theorem: X1 and L24-P12 (sum), X1 and X4 (neighbour), X3 (convex), X19 (moment, izzo).
+    Theorem: X1 and L24-P12 (sum), X21 beside them (crowd), X1 or X20 and X4 (neighbour), X3
+    (convex), X19 (moment, izzo).
     Assumes: the released training set is drawn apart from ``fresh``.
 
     Examples:
@@ -223,6 +247,8 @@ def calibrate(
     options: dict[str, object] = {form.draws: pairs}
     if shape is not None:
         options["shape"] = shape
+    if name == "neighbour":
+        options["partners"] = 1 if partners is None and not quick_to_fit(statistic) else partners
     return form.run(
         statistic,
         fresh,
@@ -233,6 +259,41 @@ def calibrate(
         progress=progress,
         **options,
     )
+
+
+def quick_to_fit(statistic: Statistic) -> bool:
+    """Whether a fit more per partner is cheap: not for predictions, nor for learners unknown."""
+    if isinstance(statistic, FittedParameters):
+        return not isinstance(statistic.adapter, PairAdapter)
+    return isinstance(statistic, (ConvexParameters, CallableStatistic, SumStatistic))
+
+
+def learnable(
+    estimator: BaseEstimator,
+    population: Population,
+    *,
+    method: str,
+    size: int,
+    clip: float | None = None,
+    adapter: Adapter | None = None,
+    query: FloatArray | None = None,
+) -> Learnable:
+    """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
+    people = Population(
+        clipped_rows(population.features, clip), population.target, population.classes
+    )
+    if query is not None:
+        if method in ("convex", "crowd"):
+            raise InputError(
+                f"method must be 'neighbour' or 'moment' for predictions, got {method!r}."
+            )
+        return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
+    if method in ("convex", "crowd"):
+        if adapter is not None:
+            raise InputError(f"adapter must be left out for method={method!r}.")
+        kind = ConvexParameters if method == "convex" else SumParameters
+        return kind.of(estimator, people, size)
+    return FittedParameters.of(estimator, people, adapter)
 
 
 def released_statistic(
@@ -259,7 +320,7 @@ def released_statistic(
         ((1,), True)
     """
     source = source_from_seed(insecure_seed)
-    exact = isinstance(statistic, SumStatistic) and method in ("auto", "neighbour")
+    exact = isinstance(statistic, SumStatistic) and method in ("auto", "crowd", "neighbour")
     seed = 0 if exact else calibration_seed_from(source, calibration_seed)
     calibration = calibrate(statistic, FreshSubsets(game, seed), eta=eta, method=method, **options)
     if train is None:
@@ -549,6 +610,9 @@ def _pilot_noise(
     shape: FloatArray | None,
 ) -> NoiseLaw:
     """Return about the noise that the certificate will ask for."""
+    if form == "crowd" and isinstance(statistic, SumStatistic):
+        game = fresh.game
+        return calibrate_crowd(statistic, game, eta=eta, record=game.record).noise
     family = ScaleFamily.gaussian(statistic.dimension, shape)
     if form == "convex" and isinstance(statistic, ConvexParameters):
         return family.law(pilot_scale(statistic.risk, fresh.spawned(3), eta=eta))
@@ -736,7 +800,7 @@ def _tried(
             model, population, method=form, size=fresh.game.size, clip=option.clip,
             adapter=adapter, query=query,
         )  # fmt: skip
-        count = _SUBSETS if form == "convex" else _PAIRS
+        count = _SUBSETS if form in ("convex", "crowd") else _PAIRS
         subsets, first, second = _outputs(statistic, fresh, count)
         shaped = shape and FORMS[form].shaped
         factor = noise_shape(statistic, model, first - second) if shaped else None

@@ -548,6 +548,11 @@ def _budget(
 
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:
     needed = rows_needed(private, mu, classes=open_target)
+    if rows < needed and not private and not open_target:
+        raise InputError(
+            f"the table must have at least about {needed} rows at this eta, got {rows}: fewer are "
+            "drowned by the noise. Find more rows, or allow a larger eta."
+        )
     if rows < needed:
         what = f"{private} columns without bounds" if private else "a target without bounds"
         raise InputError(

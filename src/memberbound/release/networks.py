@@ -152,6 +152,10 @@ class NetworkBudget(NeighbourBudget):
         assert found.curve().eta <= eta
         return found
 
+    def shares(self) -> dict[str, float]:
+        """Return nothing: what training takes is no share of a μ²."""
+        return {}
+
     def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
         """Return the attacker's curve; ``add-remove`` for a number of rows fixed in advance."""
         one_of("adjacency", adjacency, ADJACENCIES)

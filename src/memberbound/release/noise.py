@@ -371,6 +371,11 @@ class ShapedGaussianNoise:
         return len(self.factor)
 
     @property
+    def condition(self) -> float:
+        """‖|L⁻¹||L|‖ from above."""
+        return self._condition
+
+    @property
     def rms(self) -> float:
         """√trace of the covariance: the Frobenius norm of the factor."""
         return float(np.linalg.norm(self.factor))

@@ -34,8 +34,8 @@ __all__ = [
     "PredictionTable",
     "adapter_for",
     "clipped_rows",
+    "coded_target",
     "convex_loss",
-    "learnable",
 ]
 
 # ── A fitted estimator as a vector of numbers, and back ───────────────────────────────────────────
@@ -639,7 +639,7 @@ class ConvexParameters:
             )
         known = estimator.get_params(deep=False)
         strength = known["C"] if "C" in known else 1.0 / known["alpha"]
-        target, offset = _coded(loss, population)
+        target, offset = coded_target(loss, population)
         risk = RegularisedRisk(
             population.features,
             target,
@@ -669,7 +669,7 @@ class ConvexParameters:
         return self.shape_of.model(table.ravel())
 
 
-def _coded(loss: str, population: Population) -> tuple[Labels, FloatArray]:
+def coded_target(loss: str, population: Population) -> tuple[Labels, FloatArray]:
     """Return the target as the loss reads it, and what to add to the intercepts."""
     target = population.target
     if target is None:
@@ -684,30 +684,3 @@ def _coded(loss: str, population: Population) -> tuple[Labels, FloatArray]:
     if len(population.classes) == 2:
         return (2.0 * codes - 1.0)[:, None], np.zeros(1)
     return 2.0 * np.eye(len(population.classes))[codes] - 1.0, np.zeros(1)
-
-
-def learnable(
-    estimator: BaseEstimator,
-    population: Population,
-    *,
-    method: str,
-    size: int,
-    clip: float | None = None,
-    adapter: Adapter | None = None,
-    query: FloatArray | None = None,
-) -> Learnable:
-    """Return what is released: parameters, or predictions on ``query``, of clipped rows."""
-    people = Population(
-        clipped_rows(population.features, clip), population.target, population.classes
-    )
-    if query is not None:
-        if method == "convex":
-            raise InputError(
-                "method must be 'neighbour' or 'moment' for predictions, got 'convex'."
-            )
-        return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
-    if method == "convex":
-        if adapter is not None:
-            raise InputError("adapter must be left out for method='convex'.")
-        return ConvexParameters.of(estimator, people, size)
-    return FittedParameters.of(estimator, people, adapter)

@@ -79,6 +79,8 @@ NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
+#: How a missing value is written as text, besides what float() reads as not a number.
+_GAPS = ("NaT", "None", "<NA>")
 #: Dates are numbers of days, as datetimes of a typed table are.
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -189,7 +191,7 @@ def _parsed(value: object) -> tuple[float, str]:
     try:
         number = float(text)
     except ValueError:
-        return _days(text), "" if text in ("NaT", "None", "<NA>") else text
+        return _days(text), "" if text in _GAPS else text
     return (math.nan, "") if math.isnan(number) else (number, _number_label(number))
 
 
@@ -221,6 +223,8 @@ class Values:
         series = pd.Series(column)
         if types.is_datetime64_any_dtype(series):
             # Days since 1970; a missing date stays missing.
+            if series.dt.tz is not None:
+                series = series.dt.tz_convert("UTC").dt.tz_localize(None)
             days = (series.astype("datetime64[ns]") - pd.Timestamp(0)) / pd.Timedelta(days=1)
             return cls(days.to_numpy(dtype=np.float64), None)
         if is_number(series):
@@ -228,7 +232,14 @@ class Values:
                 return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
             return cls(series.to_numpy(), None)
         # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
-        codes, uniques = pd.factorize(np.array([str(value) for value in series], dtype=object))
+        texts = np.array([str(value) for value in series], dtype=object)
+        try:
+            # Nothing but numbers and gaps: float() of each text, as below, and nothing else kept.
+            gaps = np.isin(texts, _GAPS)
+            return cls(np.where(gaps, "nan", texts).astype(np.float64), None)
+        except ValueError:
+            pass
+        codes, uniques = pd.factorize(texts)
         parsed = [_parsed(value) for value in uniques]
         numbers = np.array([number for number, _ in parsed], dtype=np.float64)
         return cls(codes.astype(np.int32), numbers, tuple(label for _, label in parsed))
@@ -239,7 +250,12 @@ class Values:
     @property
     def numbers(self) -> FloatArray:
         """Every value as a number, NaN where it is none."""
-        return np.asarray(self.raw if self.parsed is None else self.parsed[self.raw], np.float64)
+        return self.part(slice(None))
+
+    def part(self, rows: slice) -> FloatArray:
+        """These values as numbers."""
+        raw = self.raw[rows]
+        return np.asarray(raw if self.parsed is None else self.parsed[raw], np.float64)
 
     @property
     def cells(self) -> NDArray[np.int16]:
@@ -519,12 +535,18 @@ CLASS_SLACK = 1e-9
 _CLASS_SCALES = 6.2
 #: Rows that a private histogram needs, in noise scales.
 _ROWS_PER_SCALE = 40.0
+#: A column of texts whose Σcount² is at most this many times that of identifiers has no indicators.
+_ALIKE = 3.0
+#: A table with fewer rows than this over μ is drowned by the noise, whatever its bounds are.
+_FEWEST_SIGNALS = 10.0
 #: Linear cells of the second histogram.
 _FINE = 32
 #: A column that reaches this many octaves beyond its median size is read through an arsinh.
 _HEAVY_OCTAVES = 5
 #: Rows are cut off at this share of the largest length before they are averaged.
 _MEAN_RADIUS = 0.6
+#: How far means lie from the middle of a public range, in halves of it, as a rule of thumb.
+_MEAN_SPREAD = 1.0
 
 
 def widest(names: list[str], bounds: Bounds) -> int:
@@ -557,10 +579,11 @@ def histogram_noise(histograms: int, mu: float) -> float:
 def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     """Return how many rows a table must have for its private columns to rise above the noise.
 
-    A rule, not a promise: 40 noise scales of the first histograms, at the default share.
+    A rule, not a promise: 40 noise scales of the first histograms, at the default share; where all
+    bounds are given, 10/μ, below which the noise in a mean is as large as a typical mean.
     """
     if private + classes == 0:
-        return 1
+        return math.ceil(_FEWEST_SIGNALS / mu)
     spent = mu * math.sqrt(HISTOGRAM_SHARE * FIRST_SHARE)
     return math.ceil(_ROWS_PER_SCALE * histogram_noise(private + classes, spent))
 
@@ -706,7 +729,20 @@ def _draft(name: str, noisy: FloatArray, scale: float, rows: int) -> ColumnCode 
         cells = (*octaves, *(MISSING + cell for cell in others))[:_MOST_CELLS]
         return _Draft(name, low, high, typical if heavy else 0.0, cells)
     cells = _strongest(noisy, _INDICATOR_SCALES * scale)
+    if _hardly_shared(noisy[MISSING + 1 :], scale):
+        cells = _strongest(noisy[: MISSING + 1], _RANGE_SCALES * scale)
     return ColumnCode(name, None, (), cells, bool(cells))
+
+
+def _hardly_shared(texts: FloatArray, scale: float) -> bool:
+    """Tell from noisy counts whether texts fill the buckets as identifiers do: all alike.
+
+    Σcount² is n²/buckets + n where no two rows share a text, and n²/k for k equal categories.
+    """
+    rows = max(0.0, float(texts.sum()))
+    squares = float(np.square(texts).sum()) - texts.size * scale**2
+    doubt = 3 * math.sqrt(2 * texts.size) * scale**2
+    return squares <= _ALIKE * (rows**2 / texts.size + rows) + doubt
 
 
 def _median_size(cells: NDArray[np.int64], weights: FloatArray) -> float:
@@ -778,7 +814,7 @@ def _noisy_mean(
     for start in range(0, rows, block):
         inside = slice(start, start + block)
         table = np.column_stack(
-            [s.encoded(read[n].numbers[inside]) for n, s in zip(names, plain, strict=True)]
+            [s.encoded(read[n].part(inside)) for n, s in zip(names, plain, strict=True)]
         )
         total += clipped_sum(
             [table],
@@ -788,5 +824,8 @@ def _noisy_mean(
             clip=radius,
             intercept=0.0,
         )[:-1, 0]
-    found = np.clip(noisy_release(total, noise, source) / rows, -1.0, 1.0)
+    # Shrunk towards the middle by as much as the noise is large: public numbers, and better than a
+    # centre that the noise has moved anywhere.
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (noise / rows) ** 2)
+    found = np.clip(trust * noisy_release(total, noise, source) / rows, -1.0, 1.0)
     return dict(zip(names, found.tolist(), strict=True))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
+from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import (
@@ -20,6 +24,7 @@ from memberbound.release.calibration import (
     Rows,
     ScaleFamily,
     Statistic,
+    certified_rung,
     certified_scale,
     checked_eta,
     distance_target,
@@ -33,6 +38,7 @@ from memberbound.release.fitting import (
     Fits,
     NeighbourLengths,
     all_subsets,
+    evaluated,
     fitted,
     worth_enumerating,
 )
@@ -41,6 +47,13 @@ from memberbound.release.noise import (
     NormExponentialNoise,
     ScaledNorm,
     izzo_constant,
+)
+from memberbound.release.partners import (
+    MOST_PARTNERS,
+    CircleValues,
+    circles,
+    full_circles,
+    rungs_around,
 )
 
 __all__ = [
@@ -62,8 +75,18 @@ __all__ = [
 _PAIRS = 500
 #: Fits beyond which refitting for every record is refused unless asked for.
 _LARGEST_FITS = 100_000
-#: The certifying stream; 1 is the pilot's.
-_CERTIFY = 2
+#: The certifying stream; 1 is the pilot's, 5 chooses partners, 6 is the noise of circles.
+_CERTIFY, _CHOOSE, _DRAWN = 2, 5, 6
+#: Partners that are tried on a pilot, and how many circles or draws it has.
+_PARTNERS, _PILOT_CIRCLES, _PILOT_FULL = (1, 3, 7), 12, 3
+#: Fits that partners may cost where their number is left open.
+_MOST_FITS = 4000
+#: Fewer partners are kept if the noise is at most this much more.
+_NEARLY = 1.04
+#: For every record circles take twice the fits of pairs: they have to save at least this share.
+_WORTH = 0.9
+#: Steps between the scales that are tested, for the average and for every record.
+_STEP = {"average": 0.01, "every": 0.02}
 
 
 def subset_assumptions(
@@ -168,6 +191,7 @@ def calibrate_neighbour(
     record: Record = "average",
     confidence: float = 0.95,
     pairs: int | None = None,
+    partners: int | None = 1,
     shape: ArrayLike | None = None,
     exact: bool | None = None,
     workers: int | None = None,
@@ -177,6 +201,9 @@ def calibrate_neighbour(
 
     ``pairs`` independent pairs (D, D') are refitted (default 500, two fits each); for
     ``record="every"`` a draw is a subset with one neighbour for every record, max(k, N-k) + 1 fits.
+    ``partners`` above 1 compares a fit with the mixture of so many neighbours at once, which takes
+    less noise and a fit more per partner and draw; for every record all N + 2 fits of a draw are
+    each other's partners.  None chooses them on a pilot, within 4000 fits.
     ``shape`` is a matrix A for noise s·A·z, chosen without looking at these draws.  ``exact`` fits
     all subsets instead: by default when they are no more than the fits of the sample and the
     learner has no coins but public ones.
@@ -184,7 +211,7 @@ def calibrate_neighbour(
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
     gains more than ``eta`` on the average record, or on every record; nor does one that knows the
     learner's seeds, which are the same in every fit.
-    Theorem: X1, X4 (proofs/coupling.md, proofs/retraining.md).
+    Theorem: X1, X4 (proofs/coupling.md, proofs/retraining.md); X20 (proofs/several-partners.md).
     Assumes: the released training set is drawn apart from ``fresh``; coins that cannot be seeded
     stay secret (the certificate says so where repeated fits differ).
     Numerics: the target was seen to hold at the returned scale; what floating-point draws add is
@@ -240,30 +267,38 @@ def calibrate_neighbour(
                 f"got 'every': that takes {draws * per_draw} fits. Use the convex or the moment "
                 f"form, or pass pairs={draws}."
             )
-        stream = fresh.spawned(_CERTIFY)
-        if record == "average":
-            groups = [[d, e] for d, e, _, _ in stream.neighbours(draws)]
-            places = None
+        company = _company(
+            statistic, fresh, family, game, partners=partners, draws=draws, target=target
+        )
+        if company is None:
+            found, fits = _by_pairs(
+                statistic,
+                fresh,
+                family,
+                game,
+                draws=draws,
+                target=target,
+                sure=sure,
+                workers=workers,
+                progress=progress,
+            )
+            level, theorems = sure, ("X1", "X4")
+            details = {"pairs": draws}
         else:
-            groups, places = matched_neighbours(stream, draws)
-        fits = fitted(
-            statistic,
-            groups,
-            lambda outputs: family.lengths(outputs[1:] - outputs[0]),
-            seed=stream.seed,
-            workers=workers,
-            progress=progress,
-        )
-        lengths = fits.rows[:, 0] if places is None else np.take_along_axis(fits.rows, places, 1)
-        found = certified_scale(
-            lambda scale: family.distances(lengths, scale),
-            start=_guess(lengths, target),
-            target=target,
-            confidence=sure,
-            unit="pairs",
-        )
-        level, theorems = sure, ("X1", "X4")
-        details = {"pairs": draws}
+            found, fits = _by_circles(
+                statistic,
+                fresh,
+                family,
+                game,
+                draws=draws,
+                company=company,
+                target=target,
+                sure=sure,
+                workers=workers,
+                progress=progress,
+            )
+            level, theorems = sure, ("X20", "X4")
+            details = {"pairs": draws, "partners": company.partners, "pilot_fits": company.fits}
     return calibration_from_scale(
         found,
         family,
@@ -276,6 +311,192 @@ def calibrate_neighbour(
         fits=fits,
         details=details,
     )
+
+
+def _by_pairs(
+    statistic: Statistic,
+    fresh: FreshSubsets,
+    family: ScaleFamily,
+    game: SubsetGame,
+    *,
+    draws: int,
+    target: float,
+    sure: float,
+    workers: int | None,
+    progress: Progress,
+) -> tuple[CertifiedScale, Fits]:
+    """X1 and X4: one neighbour per record."""
+    stream = fresh.spawned(_CERTIFY)
+    if game.record == "average":
+        groups = [[d, e] for d, e, _, _ in stream.neighbours(draws)]
+        places = None
+    else:
+        groups, places = matched_neighbours(stream, draws)
+    fits = fitted(
+        statistic,
+        groups,
+        lambda outputs: family.lengths(outputs[1:] - outputs[0]),
+        seed=stream.seed,
+        workers=workers,
+        progress=progress,
+    )
+    lengths = fits.rows[:, 0] if places is None else np.take_along_axis(fits.rows, places, 1)
+    found = certified_scale(
+        lambda scale: family.distances(lengths, scale),
+        start=_guess(lengths, target),
+        target=target,
+        confidence=sure,
+        unit="pairs",
+    )
+    return found, fits
+
+
+@dataclass(frozen=True)
+class _Company:
+    """How many partners a record gets, about the scale that is enough, and what the pilot cost."""
+
+    partners: int
+    guess: float
+    fits: int
+
+
+def _company(
+    statistic: Statistic,
+    fresh: FreshSubsets,
+    family: ScaleFamily,
+    game: SubsetGame,
+    *,
+    partners: int | None,
+    draws: int,
+    target: float,
+) -> _Company | None:
+    """Choose the partners on a pilot stream; None where one neighbour is as good.
+
+    Whatever is chosen here the certificate holds (proofs/retraining.md, claim 6).
+    """
+    if partners is not None:
+        whole_number("partners", partners)
+    most = game.population - game.size
+    if game.record == "every":
+        affordable = partners is not None or draws * (game.population + 2) <= _LARGEST_FITS
+        # The inner circle D₁ has k + 1 records.
+        if partners == 1 or not affordable or most < 2 or game.size < 2:
+            return None
+        groups, places, border = full_circles(fresh.spawned(_CHOOSE), _PILOT_FULL)
+        outputs = _quietly(statistic, groups)
+        parts = _values(outputs, family, fresh.spawned(_CHOOSE), border)
+        mixed, paired = (
+            _pilot_guess(partial(_worst_of, parts, places, paired), outputs, target)
+            for paired in (False, True)
+        )
+        # An outlier has no crowd to hide in: then half the fits do as well.
+        if mixed is None or (partners is None and (paired is None or mixed > _WORTH * paired)):
+            return None
+        fits = outputs.shape[0] * outputs.shape[1]
+        return _Company(min(most, game.size, MOST_PARTNERS), mixed, fits)
+    tried = sorted({min(m, most) for m in _PARTNERS if (m + 1) * draws <= _MOST_FITS})
+    if partners is not None:
+        tried = [min(partners, most)]
+    if not tried or max(tried) < 2:
+        return None
+    outputs = _quietly(statistic, circles(fresh.spawned(_CHOOSE), _PILOT_CIRCLES, max(tried) + 1))
+    (circle,) = _values(outputs, family, fresh.spawned(_CHOOSE), None)
+    found: dict[int, float] = {}
+    for count in tried:
+        smaller = circle.split(count + 1)
+        guess = _pilot_guess(partial(_mean_of, smaller), outputs, target)
+        if guess is None:
+            return None
+        found[count] = guess
+    chosen = next(m for m in tried if found[m] <= _NEARLY * min(found.values()))
+    if chosen == 1:
+        return None
+    return _Company(chosen, found[chosen], outputs.shape[0] * outputs.shape[1])
+
+
+def _worst_of(
+    parts: Sequence[CircleValues], places: NDArray[np.int64], paired: bool, scale: float
+) -> float:
+    tables = [part.pairwise(scale) if paired else part.each(scale) for part in parts]
+    table = np.take_along_axis(np.concatenate(tables, axis=1), places, 1)
+    return float(table.mean(axis=0).max())
+
+
+def _mean_of(parts: Sequence[CircleValues], scale: float) -> float:
+    return float(np.mean([part.average(scale).mean() for part in parts]))
+
+
+def _quietly(statistic: Statistic, groups: list[list[Rows]]) -> FloatArray:
+    """Fit a pilot's groups; what it warns of the sample will warn of again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.array([[evaluated(statistic, rows)[0] for rows in group] for group in groups])
+
+
+def _pilot_guess(
+    mean: Callable[[float], float], outputs: FloatArray, target: float
+) -> float | None:
+    """Return about the least scale at which a mean meets the target; None where nothing moves."""
+    spread = float(np.abs(outputs - outputs[:, :1]).max())
+    if not spread > 0 or mean(spread * 1e-9) <= target:
+        return None
+    return least_scale(lambda s: mean(s) - target, spread, floor=spread * 1e-9, relative=1e-2)
+
+
+def _values(
+    outputs: FloatArray, family: ScaleFamily, stream: FreshSubsets, border: int | None
+) -> tuple[CircleValues, ...]:
+    """Return the circles of these outputs: one per draw, or two that meet at the border."""
+    parts = [outputs] if border is None else [outputs[:, :border], outputs[:, border:]]
+    noise = stream.spawned(_DRAWN)
+    return tuple(
+        CircleValues.of(part, family, noise.spawned(turn).seed) for turn, part in enumerate(parts)
+    )
+
+
+def _every(
+    parts: tuple[CircleValues, ...], places: NDArray[np.int64]
+) -> Callable[[float], FloatArray]:
+    """Return the table of distances at a scale, a column per record."""
+
+    def values(scale: float) -> FloatArray:
+        table = np.concatenate([part.each(scale) for part in parts], axis=1)
+        return np.asarray(np.take_along_axis(table, places, 1))
+
+    return values
+
+
+def _by_circles(
+    statistic: Statistic,
+    fresh: FreshSubsets,
+    family: ScaleFamily,
+    game: SubsetGame,
+    *,
+    draws: int,
+    company: _Company,
+    target: float,
+    sure: float,
+    workers: int | None,
+    progress: Progress,
+) -> tuple[CertifiedScale, Fits]:
+    """X20 and X4: every fit of a circle against the mixture of the others."""
+    stream = fresh.spawned(_CERTIFY)
+    places, border = None, None
+    if game.record == "average":
+        groups = circles(stream, draws, company.partners + 1)
+    else:
+        groups, places, border = full_circles(stream, draws)
+    fits = fitted(statistic, groups, np.ravel, seed=stream.seed, workers=workers, progress=progress)
+    outputs = fits.rows.reshape(draws, len(groups[0]), statistic.dimension)
+    parts = _values(outputs, family, stream, border)
+    found = certified_rung(
+        parts[0].average if places is None else _every(parts, places),
+        rungs_around(company.guess, _STEP[game.record]),
+        target=target,
+        confidence=sure,
+        unit="pairs",
+    )
+    return found, replace(fits, count=fits.count + company.fits)
 
 
 def matched_neighbours(

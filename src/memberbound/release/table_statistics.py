@@ -111,7 +111,7 @@ def release_table_statistic(
     chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
     private = [name for name in names if name not in public]
     budget = NeighbourBudget.for_eta(eta, slack=_slack(statistic, rows, len(names), len(private)))
-    needed = rows_needed(len(private), budget.mu)
+    needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(
             f"the table must have at least about {needed} rows for {len(private)} columns without "

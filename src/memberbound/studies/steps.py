@@ -20,6 +20,7 @@ from memberbound.attacks.learner_audit import (
     LearnerAudit,
     read_ceiling,
 )
+from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.shadows import ShadowRun, cacheable, train_shadows
 from memberbound.errors import InputError
 from memberbound.files import write_text
@@ -49,7 +50,7 @@ from memberbound.report.model import (
 )
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.recipe import Keep
-from memberbound.verbs.audit import audit_run
+from memberbound.verbs.audit import audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
@@ -382,7 +383,15 @@ def _audited(
     run = _shadowed(bench, learner, progress, bench.question.shadows)
     # Raises where an attack passes the certificate: then the study has found a bug.
     ceiling = None if certificate is None else read_ceiling(certificate)
-    answer = audit_run(run, confidence=bench.question.confidence, ceiling=ceiling)
+    sure = bench.question.confidence
+    release = release_floor(
+        learner,
+        run,
+        confidence=sure,
+        seed=bench.question.seed,
+        workers=None if bench.workers < 1 else bench.workers,
+    )
+    answer = audit_run(run, confidence=sure, ceiling=ceiling, release=release)
     found, exposure = answer.detail, answer.exposure
     assert isinstance(found, LearnerAudit)
     assert exposure is not None
@@ -397,8 +406,8 @@ def _audited(
         sentence=" ".join([answer.sentence, *failed]),
         score=score_of(run),
         roc=MeanRoc(found.best, tuple(fpr.tolist()), tuple(tpr.tolist())),
-        average=_average(found, floor),
-        worst=_worst(exposure),
+        average=_average(found, floor, release),
+        worst=_worst(exposure, release),
         histogram=_histogram(exposure),
         records=typed_as(Records, exposure.to_dict(), "records"),
     )
@@ -419,35 +428,46 @@ def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
         )
 
 
-def _average(found: LearnerAudit, advantage: float) -> Side:
+def _average(found: LearnerAudit, advantage: float, release: ReleaseFloor | None) -> Side:
     """Return how often the best attack is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
-    either after looking at both (proofs/audit-subset-game.md claim 6).
+    either after looking at both (proofs/audit-subset-game.md claim 6).  For a release with known
+    noise both are those of X24, whatever the attacks on predictions reached.
     """
     game = found.game
-    prior = min(game.prior, 1 - game.prior)
-    # Accuracy = π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½.
-    floor = down(prior * (1 + advantage), 4)
     blind = max(game.prior, 1 - game.prior)
-    floor = max(blind, floor)  # guessing blindly is open to everybody
+    reached, attack = found.attacks[found.best].accuracy.estimate, found.best
+    if release is not None:
+        advantage, attack = release.average.lower, release.average.attack
+        reached = max(reached, _accuracy(game, release.average.estimate))
+    # Guessing blindly is open to everybody.
+    floor = max(blind, down(_accuracy(game, advantage), 4))
     return _side(
         blind,
-        Floor("audit", floor, found.confidence, found.best),
-        found.attacks[found.best].accuracy.estimate,
+        Floor("audit", floor, found.confidence, attack),
+        reached,
         "mean over records and models of the best attack",
     )
 
 
-def _worst(exposure: Exposure) -> Side:
+def _accuracy(game: SubsetGame, advantage: float) -> float:
+    """π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½."""
+    return min(game.prior, 1 - game.prior) * (1 + advantage)
+
+
+def _worst(exposure: Exposure, release: ReleaseFloor | None) -> Side:
     """Return how often the attack is right about the record it knows best; see :func:`_average`."""
-    most = int(np.argmax(exposure.lower))
-    floor = max(exposure.blind, float(exposure.lower[most]))
+    floor, reached = float(exposure.lower.max()), exposure.worst_estimate
     attacks = ", ".join(dict.fromkeys(exposure.attacks))
+    if release is not None:
+        floor = down(_accuracy(exposure.game, release.worst.lower), 4)
+        reached = max(reached, _accuracy(exposure.game, release.worst.estimate))
+        attacks = release.worst.attack
     return _side(
         exposure.blind,
-        Floor("audit", floor, exposure.confidence, attacks),
-        exposure.worst_estimate,
+        Floor("audit", max(exposure.blind, floor), exposure.confidence, attacks),
+        reached,
         "the record guessed best, chosen on half of the models, measured on the others",
     )
 

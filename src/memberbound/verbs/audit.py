@@ -32,6 +32,12 @@ from memberbound.attacks.model_report import (
     read_answers,
     read_records,
 )
+from memberbound.attacks.noisy_releases import (
+    MOST_RECORDS,
+    ReleaseFloor,
+    audit_release,
+    has_normal_noise,
+)
 from memberbound.attacks.recognised import Recognised
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
@@ -70,12 +76,15 @@ from memberbound.quantities import (
     marked,
     significant,
 )
+from memberbound.release.estimator import ReleasedLearner
+from memberbound.release.methods import quick_to_fit
 from memberbound.tables.population import column_names, read_population
 
 __all__ = [
     "Audit",
     "audit",
     "audit_run",
+    "release_floor",
 ]
 
 # ── The answer of ``audit``: what attacks reached, never a guarantee ──────────────────────────────
@@ -120,6 +129,7 @@ class Audit(Limited):
             "most_exposed": {**INTERVAL, "family_lower": "lower"},
             "worst_record_estimate": "estimate",
         },
+        "release": ReleaseFloor.SIDES,
         "training_seconds": "estimate",
     }
 
@@ -135,6 +145,7 @@ class Audit(Limited):
     detail: LearnerAudit | ScoreAudit | GivenModel
     exposure: Exposure | None = None
     sandwich: Sandwich | None = None
+    release: ReleaseFloor | None = None
     learned: LearnedAttack | None = None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
@@ -154,6 +165,7 @@ class Audit(Limited):
             "confidence": self.confidence,
             "records": records,
             "learned": None if self.learned is None else self.learned.to_dict(),
+            "release": None if self.release is None else self.release.to_dict(),
             "records_out": self.records_out,
             "warnings": list(self.warnings),
             "roles": dict(self.roles),
@@ -249,6 +261,8 @@ class Audit(Limited):
             )
         if self.learned is not None:
             text += f"\n\n{self.learned.summary()}"
+        if self.release is not None:
+            text += f"\n\n{self.release.summary()}"
         if self.sandwich is not None:
             gap = self.sandwich.gap
             shown = f"audited ≥ {significant(self.sandwich.floor, 'lower', 4)}"
@@ -345,7 +359,8 @@ def audit(
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
     Theorem: proofs/audit-intervals.md (scores), proofs/given-models.md (models),
-    proofs/audit-subset-game.md (learners).
+    proofs/audit-subset-game.md (learners); X24 where the learner is a release of ``protect`` with
+    normal noise (``released_learner``).
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
@@ -497,7 +512,20 @@ def audit(
         progress=progress,
     )
     names = DEFAULT_ATTACKS if attacks is None else tuple(attacks)
-    answer = audit_run(run, attacks=names, confidence=confidence, fpr=rates, ceiling=ceiling)
+    answer = audit_run(
+        run,
+        attacks=names,
+        confidence=confidence,
+        fpr=rates,
+        ceiling=ceiling,
+        release=release_floor(
+            estimator,
+            run,
+            confidence=confidence,
+            seed=start,
+            workers=None if workers < 1 else workers,
+        ),
+    )
     exposure = answer.exposure
     if LEARNED in names:
         shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
@@ -519,10 +547,13 @@ def audit_run(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     ceiling: Ceiling | None = None,
+    release: ReleaseFloor | None = None,
 ) -> Audit:
     """Audit models that are trained already; see :func:`audit`.
 
-    With a ``ceiling`` an audit above it raises a ContradictionError.
+    With a ``ceiling`` an audit above it raises a ContradictionError.  ``release`` has the floors of
+    the attack on what is released (X24); they then take the place of the attacks on predictions
+    beside the ceiling, which is decided before either is seen.
     """
     plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
     found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
@@ -541,6 +572,9 @@ def audit_run(
         )
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
+        if release is not None:
+            sharper = release.worst if ceiling.record == "every" else release.average
+            sandwich = sandwiched(ceiling, sharper)
     return Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
@@ -550,7 +584,35 @@ def audit_run(
         found,
         exposure,
         sandwich,
+        release,
         warnings=warnings,
+    )
+
+
+#: Targets and training models of the attack on what is released, per shadow model.
+_TARGETS, _TRAINING = 8, 2
+
+
+def release_floor(
+    learner: object, run: ShadowRun, *, confidence: float, seed: int, workers: int | None
+) -> ReleaseFloor | None:
+    """Return the floors of X24 for a learner with known normal noise that is quick to fit."""
+    if not isinstance(learner, ReleasedLearner):
+        return None
+    plan = learner.rehearsal
+    law, records = plan.calibration.noise, run.game.population
+    if not (has_normal_noise(law) and quick_to_fit(plan.statistic) and records <= MOST_RECORDS):
+        return None
+    models = run.signals.models
+    return audit_release(
+        plan.statistic,
+        law,
+        run.game,
+        targets=_TARGETS * models,
+        training=_TRAINING * models,
+        confidence=confidence,
+        seed=seed,
+        workers=workers,
     )
 
 

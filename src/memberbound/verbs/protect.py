@@ -142,6 +142,7 @@ class Protection:
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
 
     SIDES: ClassVar[Sides] = {
+        "budget": "given",
         "certificate": CERTIFICATE,
         "configuration": "given",
         "curve": CURVE_SIDES,
@@ -256,7 +257,11 @@ class Protection:
                 "roles": dict(self.roles),
             }
             | dict(self.details)
-            | ({} if self._budget is None else {"curve": self._budget.described()})
+            | (
+                {}
+                if self._budget is None
+                else {"curve": self._budget.described(), "budget": self._budget.shares()}
+            )
             | ({"guess_upper": self.guess_upper} if self.baseline else {})
         )
 
@@ -311,6 +316,9 @@ class Protection:
         epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
         found.append((at, side_by_side(*epsilons)))
         found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
+        if len(spent) > 1:
+            found.append(("budget (μ²) went to", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
             found.append((at, f"≤ {percent(after, 'upper')}"))
@@ -866,7 +874,7 @@ def protect(
     record: Literal["average", "every"] = "every",
     game: Literal["neighbour", "subset"] | None = None,
     method: Literal[
-        "auto", "gradient", "boosting", "neighbour", "convex", "moment", "izzo"
+        "auto", "gradient", "boosting", "crowd", "neighbour", "convex", "moment", "izzo"
     ] = "auto",
     bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
     baseline: Rates | None = None,
@@ -903,8 +911,8 @@ def protect(
     of it was drawn (subset, at ``confidence``), and sees the release is right about every (or about
     the average) record's membership more than ``eta`` above blind guessing.  What is released of a
     learner takes raw rows (``predict``).
-    Theorem: X22 (gradient); X1 and X4 (neighbour), X3 (convex), X19 (moment), I24-C10 corrected
-    (izzo).
+    Theorem: X22 (gradient); X1, X20 and X4 (neighbour), X3 (convex), X19 (moment), X21
+    (crowd), I24-C10 with its radius corrected (izzo).
     Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
     and apart.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
@@ -922,8 +930,9 @@ def protect(
             half of a public population); the first for every record where the learner has a
             private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
             modules), and for statistics with ``bounds``, unless given.
-        method: ``gradient``, ``boosting`` (neighbour game), ``neighbour``, ``convex``, ``moment``,
-            ``izzo`` (subset game) or ``auto``.
+        method: ``gradient``, ``boosting`` (neighbour game), ``crowd`` (means, counts, covariances;
+            ridge, linear, logistic and naive Bayes from sums), ``neighbour``, ``convex``,
+            ``moment``, ``izzo`` (subset game) or ``auto``.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
         baseline: chance of guessing something about a record without the release (an attribute, the
@@ -959,6 +968,7 @@ def protect(
         memberbound protect patients.csv --target ill --bounds bounds.yaml
         memberbound protect patients.csv --target ill --learner nets:two_layers
         memberbound protect patients.csv --target ill --record every --game subset --method convex
+        memberbound protect patients.csv --target ill --learner naive-bayes --method crowd
         memberbound protect patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
 
     Examples:
@@ -981,7 +991,7 @@ def protect(
     )
     one_of("record", record, ("average", "every"))
     one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
-    methods = ("auto", *ALL_ROWS_METHODS, "neighbour", "convex", "moment", "izzo")
+    methods = ("auto", *ALL_ROWS_METHODS, "crowd", "neighbour", "convex", "moment", "izzo")
     one_of("method", method, methods)
     if method == "boosting" and learner is None and statistic is None:
         learner = "boosting"

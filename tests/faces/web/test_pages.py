@@ -521,6 +521,11 @@ def test_report_viewer_shows_a_report_and_shares_it(visit: Open, tmp_path: Path)
     other = visit(page.url.split("#")[1], width=390, scheme="dark")
     other.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
     assert shortcomings(other) == []
+    # Who was sent a link reads the report; the forms are one click away.
+    assert not other.get_by_role("button", name="Run the study").is_visible()
+    other.get_by_role("button", name="Run a study of your own").click()
+    assert other.get_by_role("button", name="Run the study").is_visible()
+    assert "view=" not in other.url
 
 
 def test_report_viewer_refuses_what_is_no_report_and_trusts_none(
@@ -607,6 +612,62 @@ def test_study_runs_on_the_table_in_sight_and_on_no_other(
     page.set_input_files("#file-report", report)
     page.locator(".about", has_text=sample()["data"]["name"]).wait_for()
     assert page.locator(".filestatus", has_text="people.csv").is_visible()
+
+
+def test_study_asks_which_columns_and_what_they_hold(visit: Open, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    people = tmp_path / "people.csv"
+    names = ["".join(rng.choices("abcdefgh", k=9)) + str(i) for i in range(300)]
+    rows = [f"{n},{rng.randint(1, 5)},{rng.random()!r},{rng.choice('ny')}" for n in names]
+    people.write_text("nick,zip,size,sick\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    page = visit("/study")
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda r: sent.append(r.post_data_json) if r.url.endswith("/jobs") else None)
+    page.set_input_files("input[type=file]", people)
+    page.get_by_text("300 rows, 4 columns").wait_for()
+    columns = page.locator("fieldset.columns").first
+    # The target is no feature; what looks like an identifier is left out unless it is ticked.
+    assert columns.get_by_role("checkbox").count() == 3
+    assert not columns.get_by_label("nick", exact=False).first.is_checked()
+    columns.get_by_label("nick", exact=False).first.check()
+    leave = columns.get_by_role("button", name="Leave out nick")
+    leave.click()
+    assert not columns.get_by_label("nick", exact=False).first.is_checked()
+    assert leave.count() == 0
+    columns.get_by_role("checkbox", name="size").uncheck()
+    page.get_by_label("What zip holds").select_option("category")
+    page.get_by_role("button", name="Run the study").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. The calculation was stopped").wait_for()
+    (asked,) = (body["options"] for body in sent if body)
+    assert asked["columns"] == ["zip"]
+    assert asked["roles"] == {"zip": "category"}
+    # Another target, another set of columns.
+    page.get_by_label("Column to predict", exact=True).select_option("zip")
+    assert columns.get_by_role("checkbox", name="sick").count() == 1
+    assert columns.get_by_role("checkbox", name="zip").count() == 0
+
+
+def test_back_returns_to_what_was_there_before_use(visit: Open) -> None:
+    page = visit("/explain?epsilon=8&delta=1e-5")
+    settled(page, "With ε = 8")
+    page.get_by_role("button", name="Use ε = 1", exact=True).click()
+    settled(page, "With ε = 1 and")
+    page.go_back()
+    settled(page, "With ε = 8")
+
+
+def test_an_empty_bound_never_looks_like_a_proof(visit: Open) -> None:
+    page = visit("/explain?epsilon=60&delta=0")
+    answered(page)
+    looks = "getComputedStyle(document.querySelector('.meter .fill'))"
+    blue = page.evaluate(f"{looks}.backgroundImage") == "none"
+    proved = number(page, "accuracy_upper") != "nothing is proved"
+    assert blue == proved
+    assert page.locator(".meter.unproved").count() == (0 if proved else 1)
+    page.evaluate("location.hash = '/explain?epsilon=1&delta=0'")
+    settled(page, "With ε = 1")
+    assert page.locator(".meter.unproved").count() == 0
 
 
 @pytest.mark.long

@@ -220,7 +220,7 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
 
     def study(source, *, out, workers, progress, **options):
         seen.update(options, name=Path(source).name, out=out, workers=workers)
-        progress("Attack the model", 3, 7)
+        progress("Attack the model", 1300, 8000)
         (Path(out) / "report.json").write_text("{}")
         return Done()
 
@@ -230,7 +230,7 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
     assert seen == expected
     assert job["result"] == {"command": "study"}
     assert job["files"] == ["report.json"]
-    assert "Attack the model" in job["labels"]
+    assert "step 2 of 8, Attack the model" in job["labels"]
 
 
 @pytest.mark.long

@@ -237,11 +237,18 @@ def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.studies import study
 
     progress(0, None, "reading the table")
+
+    def advance(title: str, done: int, total: int) -> None:
+        # A thousand parts per step.
+        progress(
+            done, total, f"step {min(done, total - 1) // 1000 + 1} of {total // 1000}, {title}"
+        )
+
     result = study(
         table,
         out=".",
         workers=1,
-        progress=lambda title, done, total: progress(done, total, title),
+        progress=advance,
         **options,
     )
     return {"result": result.to_dict(), "plots": {}}

@@ -21,6 +21,21 @@ export function write(page, values) {
   history.replaceState(null, "", left[page]);
 }
 
+/** Begin a new entry of the history: Back returns to what was in sight before a button was pressed. */
+export function step() {
+  history.pushState(null, "", location.hash);
+}
+
+/** An object of texts that is kept in one value. */
+export function mapping(text) {
+  try {
+    const found = JSON.parse(text || "{}");
+    return found && typeof found === "object" && !Array.isArray(found) ? found : {};
+  } catch {
+    return {};
+  }
+}
+
 /** A list that is kept in one value. */
 export function list(text) {
   if (!text) return null;

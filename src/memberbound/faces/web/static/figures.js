@@ -91,9 +91,10 @@ export function meter(share, blind, words) {
   const wide = Math.min(100, Math.max(0, ((share - blind) / span) * 100));
   const fillbar = element("span", { class: "fill" });
   fillbar.style.width = `${wide}%`;
+  // A bound that excludes nothing has the look of what is not proved.
   return element(
     "div",
-    { class: "meter", role: "img", "aria-label": words },
+    { class: `meter${share >= 1 ? " unproved" : ""}`, role: "img", "aria-label": words },
     element("div", { class: "bar" }, fillbar),
     element(
       "div",

@@ -133,6 +133,14 @@ export class JobPanel {
     this.node.dataset.state = name;
   }
 
+  /** About how long it will go on, once there is something to judge by. */
+  #left(job, done, total) {
+    if (!total || done / total < 0.1 || done >= total) return "";
+    const seconds = Math.round((job.seconds * (total - done)) / done / 5) * 5;
+    if (seconds < 5) return "";
+    return `, about ${seconds < 90 ? `${seconds} s` : `${Math.round(seconds / 60)} min`} left`;
+  }
+
   #show(job) {
     this.#state(job.state);
     if (job.state === "done") {
@@ -168,7 +176,7 @@ export class JobPanel {
         ),
       );
     }
-    this.words.textContent = `${words}, ${Math.round(job.seconds ?? 0)} s`;
+    this.words.textContent = `${words}, ${Math.round(job.seconds ?? 0)} s${this.#left(job, done, total)}`;
     if (total) {
       this.bar.max = total;
       this.bar.value = done;

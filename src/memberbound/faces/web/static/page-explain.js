@@ -1,5 +1,5 @@
 // Explain: what does ε mean, and which ε should we take?
-import { address, write } from "./address.js";
+import { address, step, write } from "./address.js";
 import { post } from "./api.js";
 import { Chart } from "./charts.js";
 import { delayed, element, fill, table } from "./dom.js";
@@ -254,6 +254,7 @@ export function open(root, given) {
           class: "small",
           "aria-label": choose ? `Use ${promise} %` : `Use ε = ${value}`,
           onclick: () => {
+            step();
             form.set(choose ? "accept_accuracy" : "epsilon", value);
             remember();
             calculate();

@@ -1,5 +1,5 @@
 // Study: the whole examination of a learner on a table, and the viewer of its report.
-import { write } from "./address.js";
+import { list, mapping, write } from "./address.js";
 import { get, post } from "./api.js";
 import { Chart } from "./charts.js";
 import { element, fill, notice } from "./dom.js";
@@ -11,7 +11,7 @@ import { MoreOptions } from "./more-options.js";
 import { atMostInWords, count } from "./numbers.js";
 import { sandwich } from "./plots.js";
 import { ReportDrop } from "./report-drop.js";
-import { FilePanel } from "./uploads.js";
+import { ColumnChooser, FilePanel } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
@@ -20,6 +20,8 @@ const DEFAULTS = {
   data: "table",
   file: "",
   target: "",
+  columns: "",
+  roles: "",
   learner: "logistic",
   accept: "55",
   shadows: "64",
@@ -64,16 +66,28 @@ export function open(root, given) {
     "What to study",
     state,
     ["data", "target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
-    () => {
+    (name) => {
+      if (name === "target") chooseColumns();
       arrange();
       remember();
       job.outdated();
     },
   );
   const more = new MoreOptions("study", form, [
-    ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence"],
+    ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence", "columns", "roles"],
   ]);
   const aim = element("div", {});
+  const columns = new ColumnChooser(
+    "Columns that the learner sees",
+    () => {
+      const chosen = columns.names.length > 0 && columns.asked.columns;
+      state.columns = chosen ? JSON.stringify(chosen) : "";
+      state.roles = Object.keys(columns.roles).length ? JSON.stringify(columns.roles) : "";
+      remember();
+      job.outdated();
+    },
+    { roles: true },
+  );
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Run the study");
   const missing = element("p", { class: "quiet", id: "study-needs" }, "Choose a table, or the sample, to begin.");
   start.setAttribute("aria-describedby", missing.id);
@@ -82,7 +96,10 @@ export function open(root, given) {
     title: "Choose a table",
     hint: "or drop a CSV, Parquet or Arrow file here. It stays on this machine.",
     chosen: (found) => {
-      if (found && found.file !== state.file) form.values.target = found.columns.at(-1)?.name ?? "";
+      if (found && found.file !== state.file) {
+        form.values.target = found.columns.at(-1)?.name ?? "";
+        state.columns = state.roles = "";
+      }
       file = found;
       state.file = found?.file ?? "";
       fillColumns();
@@ -98,6 +115,7 @@ export function open(root, given) {
   function arrange() {
     panel.node.hidden = !own();
     aim.hidden = !own() || !file;
+    columns.node.hidden = aim.hidden;
     start.disabled = own() && !file;
     missing.hidden = !start.disabled;
   }
@@ -114,6 +132,14 @@ export function open(root, given) {
           })
         : null,
     );
+    chooseColumns();
+  }
+
+  /** All columns but the target; identifiers and free text are left out unless they are ticked. */
+  function chooseColumns() {
+    const others = (file?.columns ?? []).filter(({ name }) => name !== form.text("target"));
+    const usual = others.filter(({ role }) => !["identifier", "text"].includes(role)).map(({ name }) => name);
+    columns.show(others, list(state.columns), { rows: file?.rows, usual, roles: mapping(state.roles) });
   }
 
   const job = new JobPanel({
@@ -141,7 +167,11 @@ export function open(root, given) {
     try {
       const table = own() ? file : null;
       const asked = { learner: form.text("learner") };
-      if (table) asked.target = form.text("target");
+      if (table) {
+        asked.target = form.text("target");
+        Object.assign(asked, columns.asked);
+        if (Object.keys(columns.roles).length) asked.roles = columns.roles;
+      }
       const accept = form.number("accept");
       if (accept !== 55) asked.eta = Number(((accept - 50) / 100).toFixed(14));
       const shadows = form.number("shadows");
@@ -219,13 +249,14 @@ export function open(root, given) {
     });
   }
 
-  function showView(view) {
+  function showView(view, leave = null) {
     viewing.hidden = false;
     fill(
       frame,
       element(
         "p",
-        {},
+        { class: "buttons" },
+        leave ? element("button", { type: "button", onclick: leave }, "Run a study of your own") : null,
         element(
           "a",
           { href: `/api/views/${encodeURIComponent(view)}`, target: "_blank", rel: "noopener" },
@@ -261,6 +292,7 @@ export function open(root, given) {
     }),
     panel.node,
     aim,
+    columns.node,
     form.select("learner", { label: "Learner", options: LEARNERS }),
     form.numeric("accept", {
       label: "Nobody may be right more than",
@@ -296,34 +328,28 @@ export function open(root, given) {
     element("div", { class: "buttons" }, start),
     missing,
   );
-  root.append(
+  const forms = element(
+    "div",
+    { class: "columns2" },
     element(
       "div",
       { class: "stack" },
       element(
-        "div",
-        { class: "columns2" },
-        element(
-          "div",
-          { class: "stack" },
-          element(
-            "section",
-            { class: "card", "aria-labelledby": "run-study" },
-            element("h2", { id: "run-study" }, "Run a study"),
-            form.node,
-          ),
-          opening.node,
-        ),
-        element(
-          "div",
-          { class: "stack" },
-          element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-          exports.node,
-        ),
+        "section",
+        { class: "card", "aria-labelledby": "run-study" },
+        element("h2", { id: "run-study" }, "Run a study"),
+        form.node,
       ),
-      viewing,
+      opening.node,
+    ),
+    element(
+      "div",
+      { class: "stack" },
+      element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
+      exports.node,
     ),
   );
+  root.append(element("div", { class: "stack" }, forms, viewing));
   arrange();
   fill(
     results,
@@ -339,8 +365,14 @@ export function open(root, given) {
     fetch(`/api/views/${encodeURIComponent(state.view)}`, { credentials: "same-origin" })
       .then((answer) => {
         if (answer.ok) {
-          fill(results, element("p", {}, "The report of this link is shown below."));
-          showView(state.view);
+          // Who was sent a report reads it; the forms are one click away.
+          forms.hidden = true;
+          showView(state.view, () => {
+            forms.hidden = false;
+            hide();
+            remember();
+            form.node.querySelector("input").focus();
+          });
         } else {
           state.view = "";
           remember();

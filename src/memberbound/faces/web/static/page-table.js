@@ -133,7 +133,7 @@ export function open(root, given) {
 
   function arrange() {
     const found = file?.columns ?? [];
-    columns.show(found, list(state.columns));
+    columns.show(found, list(state.columns), { rows: file?.rows });
     keep.show(found, list(state.keep) ?? []);
     const named = found.map((column) => [column.name, column.name]);
     fill(

@@ -49,8 +49,6 @@ export function roc(curve, points, log) {
         mode: "lines",
         name: "no attack gets above this",
         line: { color: ink("certified"), width: 3 },
-        fill: log ? "none" : "tozeroy",
-        fillcolor: ink("wash"),
         // The rate rounded down and the bound up: the pair printed lies above the curve.
         text: on.map(
           (index) =>
