@@ -18,7 +18,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-# Several test processes share the cores already; BLAS must not multiply them.
+# Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
+# process, so that what its tests share is made once.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -36,10 +37,10 @@ serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
 test: $(STAMP) ## the tests and the doctests of src (without those marked long); the same every time
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
-	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) -m "long or hypothesis"
+	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "long or hypothesis"
 
 # The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
 OLDEST := .venv-oldest/bin

@@ -35,11 +35,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, fraction
 from memberbound.games import Game
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "CERTIFICATE",
@@ -51,6 +54,7 @@ __all__ = [
     "Estimate",
     "Kind",
     "Mark",
+    "Readable",
     "Side",
     "Sides",
     "allowed",
@@ -92,6 +96,7 @@ _VACUOUS = {
     "eta": 0.5,
     "leak": 1.0,
     "security": 0.0,
+    "success": 1.0,
     "tpr": 1.0,
 }
 _HUNDRED = Decimal(100)
@@ -341,6 +346,51 @@ def numbers_in(
             yield from numbers_in(item, sides, path)
     elif isinstance(value, float):
         yield path, value, sides if isinstance(sides, str) else None
+
+
+def _cell(path: str, value: float, side: Side) -> str:
+    """Return a number of an answer as text; its keys say which quantity it bounds."""
+    if side in ("upper", "lower"):
+        words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
+        if any(vacuous(value, word) for word in words & _VACUOUS.keys()):
+            return "nothing is proved"
+    return SIGNS[side] + significant(value, side)
+
+
+class Readable:
+    """What every answer of a verb can do for a person at a prompt or in a notebook.
+
+    An answer has ``to_dict()``, ``summary()`` and declares the ``SIDES`` of its numbers.
+    """
+
+    SIDES: ClassVar[Sides] = {}
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        raise NotImplementedError
+
+    def summary(self) -> str:
+        """Return what a person reads."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        first = self.summary().split("\n", 1)[0]
+        said = getattr(self, "sentence", first)
+        return f"<{type(self).__name__}: {said or first}>"
+
+    def to_frame(self) -> DataFrame:
+        """Return every number of the answer as a row: its key, itself, its side, and as text.
+
+        ``side`` is ``upper`` or ``lower`` for bounds, ``estimate`` and ``given``; the text is
+        rounded to it, and a bound that excludes nothing is not printed as one.
+        """
+        import pandas
+
+        rows = [
+            (path, value, side, _cell(path, value, side or "given"))
+            for path, value, side in numbers_in(self.to_dict(), self.SIDES)
+        ]
+        return pandas.DataFrame(rows, columns=["key", "value", "side", "text"])
 
 
 def json_number(value: float | None) -> float | None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import memberbound
 from memberbound.attacks.given_model import (
     Evidence,
+    References,
     attack_scores,
     audit_model,
     known_half,
@@ -296,3 +297,71 @@ def test_a_table_of_answers(tmp_path: Path, tree) -> None:
         memberbound.audit(predictions=only.drop(columns="member"))
     with pytest.raises(InputError, match="1 \\(member\\) or 0"):
         memberbound.audit(predictions=only.assign(member=2))
+
+
+# ── Coverage of rules that learn: the truth is the rule's on records that nobody was told about ───
+
+
+def uncovered(leak: float, sizes: tuple[int, int], runs: int, *, ties: bool = False) -> np.ndarray:
+    """Return, per quantity and side, in how many runs an end missed the truth."""
+    rng = np.random.default_rng([11, int(10 * leak), *sizes])
+    n1, n0, many = *sizes, 4000
+    missed = np.zeros((4, 2))
+    for _ in range(runs):
+        member = np.concatenate([np.ones(n1), np.zeros(n0), np.ones(many), np.zeros(many)]) > 0
+        z = rng.normal(size=(len(member), 3))
+        truth = rng.integers(3, size=len(member))
+        z[np.arange(len(member)), truth] += 1 + leak * member * (truth == 0)  # one class leaks
+        p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+        if ties:
+            p = np.maximum(np.round(p * 4), 0.2) / np.maximum(np.round(p * 4), 0.2).sum(1)[:, None]
+        ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(3))
+        evidence = Evidence.of(ask, np.zeros((len(member), 1)), truth, member)
+        sample = np.arange(len(member)) < n1 + n0
+        told = sample & (rng.random(len(member)) < 0.5)
+        score = attack_scores(evidence, attacks=["combined"], references=References(told))[0]
+        rule = score["combined"][0]
+        here, fresh = sample & ~told, ~sample
+        found = audit_scores(rule[here], member[here], fpr=[0.1])
+        exact = audit_scores(rule[fresh], member[fresh], fpr=[0.1])
+        for row, pick in enumerate(
+            (
+                lambda a: a.auc,
+                lambda a: a.advantage,
+                lambda a: a.accuracy,
+                lambda a: a.tpr_at_fpr["0.1"],
+            )
+        ):
+            seen, known = pick(found), pick(exact)
+            if seen is not None:  # an oracle of 4000 is itself off: its interval may be touched
+                missed[row] += seen.lower > known.upper, seen.upper < known.lower
+    return missed
+
+
+@pytest.mark.parametrize("leak", [0.0, 3.0])
+def test_rules_that_learn_are_covered(leak: float) -> None:
+    """Each side may miss in 2.5 % of 12 runs: more than 3 have probability 1e-4."""
+    assert uncovered(leak, (200, 120), 12).max() <= 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leak", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("sizes", [(60, 60), (600, 100), (100, 600), (800, 800)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_rules_that_learn_are_covered_long(leak: float, sizes: tuple[int, int], ties: bool) -> None:
+    """2.5 % of 200 runs: more than 15 have probability 4e-5 per side."""
+    assert uncovered(leak, sizes, 200, ties=ties).max() <= 15
+
+
+@pytest.mark.long
+def test_the_best_attack_is_paid_for_long() -> None:
+    """Null answers of 10 classes: the best of all attacks accuses in at most 2.5 % of 400 runs."""
+    rng = np.random.default_rng(0)
+    member = np.arange(160) < 80
+    paid = 0
+    for _ in range(400):
+        p = rng.dirichlet(np.ones(10), 160)
+        ask = TrainedModel.of(lambda r, p=p: p[: len(r)], classes=range(10))
+        evidence = Evidence.of(ask, np.zeros((160, 1)), rng.integers(10, size=160), member)
+        paid += audit_model(evidence, fpr=()).best_advantage.lower > 0
+    assert paid <= 24

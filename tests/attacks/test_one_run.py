@@ -193,12 +193,21 @@ def test_against_the_published_theorem():
     assert published(1000, 100, 99, ours, 1e-5) >= 0.05
 
 
-def test_returned_hypotheses_are_rejected_when_asked_again():
-    for m, r, v, delta in ((100, 100, 70, 0.0), (500, 50, 50, 1e-4), (200, 200, 200, 1e-5)):
-        low = one_run_epsilon(m, r, v, delta=delta).lower
-        called = one_run._impossible((m, r, v), 0.05, least_fpr(delta), np.array([low]))
-        assert one_run_p_value(m, r, v, epsilon=low, delta=delta) <= 0.05 or called[0]
-        assert one_run_p_value(m, r, v, epsilon=low + 0.05, delta=delta) > 0.05
+@pytest.mark.parametrize(
+    ("m", "r", "v", "delta"),
+    [
+        (100, 100, 70, 0.0),
+        (80, 20, 20, 1e-4),
+        (60, 60, 60, 1e-5),
+        pytest.param(500, 50, 50, 1e-4, marks=pytest.mark.long),
+        pytest.param(200, 200, 200, 1e-5, marks=pytest.mark.long),
+    ],
+)
+def test_returned_hypotheses_are_rejected_when_asked_again(m, r, v, delta):
+    low = one_run_epsilon(m, r, v, delta=delta).lower
+    called = one_run._impossible((m, r, v), 0.05, least_fpr(delta), np.array([low]))
+    assert one_run_p_value(m, r, v, epsilon=low, delta=delta) <= 0.05 or called[0]
+    assert one_run_p_value(m, r, v, epsilon=low + 0.05, delta=delta) > 0.05
 
 
 def test_edges():

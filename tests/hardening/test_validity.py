@@ -1,5 +1,7 @@
 """The certificate after hardening holds at its confidence, on laws whose truth is known (X18)."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,6 +41,7 @@ def allowed_failures(runs: int, beta: float) -> int:
     return int(stats.binom.ppf(1 - FALSE_ALARM, runs, beta))
 
 
+@functools.cache
 def runs_of(runs: int, rows: int, **wish: object) -> list[tuple[Hardening, float, float]]:
     """Certified and true leak of hardened draws; refused draws count as no failure."""
     atoms, p = law(0)

@@ -76,18 +76,22 @@ class Recognised:
     def summary(self) -> str:
         """Return readable lines."""
         count = int(self.named.sum())
+        if not count:
+            return (
+                f"records: on a list of {len(self.rows)} members and {self.others} others the "
+                f"attack ({self.attack}) names no member\n  (a rule of which on average at most "
+                f"{percent(self.rate, 'upper')} of the names are wrong)"
+            )
         text = (
             f"records: of {len(self.rows)} members and {self.others} others on one list, the "
             f"attack ({self.attack}) names {count} members and {self.wrongly} others;\n  on "
             f"average at most {percent(self.rate, 'upper')} of those it names are wrong"
         )
-        if count:
-            order = np.argsort(self.p_values, kind="stable")
-            first = [str(self.rows[i]) for i in order if self.named[i]][:8]
-            more = count - len(first)
-            text += f"\n  members (rows from 0): {', '.join(first)}"
-            text += f" and {more} more" if more > 0 else ""
-        return text
+        order = np.argsort(self.p_values, kind="stable")
+        first = [str(self.rows[i]) for i in order if self.named[i]][:8]
+        more = count - len(first)
+        text += f"\n  members (rows from 0): {', '.join(first)}"
+        return text + (f" and {more} more" if more > 0 else "")
 
 
 def recognised_members(

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from memberbound._version import __version__
 from memberbound.declarations import Option, Several
-from memberbound.quantities import INTERVAL, Mark, Sides, marked, vacuous
+from memberbound.quantities import INTERVAL, Mark, Readable, Sides, marked, vacuous
 from memberbound.report.exporting import checked_report
 from memberbound.report.model import RECORDS, Report, SandwichRow, plain
 from memberbound.report.prose import LEVELS
@@ -53,8 +53,8 @@ def _numbers(row: SandwichRow | None) -> dict[str, object] | None:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Readable):
     """Two studies side by side: what was found then and now, and what else is different."""
 
     before: Report = field(repr=False)

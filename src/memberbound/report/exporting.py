@@ -11,6 +11,7 @@ from memberbound._version import __version__
 from memberbound.declarations import Force, Option, OutputFile
 from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
+from memberbound.quantities import Readable
 from memberbound.report.model import Report, checked, read
 
 __all__ = ["ENDINGS", "FORMATS", "Export", "checked_report", "export"]
@@ -38,8 +39,8 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Export:
+@dataclass(frozen=True, eq=False, repr=False)
+class Export(Readable):
     """What was exported and where it is; ``details`` depend on the format."""
 
     format: str

@@ -34,7 +34,7 @@ from memberbound.files import write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.ledger import theorems as ledger
-from memberbound.quantities import Mark, marked
+from memberbound.quantities import Mark, Readable, marked
 from memberbound.report.model import (
     RECORDS,
     LedgerEntry,
@@ -75,8 +75,8 @@ __all__ = [
 # ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Study(Limited):
+@dataclass(frozen=True, eq=False, repr=False)
+class Study(Readable, Limited):
     """A study: ``report`` is what ``report.json`` holds."""
 
     VERB: ClassVar = "study"

@@ -59,18 +59,20 @@ _PARTS = (
 _COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
 #: Share of the cosines' decay that is used; the rest keeps the tilt integrable.
 _SHARES = (0.3, 0.6, 0.85, 0.95)
-#: Angle that parts the main arc from the outer one, and weights of the quartic (step 6).
-_ARC = 0.5
+#: Angles that part the main arc from the outer one, and weights of the quartic (step 6).
+_ARCS = (0.35, 0.5, 0.78)
+#: How many metrics of the frequencies are tried.
+_METRICS = 4
 _WEIGHTS = np.array([0.1, 0.25, 0.5, 1.0])
 #: From so many columns on fourth moments are bounded through second ones.
-_MOST_PRODUCTS = 300
+_MOST_PRODUCTS = 700
 #: Multiplications that the exact fourth moment may cost.
 _MOST_WORK = 2e11
 _BLOCK = 1 << 21
 #: The least noise, in units of the largest entry, that is looked at.
 _LEAST = 1e-60
 #: Fewer records than this times (columns + 10) hide nobody, whatever the noise: not looked at.
-_FEWEST = 8
+_FEWEST = 3
 #: Log of what a shell may hold without being looked at again.
 _NEGLIGIBLE = -50.0
 
@@ -327,9 +329,9 @@ class Crowd:
         return []
 
     def _plan(self, place: int) -> _Frequencies:
-        """Frequencies in one of three metrics, made when they are asked for."""
+        """Frequencies in one of the metrics, made when they are asked for."""
         while len(self._plans) <= place:
-            self._plans.append(_Frequencies.of(self, 0.5 * len(self._plans)))
+            self._plans.append(_Frequencies.of(self, len(self._plans)))
         return self._plans[place]
 
     def _error(self, leverage: float, taken: float) -> NormalError | None:
@@ -337,16 +339,16 @@ class Crowd:
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
         aside = (math.sqrt(leverage) + (self.table.removed - 1) * math.sqrt(longest)) / count
-        second = math.sqrt(len(self._covariance))
-        whole = self._plan(0).fourth
-        fourth = whole + 4 * aside * math.sqrt(second * whole) + 6 * aside**2 * second
+        second = float(np.linalg.norm(1 - self._plan(0).noise)) * (1 + _SLACK)
+        whole, columns = self._plan(0).fourth, math.sqrt(len(self._covariance))
+        fourth = whole + 4 * aside * math.sqrt(columns * whole) + 6 * aside**2 * columns
         fourth += 5 * count * aside**4
         fourth *= widened**2 * (1 + _SLACK)
         length = widened * (math.sqrt(longest) + aside) ** 2 * (1 + _SLACK)
         norms = _expansion(count, self.half, second, fourth, length)
         below = np.sqrt(np.cumsum(np.square(norms)))
         best: NormalError | None = None
-        for place in range(3):
+        for place in range(_METRICS):
             rests = self._plan(place).rests(widened)  # ln of the squared norm from each degree on
             total = below[:-1] + np.exp(np.minimum(0.5 * rests[1:], 300.0))
             degree = int(np.argmin(total)) + 1
@@ -381,18 +383,31 @@ class Crowd:
         """Return, per record, an ε at which both hockey-sticks are at most δ, or ∞ (L24-D2)."""
         target = fraction("delta", delta)
         result = np.full(self.game.population, math.inf)
-        if not any((cost < target).any() for _, cost, _ in self._costs):
+        if target == 0.0:
             return result
+        for mine, cost, norm in self._costs:
+            r = self.distance[mine]
+            # Distances are rounded up to some levels: the bound grows with them.
+            levels = np.unique(np.append(np.geomspace(max(r.min(), 1e-9), r.max(), 48), r.max()))
+            found = np.array([_epsilon_of_events(float(level), norm, target) for level in levels])
+            result[mine] = found[np.minimum(np.searchsorted(levels, r), len(levels) - 1)]
+            if cost.min() < target:
+                result[mine] = np.minimum(result[mine], self._epsilon_by_sum(mine, target))
+        return result
+
+    def _epsilon_by_sum(self, mine: NDArray[np.intp], target: float) -> FloatArray:
+        """An ε with ``delta(ε)`` ≤ target, for some records."""
+        result = np.full(mine.size, math.inf)
         grid = _epsilons()
-        before = self.delta(0.0)
+        before = self.delta(0.0)[mine]
         result[before <= target] = 0.0
         for low, high in pairwise(grid):
-            now = self.delta(float(high))
-            mine = (now <= target) & ~np.isfinite(result)
+            now = self.delta(float(high))[mine]
+            crossed = (now <= target) & ~np.isfinite(result)
             # The bound is convex in e^ε, so the chord between two points lies above it.
-            share = (before[mine] - target) / (before[mine] - now[mine])
+            share = (before[crossed] - target) / (before[crossed] - now[crossed])
             found = low + np.log1p(share * math.expm1(high - low))
-            result[mine] = np.minimum(up_array(found, 64), high)
+            result[crossed] = np.minimum(up_array(found, 64), high)
             before = now
         return result
 
@@ -415,6 +430,27 @@ class Crowd:
         )
 
 
+def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
+    """An ε at which no event costs more than δ, when errors count by the events' probability.
+
+    An event of probability α under the first normal law has at most α + ‖error‖√α in its world and
+    at least β - ‖error‖√β in the other, β ≥ Φ(Φ⁻¹(α) - 2r) (step 5 of the proof).  Between two
+    points of the grid the first is taken at its upper and the second at its lower end.
+    """
+    alpha = np.append(np.geomspace(delta * 1e-3, 0.5, 1500), np.linspace(0.5, 1.0, 200)[1:])
+    most = alpha + norm * np.sqrt(alpha)
+    if most[0] > delta * (1 - _SLACK):
+        return math.inf
+    beta = special.ndtr(special.ndtri(alpha[:-1]) - 2 * distance * (1 + _SLACK)) * (1 - _SLACK)
+    least = np.maximum(beta - norm * np.sqrt(beta), 0.0) * (1 - _SLACK)
+    needed = most[1:] - delta * (1 - _SLACK)
+    if (needed[least == 0.0] > 0).any():
+        return math.inf
+    with np.errstate(divide="ignore"):
+        ratio = np.where(needed > 0, needed / np.where(least > 0, least, 1.0), 0.0).max()
+    return max(0.0, math.log(ratio) + _SLACK) if ratio > 0 else 0.0
+
+
 def _epsilons() -> FloatArray:
     """ε at which hockey-sticks are looked at."""
     return np.concatenate([[0.0], np.geomspace(1e-4, 12.0, 120)])
@@ -435,7 +471,7 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Frequencies:
-    """Shells of frequencies ζ by ζ*Pζ, P = diag(shape): H's metric (P = 1) to that of the noise."""
+    """Shells of frequencies ζ by ζ*Pζ, P = diag(shape) in the eigenbasis of H."""
 
     crowd: Crowd
     shape: FloatArray
@@ -445,20 +481,24 @@ class _Frequencies:
     parts: list[_Part]
 
     @classmethod
-    def of(cls, crowd: Crowd, power: float) -> _Frequencies:
-        """Measure the records in the metric H^½PH^½, P = (noise's share / largest)^power."""
+    def of(cls, crowd: Crowd, place: int) -> _Frequencies:
+        """Measure the records in the metric H^½PH^½; any P > 0 will do.
+
+        P is the identity, or follows the others' or the noise's share of the variance, or its root.
+        """
         covariance = crowd._covariance
         noise = crowd._noise**2 / covariance * (1 - crowd._trust)
-        shape = (noise / noise.max()) ** power
+        others = np.maximum((1 - noise) / max(float((1 - noise).max()), 1e-12), 1e-4)
+        shape = (np.ones(len(noise)), others, np.sqrt(noise / noise.max()), noise / noise.max())[
+            place
+        ]
         metric = np.sqrt(covariance * shape)
         rows = crowd.table.halves / metric * math.sqrt(1 + crowd._trust)
         blur = crowd.table.offset / float(metric.min()) * (1 + _SLACK)
         rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
         count, columns = rows.shape
         removed = crowd.table.removed
-        ends = sorted(
-            {int(part * count) for part in _PARTS if int(part * count) >= 4 * columns + 8}
-        )
+        ends = sorted({count, *(n for part in _PARTS if (n := int(part * count)) > 4 * columns)})
         parts: list[_Part] = []
         whole = quartic = math.inf
         for size, scatter, mean, fourth, computed in _cumulated(rows, ends):
@@ -487,13 +527,11 @@ class _Frequencies:
 
     def rests(self, widened: float) -> FloatArray:
         """Return the log of a bound on the squared norm of all parts from degree 0, 1, 2, … on."""
-        columns, half = len(self.shape), self.crowd.half
+        half = self.crowd.half
         end = 2 * (math.log(3.0 + half) + 0.5 * float(np.log(2 / self.noise).sum()) + 80)
         end /= float((self.noise / self.shape).min())
-        steps = max(
-            2, math.ceil(math.log(end / (0.5 * columns * self.shape.min())) / math.log(1.04))
-        )
-        radii = np.geomspace(0.5 * columns * float(self.shape.min()), end, steps)
+        start = 0.3 * float(self.shape.sum())
+        radii = np.geomspace(start, end, max(2, math.ceil(math.log(end / start) / 0.04)))
         low, high = radii[:-1], radii[1:]
         shells = np.minimum(
             self._near(np.array([1.0]), high, low, widened)[0], self._noise_alone(low, widened)
@@ -511,53 +549,72 @@ class _Frequencies:
             found = np.minimum(found, np.logaddexp(dilated.min(axis=0), outside[place]))
         return found + _SLACK
 
+    @property
+    def others(self) -> FloatArray:
+        """The others' shares of the variance, from above: λG is at most this in H's metric."""
+        return np.asarray(np.minimum(1 - self.noise + _SLACK, 1.0), dtype=np.float64)
+
     def _near(
         self, squared: FloatArray, high: FloatArray, low: FloatArray | None, widened: float
     ) -> FloatArray:
         """Log of E[|φ(ρζ)|²; low < |ζ|_P² ≤ high] for every ρ² (rows) and radius, step 6."""
         half, count = self.crowd.half, self.crowd.crowd
-        columns, shape = len(self.shape), self.shape * widened
+        shape, others = self.shape * widened, self.others
         r2, t2 = squared[:, None], high[None, :]
-        reach = r2 * t2 / self.shape.min()  # largest |ρζ|²
-        curvature = (_ARC / math.cos(_ARC) ** 2 - math.tan(_ARC)) / (4 * _ARC**3)
-        best = np.full((squared.size, high.size), math.inf)
+        spread = r2 * t2 * float((others / self.shape).max())  # largest λΣ|s|² of ρζ
+        found = np.full((squared.size, high.size), math.inf)
+        tails = np.stack([self._outer(float(r), high, widened) for r in squared])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            for weight in _WEIGHTS:
-                first = (math.tan(_ARC) / _ARC - 1) / _ARC**2 + 4 * (1 + 1 / weight) * curvature
-                second = (1 + weight) * curvature
-                spare = half - 1 - first * reach
-                main = 0.5 * np.log((half + 0.5) / spare)
-                bend = second * self.quartic * r2**2 * t2
-                tilt = r2[..., None] / count + bend[..., None] * shape
-                if low is None:
-                    value = -np.log(1 - tilt).sum(axis=-1)
-                else:
-                    value = np.full(best.shape, math.inf)
-                    room = ((1 - tilt) / shape).min(axis=-1)
-                    for part in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
-                        chernoff = part * room
-                        log = np.log(1 - tilt - chernoff[..., None] * shape).sum(axis=-1)
-                        value = np.fmin(value, -chernoff * low - log)
-                main = main + value
-                usable = (spare > 0) & (tilt.max(axis=-1) < 1) & np.isfinite(main)
-                best = np.where(usable & (main < best), main, best)
-            outer = (
-                math.log(math.pi * (half + 0.5))
-                + np.maximum(reach * (1 + 1 / count) - reach / r2, 0.0)
-                + columns * np.log(t2)
-                - np.log(self.shape).sum()
-                - special.gammaln(columns + 1)
-                - count * math.sin(_ARC) ** 2
-                + 2 / 3 * np.sqrt(self.quartic * reach) * r2 * t2
-            )
-            outer = np.where(2 * reach <= count, outer, math.inf)
-        return np.asarray(math.log(2) + np.logaddexp(best, outer) + _SLACK, dtype=np.float64)
+            for arc in _ARCS:
+                best = np.full(found.shape, math.inf)
+                curvature = (arc / math.cos(arc) ** 2 - math.tan(arc)) / (4 * arc**3)
+                for weight in _WEIGHTS:
+                    first = (math.tan(arc) / arc - 1) / arc**2 + 4 * (1 + 1 / weight) * curvature
+                    second = (1 + weight) * curvature
+                    spare = half - 1 - first * spread
+                    main = 0.5 * np.log((half + 0.5) / spare)
+                    bend = second * self.quartic * r2**2 * t2
+                    tilt = r2[..., None] * widened * others / count + bend[..., None] * shape
+                    if low is None:
+                        value = -np.log(1 - tilt).sum(axis=-1)
+                    else:
+                        value = np.full(best.shape, math.inf)
+                        room = ((1 - tilt) / shape).min(axis=-1)
+                        for part in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
+                            chernoff = part * room
+                            log = np.log(1 - tilt - chernoff[..., None] * shape).sum(axis=-1)
+                            value = np.fmin(value, -chernoff * low - log)
+                    main = main + value
+                    usable = (spare > 0) & (tilt.max(axis=-1) < 1) & np.isfinite(main)
+                    best = np.where(usable & (main < best), main, best)
+                outer = (
+                    math.log(math.pi * (half + 0.5))
+                    + tails
+                    - count * math.sin(arc) ** 2
+                    + 2 / 3 * np.sqrt(self.quartic * spread) * r2 * t2
+                )
+                outer = np.where(2 * spread <= count, outer, math.inf)
+                found = np.minimum(found, np.logaddexp(best, outer))
+        return np.asarray(math.log(2) + found + _SLACK, dtype=np.float64)
+
+    def _outer(self, squared: float, high: FloatArray, widened: float) -> FloatArray:
+        """Log of E[exp(ρ²λΣ|s|²); |ζ|_P² ≤ high]: by volume where the exponential wins."""
+        growth = squared * self.others - 1 / widened
+        wild = growth > -0.1
+        tame = -np.log(-growth[~wild]).sum()
+        count = int(wild.sum())
+        if count == 0:
+            return np.full(high.shape, tame)
+        steepest = float(np.maximum(growth[wild] / self.shape[wild], 0.0).max())
+        volume = count * np.log(high) - np.log(self.shape[wild]).sum() - special.gammaln(count + 1)
+        return np.asarray(tame + volume + steepest * high, dtype=np.float64)
 
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
         best = np.full(low.shape, math.inf)
         own = np.diag(self.noise / self.shape)
         log_shape = float(np.log(self.shape).sum())
+        others = self.others
         scales = np.geomspace(1e-3, 0.95, 64)
         chernoff = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])
         for part in self.parts:
@@ -576,7 +633,8 @@ class _Frequencies:
                     if not usable.any():
                         continue
                     values = spectra[place[usable]] - 2 * alpha * left * lost[usable, None]
-                    room = np.minimum(values[:, 0], (1 - share) / (widened * self.shape.max()))
+                    slope = ((1 / widened - share * others) / self.shape).min()
+                    room = np.minimum(values[:, 0], slope)
                     theta = chernoff[:, None] * room[None, :]
                     with np.errstate(invalid="ignore", divide="ignore"):
                         log = np.log(values[None] - theta[..., None]).sum(axis=-1) + log_shape
@@ -584,7 +642,7 @@ class _Frequencies:
                             axis=-1
                         )
                         found = (-theta * low[usable] - 0.5 * log).min(axis=0)
-                    found = np.where((values[:, 0] > 0) & np.isfinite(found), found, math.inf)
+                    found = np.where((room > 0) & np.isfinite(found), found, math.inf)
                     found = found + math.log(math.pi**2 * (self.crowd.half + 0.5) / weight)
                     best[usable] = np.minimum(best[usable], found)
         return best + _SLACK

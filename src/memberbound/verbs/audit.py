@@ -68,6 +68,7 @@ from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
     Certificate,
+    Readable,
     Sides,
     common_fields,
     confident,
@@ -90,8 +91,8 @@ __all__ = [
 # ── The answer of ``audit``: what attacks reached, never a guarantee ──────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Audit(Limited):
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Readable, Limited):
     """What attacks reached on a learner or in a list of scores, with intervals.
 
     ``attacks`` has the contract's fields per attack; ``detail`` the full result.

@@ -11,7 +11,7 @@ from pathlib import Path
 from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
-from memberbound.quantities import common_fields
+from memberbound.quantities import Readable, common_fields
 from memberbound.tables.population import read_frame, readings_of
 
 __all__ = [
@@ -41,8 +41,8 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 
 
-@dataclass(frozen=True)
-class BoundsTemplate:
+@dataclass(frozen=True, repr=False)
+class BoundsTemplate(Readable):
     """A bounds file with every column and no number."""
 
     kinds: dict[str, str]

@@ -37,6 +37,7 @@ from memberbound.numerics.binomial import Atoms, half_deviation_upper
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, up, up_array
 from memberbound.quantities import (
     Certificate,
+    Readable,
     Sides,
     at_confidence,
     common_fields,
@@ -178,8 +179,8 @@ class ExposedCell(TypedDict):
     values: dict[str, object]
 
 
-@dataclass(frozen=True, eq=False)
-class Certification(Limited):
+@dataclass(frozen=True, eq=False, repr=False)
+class Certification(Readable, Limited):
     """A certificate for a table or a law; ``fields`` are the keys of the contract.
 
     With a ``unit`` every number of rows, trained on or exposed, is one of different values of that

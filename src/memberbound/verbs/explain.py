@@ -33,6 +33,7 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
+    Readable,
     Sides,
     common_fields,
     json_number,
@@ -273,8 +274,8 @@ _CURVE_THEOREMS = {
 }
 
 
-@dataclass(frozen=True)
-class Explanation(Limited):
+@dataclass(frozen=True, repr=False)
+class Explanation(Readable, Limited):
     """What a guarantee says about membership; keeps its inputs and its curve.
 
     ``guarantee.curve`` is the neighbour game at the stated adjacency, and

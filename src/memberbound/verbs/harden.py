@@ -37,6 +37,7 @@ from memberbound.hardening import (
 )
 from memberbound.learners.examples import column_encoder
 from memberbound.quantities import (
+    Readable,
     Sides,
     at_confidence,
     common_fields,
@@ -195,8 +196,8 @@ def check_columns(frame: DataFrame, wish: Wish, reference: DataFrame | None) -> 
 # ── The answer of ``harden`` ──────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class Hardening:
+@dataclass(frozen=True, eq=False, repr=False)
+class Hardening(Readable):
     """A coarsened table with its certificate.
 
     ``table`` holds the released rows, ``coarsener`` the recipe that made them.  ``before`` and

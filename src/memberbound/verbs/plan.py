@@ -16,7 +16,7 @@ from memberbound.iid.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.quantities import Sides, common_fields, confident, decimals, significant
+from memberbound.quantities import Readable, Sides, common_fields, confident, decimals, significant
 from memberbound.verbs.certify import (
     independent_units,
     of_unit,
@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Readable):
     """The number of rows that meets the target(s); ``None`` where no number can be certified.
 
     With a ``unit`` it is a number of different values of that column, each with all its rows.

@@ -44,6 +44,7 @@ from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, sum_slack, up
 from memberbound.quantities import (
     Certificate,
+    Readable,
     Side,
     Sides,
     at_confidence,
@@ -262,8 +263,8 @@ def _remarks(table: Population) -> list[str]:
 _BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_upper": "upper"}
 
 
-@dataclass(frozen=True, eq=False)
-class PopulationAnswer(Limited):
+@dataclass(frozen=True, eq=False, repr=False)
+class PopulationAnswer(Readable, Limited):
     """Bounds for every record of a population under one mechanism, and what they compare with."""
 
     SIDES: ClassVar[Sides] = {

@@ -14,7 +14,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_output, write_table
 from memberbound.learners import network_factory
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate, common_fields, significant
+from memberbound.quantities import Certificate, Readable, common_fields, significant
 from memberbound.release.saving import answering, load
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ __all__ = [
 _SHOWN = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Readable):
     """Answers to raw rows, in their order, and the certificate of the model that gave them.
 
     ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
@@ -129,7 +129,8 @@ def predict(
         >>> import pandas
         >>> from memberbound import protect
         >>> people = pandas.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
-        >>> model = protect(people, target="old", eta=0.2, pairs=100, insecure_seed=1).released
+        >>> options = {"game": "subset", "pairs": 100, "insecure_seed": 1}
+        >>> model = protect(people, target="old", eta=0.2, **options).released
         >>> predict(model, pandas.DataFrame({"age": [5, 95]})).values.tolist()
         [False, True]
     """

@@ -42,6 +42,7 @@ from memberbound.learners import (
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
+    Readable,
     Sides,
     at_confidence,
     common_fields,
@@ -137,8 +138,8 @@ class TrialScores:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Protection:
+@dataclass(frozen=True, eq=False, repr=False)
+class Protection(Readable):
     """A protected release: the noisy model or statistic, and the certificate that it is enough."""
 
     SIDES: ClassVar[Sides] = {
@@ -973,8 +974,8 @@ def protect(
 
     Examples:
         >>> import pandas
-        >>> ages = pandas.DataFrame({"age": range(20, 80)})
-        >>> result = protect(ages, statistic="mean", eta=0.05, record="every", insecure_seed=1)
+        >>> people = pandas.DataFrame({"age": range(20, 80), "weight": range(40, 100)})
+        >>> result = protect(people, statistic="mean", eta=0.05, record="every", insecure_seed=1)
         >>> result.calibration.certificate.value <= 0.05
         True
     """

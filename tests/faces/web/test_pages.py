@@ -171,6 +171,14 @@ NOTIONS = {
 }
 
 
+def test_explain_bounds_other_guesses_about_a_record(visit: Open) -> None:
+    page = visit("/explain?epsilon=2&delta=1e-5&baseline=0.1")
+    answered(page)
+    expected = memberbound.explain(epsilon=2, delta=1e-5, baseline=[0.1])
+    assert page.locator(".sentence").inner_text() == expected.sentence
+    assert number(page, "guess_upper") == ceiling(expected.guess_upper["0.1"])
+
+
 def test_explain_reads_every_notion(visit: Open) -> None:
     page = visit("/explain")
     for place, options in NOTIONS.items():

@@ -184,7 +184,7 @@ def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
     assert run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"] == {}
 
 
-def test_audit_of_scores_and_of_a_learner(run, path, tmp_path):
+def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     rng = np.random.default_rng(2)
     member = np.repeat([0, 1], 200)
     frame = pd.DataFrame({"score": rng.normal(member).round(4), "member": member})
@@ -200,6 +200,12 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path):
     assert timeless == {k: v for k, v in expected.items() if not k.endswith("_seconds")}
     assert job["files"] == ["records.csv"]
     assert "training models" in job["labels"]
+    # Several models at once are the same models, and no process is started for them.
+    with monkeypatch.context() as alone:
+        alone.setattr(subprocess, "Popen", None)
+        several = perform("audit", "head.csv", dict(options), lambda *_: None, 3)["result"]
+    timeless = {k: v for k, v in several.items() if not k.endswith("_seconds")}
+    assert timeless == {k: v for k, v in as_json(own).items() if not k.endswith("_seconds")}
 
 
 def test_protect_writes_its_release(run, path, tmp_path):

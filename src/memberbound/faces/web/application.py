@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import functools
+import gzip
+import hashlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -250,6 +256,33 @@ class Asset:
     content: bytes
     type: str
 
+    @functools.cached_property
+    def tag(self) -> str:
+        """What names this content: a browser that has it need not load it again."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+
+    @functools.cached_property
+    def packed(self) -> bytes | None:
+        """The content as gzip, where that is much smaller."""
+        found = gzip.compress(self.content, 6, mtime=0)
+        return found if len(found) < 0.9 * len(self.content) else None
+
+    def answer(self, request: Request) -> Response:
+        """Return the file, packed where the browser takes that, or that it has not changed."""
+        headers = {"etag": self.tag, "cache-control": "private, no-cache", "vary": _VARY}
+        known = request.headers.get("if-none-match", "")
+        if self.tag in (part.strip().removeprefix("W/") for part in known.split(",")):
+            return Response(status_code=304, headers=headers)
+        takes = request.headers.get("accept-encoding", "").lower()
+        if re.search(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))", takes) and self.packed is not None:
+            headers["content-encoding"] = "gzip"
+            return Response(self.packed, media_type=self.type, headers=headers)
+        return Response(self.content, media_type=self.type, headers=headers)
+
+
+#: What an answer depends on besides its address.
+_VARY = "accept-encoding"
+
 
 def assets() -> dict[str, Asset]:
     """Return every file of the pages by its name below ``/static/``, plotly's library included."""
@@ -276,6 +309,8 @@ _ABOUT = (
     "The verbs of memberbound over HTTP, with the same dictionaries as `memberbound VERB --json`. "
     'A refused request is answered with {"error": sentence}.'
 )
+#: A full or write-protected disk, a quota, a limit on files: nothing that the server did wrong.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _PHRASES = {
     404: "there is nothing at this address.",
     405: "this address does not take this method.",
@@ -319,22 +354,22 @@ def application(
     app.include_router(router, responses=REFUSALS)
 
     @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return _asset("index.html")
+    async def index(request: Request) -> Response:
+        return _asset("index.html", request)
 
     @app.get("/favicon.ico", include_in_schema=False)
-    async def icon() -> Response:
-        return _asset("icon.svg")
+    async def icon(request: Request) -> Response:
+        return _asset("icon.svg", request)
 
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        return _asset(name)
+    async def static(request: Request, name: str) -> Response:
+        return await asyncio.to_thread(_asset, name, request)
 
-    def _asset(name: str) -> Response:
+    def _asset(name: str, request: Request) -> Response:
         found = pages.get(name)
         if found is None:
             raise RefusedError(404, _PHRASES[404])
-        return Response(found.content, media_type=found.type)
+        return found.answer(request)
 
     _answer_errors(app)
     app.add_middleware(Gate, policy=policy or Policy(), limits=bounds)
@@ -352,6 +387,14 @@ def _answer_errors(app: FastAPI) -> None:
         del request
         status = problem.status if isinstance(problem, RefusedError) else 422
         return refused(status, " ".join(str(problem).split()))
+
+    @app.exception_handler(OSError)
+    async def no_room(request: Request, problem: Exception) -> JSONResponse:
+        del request
+        assert isinstance(problem, OSError)
+        if problem.errno not in _NO_ROOM:
+            raise problem
+        return refused(413, f"the server has no room to keep this: {problem.strerror}.")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, problem: Exception) -> JSONResponse:

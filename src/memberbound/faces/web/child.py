@@ -89,6 +89,7 @@ class Child:
         process = await spawned(
             "memberbound.faces.web.work",
             *(str(limits.job_memory_bytes), str(limits.job_disk_bytes), str(int(warm))),
+            str(limits.workers),
         )
         return cls(process, limits)
 

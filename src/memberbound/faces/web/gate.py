@@ -57,6 +57,8 @@ class Limits:
     inspection_seconds: float = 600.0
     silence_seconds: float = 60.0
     running: int = 2
+    #: Models that an audit trains at the same time, all within the memory of its job.
+    workers: int = 2
     queued: int = 6
     kept_jobs: int = 30
     kept_files: int = 20

@@ -116,7 +116,7 @@ class Jobs:
             written,
         )
         id = secrets.token_urlsafe(16)
-        inputs = prepared(self._folder / id)
+        inputs = self._prepared(id)
         names: dict[str, str] = {}
 
         def linked(upload: Upload, role: str) -> str:
@@ -125,7 +125,7 @@ class Jobs:
             try:
                 os.link(upload.path, place)
             except OSError:  # a file system without links
-                shutil.copyfile(upload.path, place)
+                self._copied(id, upload.path, place)
             ours = f"../{INPUTS}/{role}/{upload.plain_name}"
             names[ours] = upload.name
             return ours
@@ -144,6 +144,21 @@ class Jobs:
         self._found[id] = job
         self._next()
         return job
+
+    def _prepared(self, id: str) -> Path:
+        """Make the folders of a job; where there is no room for them nothing is left."""
+        try:
+            return prepared(self._folder / id)
+        except OSError:
+            shutil.rmtree(self._folder / id, ignore_errors=True)
+            raise
+
+    def _copied(self, id: str, source: Path, place: Path) -> None:
+        try:
+            shutil.copyfile(source, place)
+        except OSError:
+            shutil.rmtree(self._folder / id, ignore_errors=True)
+            raise
 
     def _next(self) -> None:
         """Start what may be started, and forget the oldest jobs that have ended."""

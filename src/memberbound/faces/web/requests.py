@@ -354,6 +354,7 @@ class JobSummary(BaseModel):
 
     job: str
     verb: str
+    data: str | None
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     progress: JobProgress | None
     seconds: float

@@ -299,8 +299,8 @@ class Uploads:
         ending = ending_of(shown)
         id = secrets.token_urlsafe(16)
         folder = self._folder / id
-        path = prepared(folder) / f"table{ending}"
         try:
+            path = prepared(folder) / f"table{ending}"
             async with self._receiving:
                 size = await self._stored(stream, path)
             async with self._looking:
@@ -333,11 +333,7 @@ class Uploads:
                         f"the file must be at most {sized(self._limits.upload_bytes)}, got more. "
                         "The command line has no such limit.",
                     )
-                try:
-                    await asyncio.to_thread(file.write, block)
-                except OSError as problem:
-                    why = problem.strerror or type(problem).__name__
-                    raise RefusedError(507, f"the file cannot be kept here: {why}.") from None
+                await asyncio.to_thread(file.write, block)
         if size == 0:
             raise InputError("the file must hold a table, got an empty file.")
         return size

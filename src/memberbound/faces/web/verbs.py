@@ -35,9 +35,19 @@ _TICK = 0.2
 _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 
 
-def performed(verb: str, table: str | None, options: Keywords, progress: Progress) -> Answer:
-    """Return ``{"result", "plots"}`` of a verb, or what it raises."""
-    return _VERBS[verb](table, options, progress)
+def performed(
+    verb: str, table: str | None, options: Keywords, progress: Progress, workers: int = 1
+) -> Answer:
+    """Return ``{"result", "plots"}`` of a verb, or what it raises.
+
+    ``workers`` models of an audit are trained at the same time, as threads: the limits of memory
+    and time are those of this process, and whatever stops it stops them.
+    """
+    from joblib import parallel_config
+
+    given = options | {"workers": workers} if verb == "audit" else options
+    with parallel_config(backend="threading"):
+        return _VERBS[verb](table, given, progress)
 
 
 def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
@@ -209,9 +219,6 @@ def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
     progress(0, None, "reading the table")
     result = audit(
         table,
-        # One process per job: its limits of memory and time are then the job's.
-        backend="sequential",
-        workers=1,
         progress=lambda done, total: progress(done, total, "training models"),
         **options,
     )

@@ -164,7 +164,7 @@ def renamed(value: object, names: dict[str, str]) -> object:
 
 def main() -> None:
     """Run the one request of this process."""
-    memory, disk, warm = (int(text) for text in sys.argv[1:4])
+    memory, disk, warm, workers = (int(text) for text in sys.argv[1:5])
     limited(memory, disk)
     # The channel is kept for events; whatever prints goes to standard error.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -184,7 +184,8 @@ def main() -> None:
     try:
         from memberbound.faces.web.verbs import performed
 
-        answer = performed(request["verb"], request["table"], request["options"], teller.progress)
+        asked = (request["verb"], request["table"], request["options"])
+        answer = performed(*asked, teller.progress, workers)
         result, names = answer["result"], request["names"]
         answer["result"] = {key: renamed(item, names) for key, item in result.items()}
         text = json.dumps(answer, ensure_ascii=False, allow_nan=False)

@@ -18,6 +18,7 @@ export const DEFAULTS = {
   accept_advantage: "0.1",
   accept_security: "0.9",
   fpr: "0.1, 0.01, 0.001",
+  baseline: "",
   prior: "0.5",
   nu: "0.5",
   lam: "1",
@@ -25,7 +26,7 @@ export const DEFAULTS = {
   scale: "linear",
 };
 /** Which fields are in sight. */
-export const ALWAYS = ["mode", "notion", "prior", "nu", "lam", "adjacency"];
+export const ALWAYS = ["mode", "notion", "baseline", "prior", "nu", "lam", "adjacency"];
 export const BY_NOTION = {
   epsilon: ["epsilon", "delta"],
   gdp: ["gdp", "delta"],
@@ -72,6 +73,8 @@ export function options(form) {
   }
   if (asked.steps !== undefined && !Number.isInteger(asked.steps))
     throw new Invalid("steps", `Steps must be a whole number, got “${form.text("steps")}”.`);
+  const guesses = form.numbers("baseline");
+  if (guesses.length > 0) asked.baseline = guesses;
   if (asked.fpr === undefined) {
     const rates = form.numbers("fpr");
     if (rates.length > 0 && rates.join() !== "0.1,0.01,0.001") asked.fpr = rates;
@@ -174,8 +177,16 @@ export function fields(form, given) {
     }),
     element(
       "details",
-      { class: "more", open: Boolean(given.prior || given.nu || given.lam || given.adjacency) },
-      element("summary", {}, "More: prior, ν, λ, what “out” means"),
+      {
+        class: "more",
+        open: Boolean(given.baseline || given.prior || given.nu || given.lam || given.adjacency),
+      },
+      element("summary", {}, "More: other guesses, prior, ν, λ, what “out” means"),
+      form.textual("baseline", {
+        label: "Other guesses, chance before the release",
+        placeholder: "0.1, 0.001",
+        help: "How likely somebody guesses something else about a record without the release: an attribute, the record itself, which of many people it is. The answer says how likely at most with it.",
+      }),
       form.numeric("prior", {
         label: "Prior",
         help: "Share of the candidates who were in. Changes how often a guess is right, not the curve.",

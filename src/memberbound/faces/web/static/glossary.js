@@ -16,6 +16,11 @@ export const GLOSSARY = {
     text: "An attacker who wrongly accuses no more than the stated share of outsiders (FPR) finds at most this share of the members (TPR).",
     theorems: ["I24-T4"],
   },
+  guess_upper: {
+    label: "Another guess about a record",
+    text: "Whatever is guessed about a record (an attribute, the record itself, which of many people it is): a guess that is right this often without the release is right at most so often with it. It holds against somebody who knows all other records, where the record does not depend on them.",
+    theorems: ["X23"],
+  },
   precision_upper: {
     label: "Accusations that are right",
     text: "An attacker may accuse as few people as they like, only the surest. At most this share of the accusations is right. With δ > 0 it is always 100 %.",

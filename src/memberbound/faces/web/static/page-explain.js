@@ -146,6 +146,9 @@ export function open(root, given) {
             label: `Members found, ${percent(Number(fpr))} of outsiders accused`,
           }),
         ),
+        Object.entries(answer.guess_upper ?? {}).map(([before, value]) =>
+          ceiling("guess_upper", value, percentUp, { label: `A guess right ${percent(Number(before))} of the time before` }),
+        ),
         ceiling("advantage_upper", answer.advantage_upper, sixUp),
         ceiling("eta_upper", answer.eta_upper, sixUp, { limit: 0.5 }),
         security("security_lower", answer.security_lower),

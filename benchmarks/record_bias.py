@@ -1,0 +1,100 @@
+"""Do shared shadow models flatter the numbers of single records?
+
+    python benchmarks/record_bias.py [--records 60] [--tried 12] [--shadows 64] [--repeats 8]
+
+The pipeline of ``audit`` trains one set of models and lets each be the target of the others, for
+all records at once.  Beside it, every record gets targets and shadow models of its own, none of
+which serves anything else: slow, and without any sharing that could bias it.  The difference is the
+bias of the pipeline, with a standard error over independent repetitions of the whole pipeline.  The
+record with the highest estimate is shown apart, since it was picked for being high.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from memberbound.attacks.attacks import ATTACKS, Duel
+from memberbound.attacks.learner_audit import audit_shadows, best_threshold, record_exposure
+from memberbound.attacks.shadows import train_shadows
+from memberbound.learners import Examples, learner_from_name
+
+ATTACK = "lira"
+Array = NDArray[np.float64]
+
+
+def population(rows: int) -> Examples:
+    from sklearn.datasets import make_classification
+
+    x, y = make_classification(rows, 6, n_informative=3, flip_y=0.2, random_state=0)
+    return Examples(x, y, "classification", tuple(f"x{i}" for i in range(6)), ("0", "1"))
+
+
+def own_accuracy(
+    examples: Examples, name: str, record: int, sizes: tuple[int, int], seed: int
+) -> float:
+    """Accuracy about one record from models that serve this record alone."""
+    made = [
+        train_shadows(
+            examples,
+            learner_from_name(name),
+            models=count,
+            seed=10_000 * (record + 1) + seed + place,
+            backend="sequential",
+        )
+        for place, count in enumerate(sizes)
+    ]
+    known, asked = made
+    attack = ATTACKS[ATTACK]
+    practice = Duel.leave_one_out(known.signals, known.membership, examples)
+    threshold = best_threshold(attack.score(practice), known.membership)
+    duel = Duel(asked.signals, known.signals, known.membership, examples, False)
+    said = attack.score(duel)[:, record] >= threshold
+    return float((said == asked.membership[:, record]).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=60)
+    parser.add_argument("--tried", type=int, default=12)
+    parser.add_argument("--shadows", type=int, default=64)
+    parser.add_argument("--targets", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--learner", nargs="+", default=("tree", "naive-bayes"))
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    examples, sizes = population(given.records), (given.shadows, given.targets)
+    print("| learner | records | mean bias | most exposed: plain | most exposed: corrected |")
+    print("|---|---|---|---|---|")
+    with threadpool_limits(1):
+        for name in given.learner:
+            tried = np.arange(given.tried)
+            truth = np.array([own_accuracy(examples, name, r, sizes, 0) for r in tried])
+            plain, top, corrected = [], [], []
+            for repeat in range(given.repeats):
+                run = train_shadows(
+                    examples,
+                    learner_from_name(name),
+                    models=given.shadows,
+                    seed=repeat,
+                    backend="sequential",
+                )
+                exposure = record_exposure(audit_shadows(run, attacks=[ATTACK], fpr=()))
+                plain.append(float((exposure.estimate[tried] - truth).mean()))
+                best = int(np.argmax(exposure.estimate))
+                real = own_accuracy(examples, name, best, sizes, 1)
+                top.append(exposure.estimate[best] - real)
+                corrected.append(exposure.worst_estimate - real)
+            cells = [
+                f"{np.mean(v):+.3f} ± {np.std(v, ddof=1) / np.sqrt(len(v)):.3f}"
+                for v in (plain, top, corrected)
+            ]
+            print(f"| {name} | {given.tried} of {given.records} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
