@@ -121,6 +121,8 @@ def _python_value(parameter: Parameter, typed: object) -> object:
     if typed is None or typed == []:
         return parameter.default
     match parameter.kind:
+        case "table" | "file" if isinstance(typed, str):
+            return typed if "://" in typed else Path(typed)
         case "whole":
             return whole(name, typed) if isinstance(typed, str) else typed
         case "names" if isinstance(typed, str):
@@ -158,7 +160,9 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
         hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
     elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
-    elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
+    elif kind in ("table", "file"):  # a file, or an address, which a Path would spoil
+        default = None if default is None else str(default)
+    elif kind in ("law", "points", "out", "records", "folder", "cache"):
         hint, default = Path, None if default in (None, True, False) else Path(default)
     elif kind in ("names", "numbers"):
         default = None if not default else joined(default)
