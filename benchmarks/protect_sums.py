@@ -18,7 +18,7 @@ from memberbound.release.calibration import FreshSubsets
 from memberbound.release.noise import LaplaceNoise, NoiseLaw
 from memberbound.release.parameters import clipped_rows
 from memberbound.release.refitting import calibrate_izzo
-from memberbound.release.statistics import SumStatistic, calibrate_sum, mean
+from memberbound.release.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)
@@ -40,6 +40,7 @@ def sum_laws(
     game = SubsetGame(size, size // 2)
     for who in RECORDS:
         yield "ours", (who,), calibrate_sum(statistic, game, eta=eta, record=who).noise
+        yield "ours-crowd", (who,), calibrate_crowd(statistic, game, eta=eta, record=who).noise
         yield "ours-shaped", (who,), shaped_sum_noise(statistic, game, eta, who)
     fresh, plain = FreshSubsets(game, 5), Summed(statistic.vectors)
     tried = [

@@ -10,6 +10,7 @@ Row = dict[str, Any]
 METHODS = {
     "ours": "memberbound",
     "ours-tuned": "memberbound, tuned",
+    "ours-crowd": "memberbound, crowd",
     "ours-shaped": "memberbound, shaped",
     "izzo": "I24 corrected",
     "pac": "PAC",

@@ -94,7 +94,7 @@ def calibrated(
             calibrate_sum(statistic, game, eta=ETA, record=record),
         )
     fresh = FreshSubsets(game, 1)
-    given = {"eta": ETA, "record": record, "pairs": refit}
+    given: Any = {"eta": ETA, "record": record, "pairs": refit}
     return (
         calibrate_neighbour(statistic, fresh, partners=15, **given),
         calibrate_neighbour(statistic, fresh, partners=1, **given),
@@ -147,7 +147,13 @@ def rows(names: list[str], learners: list[str], args: argparse.Namespace) -> Ite
                     }
                     continue
                 found = audit_release(
-                    statistic, best.noise, game, targets=args.targets, training=200, seed=7
+                    statistic,
+                    best.noise,
+                    game,
+                    targets=args.targets,
+                    training=200,
+                    seed=7,
+                    workers=args.workers,
                 )
                 bound = found.average if record == "average" else found.worst
                 ratio = certified / bound.lower if bound.lower > 0 else None
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=None, help="records at most")
     parser.add_argument("--targets", type=int, default=2000, help="models that are attacked")
     parser.add_argument("--pairs", type=int, default=500, help="circles of the refitted learner")
+    parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()

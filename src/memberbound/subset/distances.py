@@ -375,7 +375,7 @@ class GroupedDistances(Distances):
             away[rows[size == 1], own[size == 1]] = 0.0  # nobody else is there
             bins[part] = _edge_above(away * (1 + 64 * UNIT), squared_edges)
             _report(progress, part.stop, records)
-        reach = up_array(np.ldexp(_reach(vectors, scaled, centred), exponent), 1)
+        reach = up_array(np.ldexp(_reach(centred), exponent), 1)
         edges = up_array(np.ldexp(up_array(np.sqrt(squared_edges), 2), exponent), 1)
         # No mean is beyond the largest distance, so no edge need be either.
         return cls(np.minimum(edges, reach.max()), bins, sizes, group, reach)
@@ -410,12 +410,14 @@ class GroupedDistances(Distances):
         for first in range(0, total, step):
             part = slice(first, min(first + step, total))
             chosen = part if rows is None else rows[part]
-            weights = np.broadcast_to(self.sizes, self.bins[chosen].shape).copy()
-            weights[np.arange(len(weights)), self.group[chosen]] -= 1
             held = self.bins[chosen]
+            own = np.take_along_axis(held, self.group[chosen][:, None], axis=1)[:, 0]
             for place in range(values.shape[1]):
-                sums[part, place] = np.einsum("ij,ij->i", values[:, place][held], weights)
-        return self._averaged(sums)
+                column = values[:, place]
+                # Less its own place in its group, at most half of the sum (a record alone in its
+                # group has the lowest edge there): rounding at most doubles.
+                sums[part, place] = column[held] @ self.sizes - column[own]
+        return self._averaged(sums * (1 + 4 * sum_slack(self.terms)))
 
     def law(self, record: int) -> tuple[FloatArray, FloatArray]:
         """Return root mean square distances > 0 and how many other records they stand for."""
@@ -427,20 +429,29 @@ class GroupedDistances(Distances):
         return distance[order], weights[order]
 
 
-def _reach(vectors: FloatArray, scaled: FloatArray, centred: FloatArray) -> FloatArray:
-    """At least the distance to the farthest other record: outliers exactly, the rest by a centre.
+def _reach(centred: FloatArray) -> FloatArray:
+    """At least the distance to the farthest other record: of outliers measured, else by a centre.
 
     Whoever is not among the farthest from the centre is no farther from it than the next one.
     """
-    slack = 2 * centred.shape[1] + 16
-    norms = up_array(np.sqrt(np.einsum("ij,ij->i", centred, centred)), slack)
-    outer = np.argsort(-norms)[: _OUTER + 1]
-    reach = norms + norms[outer[-1]]
-    for record in outer[:-1]:
-        away = _row(vectors, scaled, int(record))
-        np.maximum(reach, away, out=reach)
-        reach[record] = away.max()
-    return up_array(reach)
+    records, dimension = centred.shape
+    squares = np.einsum("ij,ij->i", centred, centred)
+    slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`
+    norms = up_array(np.sqrt(squares * (1 + slack) + _UNDERFLOW), 2)
+    order = np.argsort(-norms)[: _OUTER + 1]
+    outer = order[:-1] if records > _OUTER + 1 else order
+    reach = up_array(norms + norms[order[-1]])
+    far = np.zeros(outer.size)
+    step = max(1, _BLOCK // outer.size)
+    for first in range(0, records, step):
+        part = slice(first, first + step)
+        both = squares[part, None] + squares[outer]
+        away = np.maximum(both - 2 * centred[part] @ centred[outer].T, 0.0) + slack * both
+        away = up_array(np.sqrt(away + _UNDERFLOW), 2)
+        reach[part] = np.maximum(reach[part], away.max(axis=1))
+        far = np.maximum(far, away.max(axis=0))
+    reach[outer] = far
+    return reach
 
 
 def _grouped(vectors: FloatArray, groups: int) -> NDArray[np.intp]:
