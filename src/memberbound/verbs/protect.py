@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -871,6 +872,7 @@ def _release_table_statistic(
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
 
 
+@on_cluster
 def protect(
     source: Table,
     *,
@@ -900,6 +902,8 @@ def protect(
     out: OutputFile | None = None,
     force: Force = False,
     workers: Workers | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
     calibration_seed: Hidden = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
@@ -962,6 +966,8 @@ def protect(
         out: file for the release; its certificate is written beside it.
         force: overwrite it.
         workers: processes; all cores unless given.
+        scheduler: address of a dask scheduler; the calibration refits on its workers.
+        client: for Python: a ``distributed.Client`` instead.
         insecure_seed: for tests: training set and noise from a seed, which protects nobody.
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
@@ -981,6 +987,7 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
+    del scheduler, client  # read by on_cluster
     checked_eta(eta)
     pairs, workers, insecure_seed, calibration_seed = (
         None if value is None else whole_number(name, value, at_least=least)
