@@ -517,6 +517,9 @@ def _comparable(shadow: Signals, target: Signals) -> Signals:
         return shadow
     if target.kind == "labels":
         return Signals(np.where(shadow.correct, 1.0, -1.0), shadow.correct, "labels")
+    if {shadow.kind, target.kind} == {"probabilities", "decision values"}:
+        # Both are log-odds of the true class; a network's logits are those of its probabilities.
+        return Signals(shadow.logit, shadow.correct, target.kind)
     raise InputError(
         f"learner must answer with {target.kind} as the given model does, got {shadow.kind}. Name "
         "a learner of the model's own kind."
