@@ -158,10 +158,11 @@ Hidden = Annotated[object, Option("hidden", web=False)]
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
 _GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
 _GROUP_OF_NAME = dict.fromkeys(
-    ("database_table", "uniform", "unit", "reference", "nonmembers", "predictions", "model"), "Data"
+    ("database_table", "uniform", "unit", "reference", "model", "nonmembers", "predictions"),
+    "Data",
 )
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
+    ("confidence", "seed", "workers", "backend", "shadows", "scheduler"), "Computation"
 )
 _GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser", "junit"), "Output")
 _GROUP_OF_NAME |= {"attacks": "Question"}
