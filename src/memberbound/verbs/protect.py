@@ -39,6 +39,7 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
+from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -452,7 +453,14 @@ def _read_raw(
                 f"got {role!r} for {column!r}. Say with bounds what the column holds."
             )
     kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
-    return frame[[*kept, *aim]]
+    chosen = frame[[*kept, *aim]]
+    del frame
+    if isinstance(source, (str, os.PathLike)):
+        # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
+        for column in kept:
+            if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
+                chosen[column] = read.numbers
+    return chosen
 
 
 def release_all_rows(
