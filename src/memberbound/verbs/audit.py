@@ -41,6 +41,7 @@ from memberbound.attacks.noisy_releases import (
 from memberbound.attacks.recognised import Recognised
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
+from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -304,6 +305,7 @@ LEARNED = "learned"
 _RATES = (0.1, 0.01, 0.001)
 
 
+@on_cluster
 def audit(
     source: Table | None = None,
     *,
@@ -340,6 +342,8 @@ def audit(
         Literal["processes", "sequential", "dask"], Option("choice", web=False)
     ] = "processes",
     workers: Workers = -1,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     seed: Seed = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
@@ -372,14 +376,14 @@ def audit(
         target: the column that the learner or the model predicts.
         learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
             With a model it is what reference models are trained with (``same``: the model's own
-            kind); none are trained unless it is named.
+            kind, on its own rows, as an estimator is); none are trained unless it is named.
         trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
             can do anything on this machine.
         factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
         by: with a model: a column; each of its values is a subgroup with numbers of its own.
         images: the columns are pixels of pictures of this height and width (``28x28``, ``32x32x3``
             with colours): every model is asked about a picture and four copies moved by a pixel,
-            which finds more members.
+            which can find more members.
         shadows: models to train.
         attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
             of A25 §7, trained on some models and scored on others.
@@ -400,6 +404,8 @@ def audit(
             cache folder, which the command line takes unless told otherwise.
         backend: ``processes``, ``sequential`` or ``dask``.
         workers: processes.
+        scheduler: address of a dask scheduler; the models are trained on its workers.
+        client: for Python: a ``distributed.Client`` instead.
         seed: of the halves and the learners.
         progress: called with (done, total).
 
@@ -417,6 +423,7 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
+    del scheduler, client  # read by on_cluster
     source = _one_source(source, members)
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
