@@ -25,10 +25,10 @@ export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-long check docs wheel paper bench clean
+.PHONY: help study serve test test-long test-oldest constraints check docs wheel paper bench clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
 	@$(BIN)/memberbound study --out reports/study --force
@@ -41,6 +41,29 @@ test: $(STAMP) ## the tests and the doctests of src (without those marked long);
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "long or hypothesis"
+
+# The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
+OLDEST := .venv-oldest/bin
+test-oldest: ## import and a part of the tests with the oldest dependencies allowed
+	@if [ ! -x $(OLDEST)/python ]; then "$(PYTHON)" -m venv .venv-oldest; fi
+	@$(OLDEST)/python -m pip install -qq uv
+	@$(OLDEST)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
+		--extra web --extra skops --extra dask -o .venv-oldest/oldest.txt
+	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python -r .venv-oldest/oldest.txt \
+		'pytest>=8.3' pytest-xdist hypothesis mpmath polars httpx
+	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python --no-deps --editable .
+	$(OLDEST)/python -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
+		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_cache.py \
+		tests/release/test_saving.py tests/report/test_model.py
+
+constraints: ## resolve constraints.txt anew
+	@if [ ! -x .venv-oldest/bin/uv ]; then "$(PYTHON)" -m venv .venv-oldest; \
+		$(OLDEST)/python -m pip install -qq uv; fi
+	@grep '^#' constraints.txt > .venv-oldest/head.txt
+	@$(OLDEST)/uv pip compile -q --python-version 3.11 --no-header --no-annotate pyproject.toml \
+		--extra web --extra skops --extra dask --extra accounting --extra mlflow \
+		-o .venv-oldest/new.txt
+	@cat .venv-oldest/head.txt .venv-oldest/new.txt > constraints.txt
 
 check: $(STAMP) ## ruff, its formatter, mypy, the order of imports and spelling
 	$(BIN)/ruff check .

@@ -531,9 +531,8 @@ def table(lines: list[dict[str, Any]], key: str) -> str:
 
     for data in dict.fromkeys(line["data"] for line in lines):
         first = next(line for line in lines if line["data"] == data)
-        runs = 1 + max(line["run"] for line in lines if line["data"] == data)
         for eta in ETAS:
-            cells = [f"{data}, {first['rows']} rows, {runs} runs", f"{eta:g}"]
+            cells = [f"{data}, {first['rows']} rows", f"{eta:g}"]
             if key != "seconds":
                 cells += [cell(data, name, None) for name in ("constant", "unprotected")]
             cells += [cell(data, method, eta) for method in names]

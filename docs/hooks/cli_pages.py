@@ -1,20 +1,30 @@
-"""The reference below ``cli.md``: every command and its options, from the verbs' declarations."""
+"""Pages made from the code: the reference below ``cli.md``, and the glossary of the reports."""
 
 from typing import Any
 
 from memberbound.declarations import Parameter, Verb
 from memberbound.faces.command_line import VERBS, verb_named
+from memberbound.report.prose import GAMES, GLOSSARY
 
 #: What is typed for a kind of argument that has no word of its own.
-_TYPED = {"number": "NUMBER", "whole": "INTEGER", "rates": "RATE (may be repeated)", "switch": ""}
+_TYPED = {"number": "number", "whole": "N", "rates": "rate (may be repeated)", "switch": ""}
 _NOT_TYPED = ("progress", "hidden")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Add the reference to the page of the command line."""
+    """Add the reference to the page of the command line, and the words to the glossary."""
+    if page.file.src_uri == "glossary.md":
+        return f"{markdown}\n{glossary()}"
     if page.file.src_uri != "cli.md":
         return markdown
     return markdown + "\n" + "\n".join(section(verb_named(name)) for name in VERBS)
+
+
+def glossary() -> str:
+    """Return the glossary of the reports as a table, and the games that bounds speak of."""
+    rows = [f"| {word} | {meaning} |" for word, meaning in GLOSSARY]
+    games = [f"- **{name}**: {text}." for name, text in GAMES.items()]
+    return "\n".join(["| word | meaning |", "|---|---|", *rows, "", "## Games", "", *games, ""])
 
 
 def section(verb: Verb) -> str:

@@ -289,6 +289,18 @@ def test_how_a_column_is_read_does_not_depend_on_other_rows(tmp_path):
         assert found.released.encoder.columns[0].scaling.low == 18
 
 
+def test_numbers_of_a_file_are_read_as_their_texts_are(tmp_path):
+    """A file's columns of numbers lose their texts early, which changes nothing but memory."""
+    table = people(2500).assign(weight=lambda t: t["age"] / 7, born="1970-01-03")
+    table.loc[4, ["weight", "age"]] = np.nan
+    texts = table.map(lambda value: None if pd.isna(value) else str(value))
+    path = tmp_path / "people.csv"
+    texts.to_csv(path, index=False)
+    first, second = (protect(source, **(EVERY | {"eta": 0.2})) for source in (path, texts))
+    assert first.released.to_dict() == second.released.to_dict()
+    assert first.scores == second.scores
+
+
 def test_rare_classes_and_wrong_bounds_are_said_to_the_owner():
     table = people(1500)
     table.loc[:4, "ill"] = "perhaps"

@@ -161,7 +161,7 @@ def test_printed_bounds_are_bounds(upper, lower):
     report["sandwich"][0]["ceiling"]["upper"] = upper
     report["sandwich"][0]["floor"]["lower"] = lower
     head, body = parts(model_card(typed(report)))
-    (row,) = (line for line in body.splitlines() if line.startswith("| With noise"))
+    (row,) = (line for line in body.splitlines() if line.startswith("| Model with noise"))
     most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
     assert Fraction(repr(upper)) <= most < Fraction(upper) + Fraction(1, 9_999)
     if lower > report["sandwich"][0]["blind"]:

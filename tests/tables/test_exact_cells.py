@@ -541,8 +541,9 @@ def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
     for kind in ("float64", "array<string>", "interval('s')"):
         with pytest.raises(InputError, match="that pyspark is known to compare exactly"):
             asked(monkeypatch, "pyspark", x=kind)
-    with pytest.raises(InputError, match=r"postgres is known to compare exactly, got string. Save"):
-        asked(monkeypatch, "postgres", x="string")
+    assert "CONVERT_TO(" in asked(monkeypatch, "postgres", x="string").upper()
+    with pytest.raises(InputError, match=r"postgres is known to compare exactly, got interval"):
+        asked(monkeypatch, "postgres", x="interval('s')")
 
 
 # ---- the verbs ---------------------------------------------------------------------------------

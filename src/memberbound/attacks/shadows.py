@@ -15,13 +15,14 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
+from memberbound.clusters import LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
@@ -238,6 +239,8 @@ Progress = Callable[[int, int], None]
 SMALLEST_POPULATION = 20
 #: The word of entropy that draws the attacked records.
 _SAMPLED = 1
+#: Losses of a cluster in a row, without a finished fit, before the run gives up.
+_IDLE = 3
 #: Parameters by which a learner is given its coins; models must not share them.
 _SEEDS = ("random_state", "seed", "random_seed")
 
@@ -325,19 +328,6 @@ def attacked_records(rows: int, most: int | None, seed: int) -> NDArray[np.intp]
     return np.sort(draws.permutation(rows)[:most])
 
 
-class Cluster(Protocol):
-    """What is used of a client of dask."""
-
-    def scatter(self, data: object, *, broadcast: bool) -> object:
-        """Send an object to the workers."""
-
-    def submit(self, function: Callable[..., object], *given: object, pure: bool) -> object:
-        """Call a function on one of them."""
-
-    def close(self) -> None:
-        """Leave the cluster."""
-
-
 def train_shadows(
     examples: Examples,
     learner: Learner,
@@ -346,7 +336,7 @@ def train_shadows(
     seed: int = 0,
     n_jobs: int = -1,
     backend: str = "processes",
-    client: Cluster | None = None,
+    client: Client | None = None,
     cache: str | os.PathLike[str] | None = None,
     copies: int = 0,
     records: int | None = None,
@@ -522,7 +512,7 @@ def _unfitted(learner: Learner, seed: int) -> Learner:
 
 
 def _outcomes(
-    work: _Work, models: list[int], n_jobs: int, backend: str, client: Cluster | None
+    work: _Work, models: list[int], n_jobs: int, backend: str, client: Client | None
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
     """Yield fits as they finish."""
     if not models:
@@ -560,27 +550,36 @@ def _on_processes(
 
 
 def _on_dask(
-    work: _Work, models: list[int], client: Cluster | None
+    work: _Work, models: list[int], client: Client | None
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
-    try:
-        distributed = import_module("distributed")
-    except ImportError:
-        raise InputError(
-            "backend must be 'processes' or 'sequential' here, got 'dask'. "
-            "Install memberbound[dask] for clusters."
-        ) from None
-    own = client is None
-    # A default client is a cluster on this machine.
-    cluster: Cluster = distributed.Client() if client is None else client
-    try:
-        # The population travels to each worker once, not with every fit.
-        sent = cluster.scatter(work, broadcast=True)
-        futures = [cluster.submit(_called, sent, m, pure=False) for m in models]
-        for future in distributed.as_completed(futures):
-            yield future.result()
-    finally:
-        if own:
-            cluster.close()
+    """Yield fits of a cluster; when it is lost and comes back, the missing ones again."""
+    left, idle = list(models), 0
+    with connected(None, client) as opened:
+        cluster, address = opened, address_of(opened)
+        while left:
+            before = len(left)
+            try:
+                for outcome in _submitted(work, left.copy(), cluster):
+                    left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])
+                    yield outcome
+            except LOST as problem:
+                idle = 0 if len(left) < before else idle + 1
+                if idle == _IDLE:
+                    raise MemberboundError(
+                        f"the cluster was lost {idle} times before any of {before} fits was "
+                        "finished, perhaps for want of memory on its workers."
+                    ) from problem
+                cluster = reconnected(address)
+
+
+def _submitted(
+    work: _Work, models: list[int], client: Client
+) -> Iterator[tuple[int, Signals, float] | FailedFit]:
+    # The population travels to each worker once, not with every fit.
+    sent = client.scatter(work, broadcast=True)
+    futures = [client.submit(_called, sent, model, pure=False) for model in models]
+    for future in import_module("distributed").as_completed(futures):
+        yield future.result()
 
 
 def _called(work: _Work, model: int) -> tuple[int, Signals, float] | FailedFit:

@@ -121,6 +121,8 @@ def _python_value(parameter: Parameter, typed: object) -> object:
     if typed is None or typed == []:
         return parameter.default
     match parameter.kind:
+        case "table" | "file" if isinstance(typed, str):
+            return typed if "://" in typed else Path(typed)
         case "whole":
             return whole(name, typed) if isinstance(typed, str) else typed
         case "names" if isinstance(typed, str):
@@ -158,7 +160,9 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
         hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
     elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
-    elif kind in ("table", "file", "law", "points", "out", "records", "folder", "cache"):
+    elif kind in ("table", "file"):  # a file, or an address, which a Path would spoil
+        default = None if default is None else str(default)
+    elif kind in ("law", "points", "out", "records", "folder", "cache"):
         hint, default = Path, None if default in (None, True, False) else Path(default)
     elif kind in ("names", "numbers"):
         default = None if not default else joined(default)
@@ -504,13 +508,13 @@ def _guarded(run: Callable[[], object]) -> int:
 def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[1:] or ["--help"]
-    remove_once()
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
     # Only what is asked for is imported; the help page and a wrong name need every verb.
     chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
 
     def run() -> object:
+        remove_once()
         group = typer.main.get_command(application(chosen))
         return group.main(arguments, prog_name="memberbound", standalone_mode=False)
 

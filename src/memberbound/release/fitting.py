@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import combinations
 from pickle import PicklingError
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import joblib
 import numpy as np
 
+from memberbound.clusters import LOST, current
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
@@ -327,19 +328,23 @@ def _portions(
     size = max(1, left // (_PORTIONS * jobs))
     starts = range(lead, len(groups), size)
     finished = 0
+    cluster = current()
+    lost = () if cluster is None else LOST
     if jobs > 1:
         tasks = (
             joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
             for start in starts
         )
-        running = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+        with nullcontext() if cluster is None else joblib.parallel_config("dask", client=cluster):
+            running = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
         try:
             for done in running:
                 finished += 1
                 yield done
-        except (BrokenProcessPool, PicklingError) as problem:
-            lost = type(problem).__name__ == "TerminatedWorkerError"
-            reason = "A worker was killed" if lost else "The statistic cannot be sent to workers"
+        except (BrokenProcessPool, PicklingError, *lost) as problem:
+            unsent = isinstance(problem, PicklingError) or not str(problem).count("terminated")
+            reason = "The statistic cannot be sent to workers" if unsent else "A worker was killed"
+            reason = "The cluster was lost" if isinstance(problem, lost) else reason
             warnings.warn(f"{reason}; this process goes on alone.", stacklevel=3)
         finally:
             with warnings.catch_warnings():

@@ -248,6 +248,11 @@ class Values:
         return len(self.raw)
 
     @property
+    def plain(self) -> bool:
+        """Whether there are numbers and gaps only."""
+        return self.parsed is None
+
+    @property
     def numbers(self) -> FloatArray:
         """Every value as a number, NaN where it is none."""
         return self.part(slice(None))

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 __all__ = [
     "RECORDS",
     "SCHEMA_ID",
+    "AccessFloor",
     "Ceiling",
     "Data",
     "Erratum",
     "Exposure",
     "Floor",
+    "GivenModel",
     "Histogram",
     "LedgerEntry",
     "ListedRecord",
@@ -48,6 +50,7 @@ __all__ = [
     "Seen",
     "Spread",
     "StepRecord",
+    "StructuralFact",
     "SweepPoint",
     "Translation",
     "Verdict",
@@ -126,12 +129,12 @@ Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 Result = Annotated[Mapping[str, object], _VerbsOwn()]
 Role = Literal["number", "category", "date", "identifier", "text"]
 #: Subjects that are models, and all of them.
-Learned = Literal["model", "noise-average", "noise-every"]
-Subject = Literal["model", "noise-average", "noise-every", "table", "coarser-table"]
+Learned = Literal["given", "model", "noise-average", "noise-every"]
+Subject = Literal["given", "model", "noise-average", "noise-every", "table", "coarser-table"]
 Protected = Literal["average record", "every record"]
 StepId = Literal[
-    "certify", "audit", "protect-average", "protect-every", "explain", "population", "rows",
-    "coarser",
+    "given", "certify", "audit", "protect-average", "protect-every", "explain", "population",
+    "rows", "coarser",
 ]  # fmt: skip
 State = Literal["done", "impossible", "failed", "stopped"]
 RemedyId = Literal["nothing", "rows", "coarser", "noise-average", "noise-every"]
@@ -176,6 +179,8 @@ class Question:
     bounds: str | None = None
     unit: str | None = None
     quick: bool = False
+    model: str | None = None
+    nonmembers: str | None = None
     seed: Annotated[int, Rule(ge=0)]
 
 
@@ -252,7 +257,7 @@ class SandwichRow:
     subject: Subject
     label: Name
     record: Literal["average", "worst"]
-    game: Literal["iid", "subset"]
+    game: Literal["iid", "subset", "model"]
     blind: Right
     ceiling: Ceiling | None
     estimate: Seen | None
@@ -372,6 +377,56 @@ class Exposure:
     label: Name
     histogram: Histogram
     records: Records
+
+
+@dataclass(frozen=True)
+class AccessFloor:
+    """What an attacker who sees so much of a given model reaches; all levels hold together."""
+
+    access: Literal["labels", "values", "probabilities", "parameters"]
+    attack: Name
+    estimate: Share
+    lower: Right
+
+    @property
+    def least(self) -> Mark:
+        """The floor for a reader."""
+        return marked(self.lower, "audit", blind=0.5)
+
+
+@dataclass(frozen=True)
+class StructuralFact:
+    """Something that an output checker looks at: what was counted, and a rule of thumb."""
+
+    name: Name
+    value: int
+    rule: Name
+    passes: bool
+    reason: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenModel:
+    """A model that exists: what it gives away about the records that it was trained on.
+
+    ``comparable`` says whether members and non-members look like one source; where they do not, an
+    audit measures that difference, and nothing is called a leak.
+    """
+
+    name: Name
+    members: Count
+    nonmembers: Count
+    score_name: Literal["accuracy", "R²"]
+    score_members_estimate: Score
+    score_nonmembers_estimate: Score
+    access: Annotated[tuple[AccessFloor, ...], Rule(min_length=1)]
+    recognised: Count
+    recognised_among: Count
+    recognised_wrong_upper: Share
+    comparable: bool
+    sides: str
+    facts: tuple[StructuralFact, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -575,6 +630,7 @@ class Report:
     steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
     ledger: tuple[LedgerEntry, ...]
     run: Run
+    given: GivenModel | None = None
 
     #: A key that nobody described is an error, and a number is finite.
     __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
@@ -626,14 +682,24 @@ class Report:
         """The score of the model as it is, then that of every remedy that changes it."""
         priced = [(r, r.price) for r in self.remedies if r.price is not None]
         as_it_is = [
-            ModelScore("model", "Model trained as usual", price.name, price.before)
-            for _, price in priced[:1]
+            ModelScore(*self._as_it_is, price.name, price.before) for _, price in priced[:1]
         ]
         return as_it_is + [
             ModelScore(remedy.id, remedy.label, price.name, price.after)
             for remedy, price in priced
             if remedy.id != "nothing"
         ]
+
+    @property
+    def _as_it_is(self) -> tuple[str, str]:
+        """The subject whose score remedies are compared with, and what it is called."""
+        given = ("given", "The given model")
+        return ("model", "Model trained as usual") if self.given is None else given
+
+    @property
+    def usual(self) -> str:
+        """What remedies are compared with, within a sentence."""
+        return "trained as usual" if self.given is None else "the given model"
 
     def steps_in(self, *states: State) -> list[StepRecord]:
         """Return the steps that ended in one of these states."""

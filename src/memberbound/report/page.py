@@ -308,11 +308,15 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         shown.append((name, upper, words))
         price = best.price
         if price is not None and best.id != "nothing":
-            words = f"{price.name}; trained as usual {scored(price.before)}"
+            words = f"{price.name}; {report.usual} {scored(price.before)}"
             shown.append(("What it costs", scored(price.after), words))
         elif best.extra_rows is not None:
             needed = Mark("given", f"{best.extra_rows} rows")
             shown.append(("What it costs", needed, "more of the same kind"))
+    given = report.row_of("given", "average")
+    if given is not None:
+        said = "an attack is right" if given.beaten else ONLY_BLIND
+        shown.append(("The given model", given.least if given.beaten else None, said))
     for record in ("worst", "average"):
         row = report.row_of("model", record)
         if row is not None:
@@ -423,6 +427,7 @@ def _environment() -> Environment:
     environment.filters["short"] = lambda value: significant(value, "given")
     environment.filters["seconds"] = lambda value: decimals(value, "estimate", 1)
     environment.filters["percent_down"] = lambda value: percent(value, "lower")
+    environment.filters["percent_up"] = lambda value: percent(value, "upper")
     environment.filters["down"] = lambda value: significant(value, "lower")
     environment.filters["up"] = lambda value: significant(value, "upper")
     environment.tests["mark"] = lambda value: isinstance(value, Mark)

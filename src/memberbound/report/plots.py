@@ -65,6 +65,7 @@ class Look:
 
 #: Colours are Okabe and Ito's; none of the differences rests on colour alone.
 SUBJECTS = {
+    "given": Look("@given", "triangle-up-open", "longdash", ".", 4.0),
     "model": Look("@model", "circle-open", "dot", "", 2.5),
     "noise-average": Look("@noise-average", "square-open", "dash", "/", 8.0),
     "noise-every": Look("@noise-every", "diamond-open", "dashdot", "x", 2.5),
@@ -209,6 +210,7 @@ def patterned(color: str, shape: str) -> Spec:
 #: Height of a row and of the words before a group, in pixels; a row is one unit of the axis.
 _ROW, _ROW_TOP, _ROW_BOTTOM = 86, 52, 56
 _GROUPS = {
+    "model": "The given model, its own records against fresh ones",
     "subset": "This learner, on half of these records",
     "iid": "Another game: any model on such a table",
 }
@@ -473,7 +475,12 @@ def remedies_drawing(report: Report) -> Drawing | None:
         legend=(
             Legend("bar", "enough for what was asked", "estimated"),
             Legend("bar", "not enough", "estimated", "/"),
-            Legend("line", "score of the model trained as usual", "ink", "dash"),
+            Legend(
+                "line",
+                f"score of {report.usual.replace('trained', 'the model trained')}",
+                "ink",
+                "dash",
+            ),
             *([Legend("star", "recommended")] if any(r.recommended for r, _ in priced) else []),
         ),
     )

@@ -6,6 +6,7 @@ from memberbound.quantities import Mark, allowed, percent, points
 from memberbound.report.model import Report
 
 __all__ = [
+    "ACCESS",
     "GAMES",
     "GLOSSARY",
     "LEVELS",
@@ -37,11 +38,24 @@ STATES = {
 GAMES = {
     "subset": "a random half of these records is the training set; the attacker knows all of them",
     "iid": "all records are fresh draws from one source; the attacker knows that source",
+    "model": "one given model; a candidate is one of its training records or a fresh one",
     "neighbour": "the attacker knows every other record; one record is in, or another in its place",
+}
+
+#: What an attacker sees of a model, in words.
+ACCESS = {
+    "labels": "labels only",
+    "values": "predictions",
+    "probabilities": "probabilities",
+    "parameters": "the model itself",
 }
 
 #: Step → what has to be true for its numbers to hold.
 _ASSUMED = {
+    "given": (
+        "The table is what the given model was trained on, and the non-members are fresh records "
+        "of the same source that had no part in it, not in tuning either.",
+    ),
     "certify": (
         "The rows are independent draws from one source: nobody appears twice, and no row is there "
         "because of another.",

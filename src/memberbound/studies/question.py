@@ -7,6 +7,7 @@ import hashlib
 import io
 import math
 import os
+import pickle
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,8 +16,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import joblib
 import numpy as np
 
+from memberbound.attacks.model_report import given_model
 from memberbound.attacks.shadows import attacked_records
 from memberbound.errors import (
     InputError,
@@ -27,11 +30,14 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.files import read_document
-from memberbound.learners import Examples, examples_of
+from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_name
+from memberbound.learners.examples import Task
+from memberbound.learners.trained import TrainedModel
 from memberbound.release.calibration import checked_eta
 from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
+from memberbound.tables.source import check_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EMBEDDED_TARGET",
     "StudyData",
+    "StudyModel",
     "StudyQuestion",
     "command_of",
     "embedded_table",
@@ -79,7 +86,7 @@ def names_of(columns: Iterable[str] | None) -> str | None:
 # ── What a study is asked: options with defaults, from keywords or a YAML file ────────────────────
 
 #: Keys of a configuration that are not options of the question.
-_PLACES = ("source", "out", "bounds")
+_PLACES = ("source", "out", "bounds", "model", "nonmembers")
 
 
 #: Models of an audit up to so many rows, and the fewest of a larger table.
@@ -105,6 +112,9 @@ class StudyQuestion(Question):
     unit: str | None = None
     #: The name of the file with public bounds; what it says is part of the data.
     bounds: str | None = None
+    #: The names of the given model's file and of that of its non-members.
+    model: str | None = None
+    nonmembers: str | None = None
     quick: bool = False
     seed: int = 0
 
@@ -189,6 +199,63 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
         if said.get(name) is not None:
             said[name] = str(place.parent / str(said[name]))
     return {str(name): value for name, value in said.items()}
+
+
+# ── The model of a study, where it is about one that exists ───────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class StudyModel:
+    """A model that exists, its training rows and others, as they were given."""
+
+    trained: TrainedModel
+    name: str
+    members: object
+    nonmembers: object
+    sha256: str
+
+    @classmethod
+    def read(
+        cls, model: object, members: object, nonmembers: object, *, trust: bool, factory: object
+    ) -> StudyModel:
+        """Load the model; refuse what cannot be audited before any work is done."""
+        if members is None:
+            raise InputError("table must hold the rows that the model was trained on, got none.")
+        if nonmembers is None:
+            raise InputError(
+                "nonmembers must be given with a model: rows that it was not trained on."
+            )
+        trained = given_model(model, trust=trust, factory=factory)
+        digest = hashlib.sha256()
+        for part in (model, nonmembers):
+            digest.update(_digest(part))
+        name = Path(model).name if isinstance(model, (str, os.PathLike)) else trained.name
+        return cls(trained, name, members, nonmembers, digest.hexdigest())
+
+    def learner(self, task: Task) -> str | None:
+        """Return the short name of the model's own kind, with which it would be retrained."""
+        fitted = self.trained.model
+        steps = getattr(fitted, "steps", None)
+        last = steps[-1][1] if isinstance(steps, list) and steps else fitted
+        for name in LEARNERS:
+            try:
+                kind = type(learner_from_name(name, task))
+            except InputError:
+                continue
+            if type(last) is kind:
+                return name
+        return None
+
+
+def _digest(part: object) -> bytes:
+    """Return what tells a file or an object from others; what cannot be told is always new."""
+    if isinstance(part, (str, os.PathLike)):
+        check_file(part)
+        return hashlib.sha256(Path(part).read_bytes()).digest()
+    try:
+        return str(joblib.hash(part)).encode()
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return os.urandom(32)
 
 
 # ── The table of a study: the user's own, or the one that comes along ─────────────────────────────

@@ -46,6 +46,7 @@ __all__ = ["Findings", "protects", "remedies", "verdict"]
 class Findings:
     """The answers of the steps that have one, by the step's id."""
 
+    given: steps.Attacked | None = None
     certify: steps.Certified | None = None
     audit: steps.Audited | None = None
     protect_average: steps.Noised | None = None
@@ -60,6 +61,12 @@ class Findings:
         """Return the answers of steps, each of which has the kind that its field takes."""
         named = {id.replace("-", "_"): answer for id, answer in answers.items()}
         return cls(**named)  # type: ignore[arg-type]
+
+    @property
+    def score(self) -> steps.Score | None:
+        """How well the model as it is predicts: the given one, else the learner's."""
+        found = self.audit if self.given is None else self.given
+        return None if found is None else found.score
 
     def audits(self) -> list[tuple[Learned, str, steps.Audited, steps.Noised | None]]:
         """Return every attacked model: its id, its name, the audit, and its noise."""
@@ -77,6 +84,10 @@ class Findings:
     def sandwich(self) -> tuple[SandwichRow, ...]:
         """Return how often anybody can be right, per subject: the average and the worst record."""
         rows: list[SandwichRow] = []
+        if self.given is not None:
+            one = self.given.average
+            known = (one.blind, None, one.estimate, one.floor)
+            rows.append(SandwichRow("given", "The given model", "average", "model", *known))
         records: tuple[Literal["average", "worst"], ...] = ("average", "worst")
         for subject, label, audited, noised in self.audits():
             for record in records:
@@ -97,6 +108,10 @@ class Findings:
     def roc(self) -> tuple[RocCurve, ...]:
         """Return measured curves and the lines that no attack on a protected release can cross."""
         measured, certified = [], []
+        if self.given is not None:
+            curve = self.given.roc
+            name = f"The given model: best attack tried ({curve.attack})"
+            measured.append(RocCurve("given", "estimate", name, curve.fpr, curve.tpr))
         for subject, label, audited, noised in self.audits():
             curve = audited.roc
             name = f"{label}: best attack tried ({curve.attack})"
@@ -200,15 +215,15 @@ def remedies(
     """
     listed = []
     if found.certify is not None:
-        listed.append(_nothing(found.certify, asked, found.audit))
+        listed.append(_nothing(found.certify, asked, found.score))
     if found.rows is not None:
         listed.append(_rows(found.rows, asked))
     if found.coarser is not None:
-        listed.append(_coarser(found.coarser, asked, source, found.audit))
+        listed.append(_coarser(found.coarser, asked, source, found.score))
     if found.protect_average is not None:
-        listed.append(_noise(found.protect_average, asked, source, "average", found.audit))
+        listed.append(_noise(found.protect_average, asked, source, "average", found.score))
     if found.protect_every is not None:
-        listed.append(_noise(found.protect_every, asked, source, "every", found.audit))
+        listed.append(_noise(found.protect_every, asked, source, "every", found.score))
     for step in _REMEDIES:
         if step in refused:
             said = f"Not possible here: {refused[step]}"
@@ -230,19 +245,19 @@ def _cheapest(listed: list[Remedy], asked: StudyQuestion) -> Remedy | None:
     return min(changes, key=lambda r: (r.loss_estimate is None, r.loss_estimate or 0), default=None)
 
 
-def _priced(remedy: Remedy, audit: steps.Audited | None, after: steps.Score | None) -> Remedy:
+def _priced(remedy: Remedy, before: steps.Score | None, after: steps.Score | None) -> Remedy:
     """Return a remedy with what it costs, beside the score of the model as it is."""
     if after is None:
         return remedy
     remedy = replace(remedy, above_chance=after.estimate > after.chance)
-    if audit is None:  # the audit of the model as it is has failed
+    if before is None:  # the audit of the model as it is has failed
         return remedy
     return replace(
         remedy,
-        score_name=audit.score.name,
-        score_before_estimate=audit.score.estimate,
+        score_name=before.name,
+        score_before_estimate=before.estimate,
         score_after_estimate=after.estimate,
-        loss_estimate=audit.score.estimate - after.estimate,
+        loss_estimate=before.estimate - after.estimate,
     )
 
 
@@ -258,7 +273,7 @@ def _table_promise(bound: steps.TableBound, asked: StudyQuestion) -> tuple[bool,
     return enough, most
 
 
-def _nothing(found: steps.Certified, asked: StudyQuestion, audit: steps.Audited | None) -> Remedy:
+def _nothing(found: steps.Certified, asked: StudyQuestion, now: steps.Score | None) -> Remedy:
     enough, most = _table_promise(found.bound, asked)
     said = (
         "The table is coarse and large enough: whatever is trained on it keeps the promise."
@@ -274,7 +289,7 @@ def _nothing(found: steps.Certified, asked: StudyQuestion, audit: steps.Audited 
         confidence=found.bound.confidence,
         sentence=said,
     )
-    return _priced(remedy, audit, None if audit is None else audit.score)
+    return _priced(remedy, now, now)
 
 
 def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
@@ -296,7 +311,7 @@ def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
 
 
 def _coarser(
-    found: steps.Coarsened, asked: StudyQuestion, source: str, audit: steps.Audited | None
+    found: steps.Coarsened, asked: StudyQuestion, source: str, now: steps.Score | None
 ) -> Remedy:
     refusal = found.refusal_for_every_record
     enough, most = _table_promise(found.bound, asked)
@@ -334,7 +349,7 @@ def _coarser(
         sentence=sentence,
         command=command_of("harden", source, options) if whole else None,
     )
-    return _priced(remedy, audit, found.score)
+    return _priced(remedy, now, found.score)
 
 
 def _noise(
@@ -342,7 +357,7 @@ def _noise(
     asked: StudyQuestion,
     source: str,
     record: Literal["average", "every"],
-    audit: steps.Audited | None,
+    now: steps.Score | None,
 ) -> Remedy:
     halves = found.game == "subset"
     options = {
@@ -370,7 +385,7 @@ def _noise(
         sentence=found.sentence,
         command=command_of("protect", source, options),
     )
-    return _priced(remedy, audit, found.audit.score)
+    return _priced(remedy, now, found.audit.score)
 
 
 def protects(record: Literal["average", "every"]) -> Protected:
@@ -384,7 +399,8 @@ def verdict(
     """Return the verdict: a level, one sentence, and what to do."""
     chosen = next((r for r in listed if r.recommended), None)
     safe = chosen if chosen is not None and chosen.id == "nothing" else None
-    proved = _proved(found.audit, asked)
+    # One floor speaks, so that none is picked after looking at several.
+    proved = _proved(found.audit, asked) if found.given is None else _shown(found.given, asked)
     level: Literal["safe", "exposed", "unproved", "partial"]
     if safe is not None:
         level = "safe"
@@ -400,6 +416,8 @@ def verdict(
             f"blind guessing about {_whom(asked.record)} membership, and no attack was proved to "
             f"be right more than {allowed(blind, asked.eta)} of the time."
         )
+    if found.given is not None and not found.given.given.comparable:
+        now += f" {found.given.given.sides}"
     if failed:
         level = "partial" if level != "exposed" else level
         now += f" This study is incomplete, without an answer from: {', '.join(failed)}."
@@ -449,6 +467,18 @@ def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
             f"(confidence {sure})."
         )
     return None
+
+
+def _shown(found: steps.Attacked, asked: StudyQuestion) -> str | None:
+    """Return what attacks have proved against the given model, if more than is allowed."""
+    floor = found.average.floor.lower
+    if floor <= sum_up(found.average.blind, asked.eta):
+        return None
+    return (
+        "As it is, the given model gives its training records away: an attack is right about the "
+        f"average record at least {percent(floor, 'lower')} of the time (confidence "
+        f"{confident(asked.confidence)})."
+    )
 
 
 def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:

@@ -8,20 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
+from memberbound.attacks.given_model import AccessLevel, Evidence
 from memberbound.attacks.learner_audit import (
     ContradictionError,
     Exposure,
     LearnerAudit,
     read_ceiling,
 )
+from memberbound.attacks.model_report import GivenModel as GivenAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.shadows import ShadowRun, cacheable, train_shadows
+from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
@@ -34,7 +37,9 @@ from memberbound.release.parameters import Population, convex_loss
 from memberbound.release.preprocessing import label_of
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
+    AccessFloor,
     Floor,
+    GivenModel,
     Histogram,
     PopulationTranslation,
     Question,
@@ -43,14 +48,15 @@ from memberbound.report.model import (
     Seen,
     State,
     StepId,
+    StructuralFact,
     SweepPoint,
     Translation,
     plain,
     typed_as,
 )
-from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.recipe import Keep
-from memberbound.verbs.audit import audit_run, release_floor
+from memberbound.verbs.audit import audit, audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
@@ -59,7 +65,9 @@ from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 
 __all__ = [
+    "GIVEN",
     "STEPS",
+    "Attacked",
     "Audited",
     "Bench",
     "Certified",
@@ -167,6 +175,16 @@ class Audited(Said):
 
 
 @dataclass(frozen=True)
+class Attacked(Said):
+    """A given model under attack, its members against fresh records."""
+
+    score: Score
+    roc: MeanRoc
+    average: Side
+    given: GivenModel
+
+
+@dataclass(frozen=True)
 class Gain:
     """The gain over blind guessing that a release is certified to allow."""
 
@@ -248,7 +266,7 @@ T = TypeVar("T", bound=Said)
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """What the steps work with."""
+    """What the steps work with; ``model`` is the one that exists, if a study is about one."""
 
     question: StudyQuestion
     data: StudyData
@@ -256,6 +274,8 @@ class Bench:
     cache: str | None
     #: Folder for the fits of a step that is under way.
     scratch: str | None = None
+    #: The model that exists, if a study is about one.
+    model: StudyModel | None = None
     #: What steps have found that others need as well.
     found: dict[str, Noised] = field(default_factory=dict)
 
@@ -482,6 +502,96 @@ def _histogram(exposure: Exposure) -> Histogram:
     edges = np.linspace(0, 1, 21)
     counts, _ = np.histogram(exposure.estimate, bins=edges)
     return Histogram(tuple(round(float(e), 2) for e in edges), tuple(counts.tolist()))
+
+
+def attack_given(bench: Bench, progress: Progress) -> Attacked:
+    """Attack the model that exists, as it is."""
+    asked, model = bench.question, bench.model
+    assert model is not None
+    answer = audit(
+        model.members,
+        nonmembers=model.nonmembers,
+        model=model.trained,
+        target=asked.target,
+        columns=None if asked.columns is None else list(asked.columns),
+        database_table=asked.database_table,
+        confidence=asked.confidence,
+        seed=asked.seed,
+    )
+    progress(1, 1)
+    found = answer.detail
+    assert isinstance(found, GivenAudit)
+    evidence, advantage = found.audit.evidence, found.audit.best_advantage
+    inside = evidence.member
+    law, named = found.law, found.recognised
+    described = GivenModel(
+        name=model.name,
+        members=int(inside.sum()),
+        nonmembers=int((~inside).sum()),
+        score_name="R²" if evidence.task == "regression" else "accuracy",
+        score_members_estimate=_score_on(evidence, inside),
+        score_nonmembers_estimate=_score_on(evidence, ~inside),
+        access=tuple(
+            AccessFloor(
+                cast("AccessLevel", level),
+                bound.attack,
+                max(0.0, min(1.0, (1 + bound.estimate) / 2)),
+                max(0.5, down((1 + bound.lower) / 2)),
+            )
+            for level, bound in found.audit.by_access.items()
+        ),
+        recognised=int(named.named.sum()),
+        recognised_among=len(named.rows),
+        recognised_wrong_upper=named.rate,
+        comparable=law is None or not law.differs,
+        sides="" if law is None else law.sentence,
+        facts=tuple(typed_as(StructuralFact, fact.to_dict(), "facts") for fact in found.facts),
+        notes=answer.warnings,
+    )
+    # Half of the candidates are members: blind guessing is right half of the time.
+    floor = max(0.5, down((1 + advantage.lower) / 2)) if described.comparable else 0.5
+    return Attacked(
+        result=answer.to_dict(),
+        sentence=answer.sentence,
+        score=Score(
+            described.score_name,
+            described.score_nonmembers_estimate,
+            1,
+            chance_of(bench.data.examples),
+        ),
+        roc=_given_roc(found),
+        average=_side(
+            0.5,
+            Floor("audit", floor, asked.confidence, found.audit.best),
+            (1 + answer.reached[0]) / 2,
+            "the best attack tried on this model, one candidate in two being a member",
+        ),
+        given=described,
+    )
+
+
+def _score_on(evidence: Evidence, where: BoolArray) -> float:
+    """Return accuracy or R² on some of the records; an estimate."""
+    signals = evidence.signals
+    if not signals.regression:
+        return float(signals.correct[0][where].mean())
+    truth = np.asarray(evidence.truth, dtype=np.float64)[where]
+    spread = float(np.square(truth - truth.mean()).sum())
+    return 1 - float(np.square(signals.logit[0][where]).sum()) / spread if spread > 0 else 0.0
+
+
+def _given_roc(found: GivenAudit) -> MeanRoc:
+    """Return the curve of the best attack, on the records that it was not told about."""
+    score, where = found.audit.scores[found.audit.best]
+    inside = found.audit.evidence.member[where]
+    sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
+    # At most so many points as a picture shows; each is a threshold.
+    levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
+    tpr, fpr = (
+        [1 - float(np.searchsorted(side, level, "left")) / side.size for level in levels]
+        for side in sides
+    )
+    return MeanRoc(found.audit.best, (0.0, *fpr, 1.0), (0.0, *tpr, 1.0))
 
 
 def audit_model(bench: Bench, progress: Progress) -> Audited:
@@ -771,6 +881,8 @@ def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
     )
 
 
+#: What comes first where a study is about a model that exists.
+GIVEN = Step("given", "Attack the given model", False, attack_given, Attacked, 5)
 #: In the order in which they are run.
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table, Certified),

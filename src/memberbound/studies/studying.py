@@ -40,6 +40,7 @@ from memberbound.report.model import (
     LedgerEntry,
     Report,
     Run,
+    SandwichRow,
     State,
     StepRecord,
     plain,
@@ -49,12 +50,14 @@ from memberbound.report.model import SCHEMA_ID as SCHEMA
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
+    StudyModel,
     StudyQuestion,
     read_configuration,
     shadows_for,
 )
 from memberbound.studies.recommendation import Findings, protects, remedies, verdict
 from memberbound.studies.steps import (
+    GIVEN,
     STEPS,
     Bench,
     Finished,
@@ -83,7 +86,7 @@ class Study(Readable, Limited):
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
     COMPARED: ClassVar = (
         "how often anybody is right about the average record of the model as it is, or, with "
-        "--record every, about its worst record"
+        "--record every and without --model, about its worst record"
     )
 
     report: Report = field(repr=False)
@@ -123,20 +126,14 @@ class Study(Readable, Limited):
         Nothing is proved about one learner without noise, so a ceiling is that of any learner on
         the table.  The worst record counts where every record was to be protected.
         """
+        if self.report.question.model is not None and on != "ceiling":
+            row = next((r for r in self.report.sandwich if r.subject == "given"), None)
+            return (_success("the given model", "average", row),)
         subject = "table" if on == "ceiling" else "model"
         wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
         rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
         label = "any model trained on the table" if on == "ceiling" else "the model as it is"
-        found = []
-        for record in wanted:
-            what, row = f"{label}, {record} record", rows.get(record)
-            if row is None:  # the step that looks for it has failed
-                found.append(Success(what))
-                continue
-            numbers = (row.ceiling, row.estimate, row.floor)
-            values = (None if number is None else number.value for number in numbers)
-            found.append(Success(what, row.blind, *values))
-        return tuple(found)
+        return tuple(_success(label, record, rows.get(record)) for record in wanted)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report with the names of the files written."""
@@ -166,6 +163,15 @@ class Study(Readable, Limited):
         lines += ["", *(f"wrote {name}" for name in self.files)]
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         return "\n".join(lines)
+
+
+def _success(label: str, record: str, row: SandwichRow | None) -> Success:
+    """Return a row of the sandwich for a limit; nothing in it where its step has failed."""
+    what = f"{label}, {record} record"
+    if row is None:
+        return Success(what)
+    numbers = (row.ceiling, row.estimate, row.floor)
+    return Success(what, row.blind, *(None if n is None else n.value for n in numbers))
 
 
 def _row(name: str, floor: str, seen: str, most: str) -> str:
@@ -199,6 +205,10 @@ def study(
         Option("file", metavar="FILE", web=False),
     ]
     | None = None,
+    model: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    nonmembers: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    trust: Annotated[bool, Option("switch", web=False)] = False,
+    factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     config: Annotated[str | os.PathLike[str], Option("file", metavar="FILE", web=False)]
     | None = None,
     out: Annotated[
@@ -219,6 +229,8 @@ def study(
 ) -> Study:
     """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
 
+    With a ``model`` the report is about that one: the table holds its training rows, ``nonmembers``
+    others, and the remedies say what retraining with them would promise and cost.
     Without a table the embedded data set is studied.  Nothing is released: the protected models
     are made for trial, from the study's seed, and thrown away.
 
@@ -231,7 +243,7 @@ def study(
         table: a file or a table; the embedded one unless given.
         target: column that the learner predicts.
         learner: a short name or ``package.module:factory``; unless given logistic, or ridge where
-            the target is a number.
+            the target is a number, or with a model its own kind, where that has a short name.
         eta: nobody may be right more than ½ + η of the time; 0.05 unless given.
         record: whom the recommendation protects: ``every`` (unless given) or ``average``.
         epsilon: an ε to translate for these records; 8 unless given.
@@ -248,6 +260,12 @@ def study(
         database_table: the table inside a DuckDB or SQLite file.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
             that trains on all rows; see ``memberbound bounds``.
+        model: a trained model: its file, or in Python the fitted object; the table is what it was
+            trained on.
+        nonmembers: with a model: rows that it was not trained on, of the same source.
+        trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
+            can do anything on this machine.
+        factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
         config: YAML file with these options, ``source`` and ``out``; keywords go before it.
         quick: fewer models, and what takes many fits is asked of a uniform sample of 20 000 rows,
             which the report names; the table's certificates and the release of all rows stay.
@@ -264,6 +282,7 @@ def study(
     Command line:
         memberbound study
         memberbound study people.csv --target income --learner logistic --eta 0.05 --out study
+        memberbound study train.csv --target income --model model.skops --nonmembers test.csv
         memberbound study --config study.yaml --resume
     """
     options = {
@@ -285,17 +304,30 @@ def study(
     }
     said = {} if config is None else read_configuration(config)
     named, place, public = (said.pop(name, None) for name in ("source", "out", "bounds"))
+    model, nonmembers = (
+        said.pop(name, None) if given is None else given
+        for name, given in (("model", model), ("nonmembers", nonmembers))
+    )
     table = named if table is None else table
     if isinstance(table, (str, os.PathLike)):
         check_file(table)  # before anything is said about its columns
     place = place if out is None else out
     public = public if bounds is None else bounds
-    question = replace(_question(table, said, options), bounds=_name_of(public))
+    question = replace(
+        _question(table, said, options),
+        bounds=_name_of(public),
+        model=_name_of(model),
+        nonmembers=_name_of(nonmembers),
+    )
+    given = _given(question, table, model, nonmembers, trust=trust, factory=factory)
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _folder(place, resume=resume, force=force)
     data = StudyData.read(table, question, public)
-    if learner is None and said.get("learner") is None and data.examples.task == "regression":
-        question = replace(question, learner="ridge")
+    if learner is None and said.get("learner") is None:
+        task = data.examples.task
+        own = None if given is None else given.learner(task)
+        usual = "ridge" if task == "regression" else question.learner
+        question = replace(question, learner=own or usual)
     if shadows is None and said.get("shadows") is None:
         models = shadows_for(data.examples.rows, quick=question.quick)
         question = replace(question, shadows=models)
@@ -304,11 +336,12 @@ def study(
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            notebook = Notebook.at(folder, fingerprint(question, data.sha256))
+            digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
+            notebook = Notebook.at(folder, fingerprint(question, digest))
         except OSError as problem:
             raise InputError(f"out must be a folder that can be written, got {problem}.") from None
     scratch = None if notebook is None else str(notebook.fits)
-    bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch)
+    bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch, given)
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
     chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
     result = _Run(bench, notebook, resume, progress, folder, asked_for, chosen).finished()
@@ -338,11 +371,32 @@ def _question(
     return asked
 
 
-def _name_of(bounds: object) -> str | None:
-    """Return what a report calls the bounds: the name of their file, without its folder."""
-    if bounds is None:
+def _given(
+    question: StudyQuestion,
+    table: object,
+    model: object,
+    nonmembers: object,
+    *,
+    trust: bool,
+    factory: object,
+) -> StudyModel | None:
+    """Return the model that the study is about, if it is about one."""
+    if model is None:
+        alone = {"nonmembers": nonmembers, "trust": trust or None, "factory": factory}
+        idle = next((name for name, value in alone.items() if value is not None), None)
+        if idle is not None:
+            raise InputError(f"{idle} must come with a model, got none.")
         return None
-    return Path(bounds).name if isinstance(bounds, (str, os.PathLike)) else "given"
+    if question.unit is not None:
+        raise InputError("unit must be left out with a model: its records are its training rows.")
+    return StudyModel.read(model, table, nonmembers, trust=trust, factory=factory)
+
+
+def _name_of(given: object) -> str | None:
+    """Return what a report calls something: the name of its file, without its folder."""
+    if given is None:
+        return None
+    return Path(given).name if isinstance(given, (str, os.PathLike)) else "given"
 
 
 def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path:
@@ -375,15 +429,20 @@ class _Run:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
+    @property
+    def plan(self) -> tuple[Step, ...]:
+        """The steps, in their order."""
+        return STEPS if self.bench.model is None else (GIVEN, *STEPS)
+
     def finished(self) -> Study:
         """Run every step and write the report; also when the run is interrupted."""
         try:
-            for place, step in enumerate(STEPS):
+            for place, step in enumerate(self.plan):
                 self.steps.append(self._step(step, place))
         except KeyboardInterrupt:
             self.steps += [
                 Finished(step.id, step.title, "stopped", 0.0, "stopped by the user", None)
-                for step in STEPS[len(self.steps) :]
+                for step in self.plan[len(self.steps) :]
             ]
             self._written()
             raise
@@ -393,8 +452,8 @@ class _Run:
         return self._written()
 
     def _step(self, step: Step, place: int) -> Finished:
-        weights = [each.weight for each in STEPS]
-        label = f"{step.title} ({place + 1} of {len(STEPS)})"
+        weights = [each.weight for each in self.plan]
+        label = f"{step.title} ({place + 1} of {len(self.plan)})"
 
         def advance(done: int, total: int) -> None:
             if self.progress is not None:
@@ -469,6 +528,7 @@ class _Run:
                 python=platform.python_version(),
                 chosen=self.chosen,
             ),
+            given=None if found.given is None else found.given.given,
         )
 
     def _written(self) -> Study:

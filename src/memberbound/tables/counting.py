@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
 from memberbound.files import written_whole
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal
-from memberbound.tables.exact import exact_rows, stored_types
+from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, streamed, writing
+from memberbound.tables.exact import exact_keys, exact_rows, stored_types
 from memberbound.tables.source import Columns, Table, open_table
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "cell_counts",
     "count_pair_profile",
     "count_profile",
+    "repeated_rows",
     "write_records",
 ]
 
@@ -79,14 +80,33 @@ def count_profile(
     with opened_table(source, table, memory_limit) as given:
         keys = record_columns(given, columns, unit)
         opened = given if unit is None else _able(given, [*keys, unit])
-        records = records_of(numbered(opened, keys, unit=unit))
-        cells = records.group_by(records.columns).agg(n=records.count())
-        found = opened.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
+        found = _counts_of_counts(opened, keys, unit)
         if found.num_rows == 0:
             raise InputError(f"{opened.name} must hold at least one row, got none.")
         if unit is not None:
             refuse_null_units(opened, unit)
         return CountProfile(_int64(found, "n"), _int64(found, "cells"))
+
+
+def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Table:
+    """Return how many cells hold n rows, for each n."""
+    engine = table.engine
+    if engine is None or unit is not None:
+        records = records_of(numbered(table, keys, unit=unit))
+        cells = records.group_by(records.columns).agg(n=records.count())
+        return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
+    # Thousands of columns take longer to pass through ibis than to count.
+    rows = table.expr if keys == list(table.columns) else table.expr.select(*keys)
+
+    def counted() -> pa.Table:
+        inner = (
+            f"SELECT count(*) AS n FROM ({engine.backend.compile(rows)}) AS stored_rows "
+            f"GROUP BY {', '.join(exact_keys(rows, table.name).values())}"
+        )
+        query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
+        return streamed(engine.connection, query).read_all()
+
+    return table.run("counting cells", counted)
 
 
 def count_pair_profile(
@@ -118,7 +138,7 @@ def count_pair_profile(
         keys = record_columns(one, columns, unit)
         record_columns(two, keys, unit)
         first, last = one, two
-        if one.engine is None or two.engine is not one.engine:
+        if one.expr.get_backend() is not two.expr.get_backend():
             needed = keys if unit is None else [*keys, unit]
             first = one.embedded(columns=needed)
             last = two.embedded(first.engine, columns=needed)
@@ -128,8 +148,10 @@ def count_pair_profile(
             for side, table in enumerate((first, last))
         ]
         # What is one type to ibis may be two to the engine: times with and without a zone.
-        for name, *kinds in zip(types, *(stored_types(s).values() for s in sides), strict=False):
-            if kinds[0] != kinds[1]:
+        embedded = first.expr.get_backend().name == "duckdb"
+        stored = [stored_types(side).values() for side in sides] if embedded else []
+        for name, *kinds in zip(types, *stored, strict=False):
+            if kinds and kinds[0] != kinds[1]:
                 raise _two_types(name, (first, last), (kinds[0], kinds[1]))
         records = records_of(sides[0].union(sides[1]))
         group = [name for name in records.columns if name != "side"]
@@ -193,6 +215,10 @@ def records_of(rows: ir.Table) -> ir.Table:
     return bags_of(rows).drop("unit") if "unit" in rows.columns else rows
 
 
+#: Engines that sort and group lists of records.
+_STRUCTS = ("pyspark", "databricks")
+
+
 def bags_of(rows: ir.Table) -> ir.Table:
     """Return one line per unit with its bag of rows.
 
@@ -203,6 +229,10 @@ def bags_of(rows: ir.Table) -> ir.Table:
 
     keys = [name for name in rows.columns if name not in ("unit", "side")]
     who = [name for name in rows.columns if name in ("unit", "side")]
+    if rows.get_backend().name in _STRUCTS:
+        # Ranks of all rows would have to be made on one machine; the rows themselves need not.
+        row = rows.mutate(row=ibis.struct({key: rows[key] for key in keys}))
+        return row.group_by(who).agg(bag=row["row"].collect().sort())
     ranked = rows.select(*who, rank=ibis.dense_rank().over(order_by=[rows[key] for key in keys]))
     return ranked.group_by(who).agg(bag=ranked["rank"].collect(order_by=ranked["rank"]))
 
@@ -345,6 +375,21 @@ def cell_counts(
         yield from opened.run("counting cells", lambda: opened.batches(named, size))
 
 
+def repeated_rows(table: Table, columns: Iterable[str] | None = None) -> Table:
+    """Return the rows of an engine of its own as text on the embedded one, equal rows together.
+
+    They are counted where they are: every different row travels once, with its number.
+    """
+    keys = list(table.columns if columns is None else columns)
+    rows = numbered(table, keys, values=True)
+    shown = {f"v{i}": rows[f"v_k{i}"].cast("string").max() for i in range(len(keys))}
+    cells = rows.group_by([f"k{i}" for i in range(len(keys))]).agg(n=rows.count(), **shown)
+    found = table.fetch(cells.select("n", *shown))
+    times = np.repeat(np.arange(found.num_rows), _int64(found, "n"))
+    whole = found.select(list(shown)).rename_columns(keys).take(times)
+    return replace(open_table(whole), name=table.name)
+
+
 def write_records(
     source: object,
     columns: Columns,
@@ -429,7 +474,9 @@ def _write(output: _Output, target: Path) -> int:
         def write(draft: Path) -> None:
             nonlocal copied
             options = f"{form}, USE_TMP_FILE false"
-            ((copied,),) = engine.sql(f"COPY ({select}) TO {literal(draft)} ({options})").fetchall()
+            with writing(str(target)):
+                copying = f"COPY ({select}) TO {literal(draft)} ({options})"
+                ((copied,),) = engine.sql(copying).fetchall()
             everything = engine.backend.compile(table.expr)
             ((rows,),) = engine.sql(f"SELECT count(*) FROM ({everything})").fetchall()
             # The joins lose or repeat no row; a file where they did must not appear.

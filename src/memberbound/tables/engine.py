@@ -35,6 +35,7 @@ __all__ = [
     "one_sentence",
     "reading",
     "streamed",
+    "writing",
 ]
 
 T = TypeVar("T")
@@ -205,11 +206,18 @@ class Engine:
         # A dictionary of floats would call all NaNs one.
         text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
         listed = [f.name for f in exact if any(test(f.type) for test in text)]
-        with pq.ParquetWriter(
-            path, exact, compression="zstd", use_dictionary=listed or False
-        ) as writer:
+        # What fails here is not the fault of what is read.
+        with writing():
+            writer = pq.ParquetWriter(
+                path, exact, compression="zstd", use_dictionary=listed or False
+            )
+        try:
             for batch in made:
-                writer.write_batch(batch)
+                with writing():
+                    writer.write_batch(batch)
+        finally:
+            with writing():
+                writer.close()
         return self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
 
     @contextmanager
@@ -230,6 +238,19 @@ class Engine:
         """Run ``call`` under a progress bar on standard error, if that is a terminal."""
         with _progress(label, self.connection.query_progress):
             return call()
+
+
+@contextmanager
+def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
+    """Say that ``name`` could not be written, where that is what fails."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(name, error) from error
+    except duckdb.IOException as error:
+        raise MemberboundError(f"{name} could not be written: {one_sentence(error)}.") from error
 
 
 @contextmanager

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "exact_array",
     "exact_batches",
+    "exact_keys",
     "exact_rows",
     "exact_type",
     "from_pandas",
@@ -72,14 +73,8 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     import ibis.expr.datatypes as dt
 
     chosen, schema = [], {}
-    for column, kind in stored_types(rows).items():
+    for column, key in exact_keys(rows, name).items():
         place = _quoted(column)
-        key = _key(place, kind)
-        if key is None:
-            raise InputError(
-                f"the columns of {name} must have types that DuckDB can compare exactly, got "
-                f"{kind}. Cast that column to text or to bytes, or leave it out."
-            )
         chosen.append(f"{key} AS {place}")
         schema[column] = rows[column].type() if key == place else dt.unknown
         if values:
@@ -87,6 +82,18 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
             schema[f"v_{column}"] = rows[column].type()
     query = f"SELECT {', '.join(chosen)} FROM ({backend.compile(rows)}) AS stored_rows"
     return backend.sql(query, schema=ibis.schema(schema))
+
+
+def exact_keys(rows: ir.Table, name: str) -> dict[str, str]:
+    """Return for each column of a table on DuckDB the SQL of its key."""
+    found = {column: (_key(_quoted(column), k), k) for column, k in stored_types(rows).items()}
+    for key, kind in found.values():
+        if key is None:
+            raise InputError(
+                f"the columns of {name} must have types that DuckDB can compare exactly, got "
+                f"{kind}. Cast that column to text or to bytes, or leave it out."
+            )
+    return {column: key for column, (key, _) in found.items() if key is not None}
 
 
 def stored_types(rows: ir.Table) -> dict[str, DuckDBPyType]:
@@ -174,10 +181,39 @@ def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
             return value.cast("binary")
         if kind.is_decimal() or kind.is_timestamp():
             return value
+    if engine == "postgres":
+        if kind.is_string():
+            return _postgres("convert_to")(value.cast("string"), "UTF8")
+        if kind.is_floating():
+            return _postgres("float8send" if kind.is_float64() else "float4send")(value)
+        if kind.is_decimal() or kind.is_timestamp() or kind.is_binary() or kind.is_uuid():
+            return value
     raise InputError(
         f"the columns of {name} must have types that {engine} is known to compare exactly, got "
         f"{kind}. {_PARQUET_FIRST}"
     )
+
+
+def _postgres(name: str) -> Callable[..., ir.Value]:
+    """Return a function of Postgres that gives the bytes of a value.
+
+    A cast of text to bytes would read escapes in it; ``convert_to`` does not, and knows no
+    collation.  ``float8send`` gives the bits, so that the sign of a zero and a NaN count.
+    """
+    import ibis
+
+    def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    def float8send(number: float) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    def float4send(number: float) -> bytes:  # type: ignore[empty-body]
+        ...
+
+    known = {"convert_to": convert_to, "float8send": float8send, "float4send": float4send}
+    made: Callable[..., ir.Value] = ibis.udf.scalar.builtin(known[name])
+    return made
 
 
 # ---- Arrow ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.counting import repeated_rows
 from memberbound.tables.recipe import canonical, exact_codes
 from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
 from memberbound.tables.source import Columns, Table, open_table, stored_array
@@ -244,7 +245,7 @@ def _read(
             found = read_roles(replace(opened, name="the table"), None, roles, array=array)
         return frame, "the table", found
     with open_table(source, database_table) as opened:
-        local = opened.embedded()
+        local = opened.embedded() if opened.moves else repeated_rows(opened)
         try:
             found = read_roles(local, None, roles)
             return _fetched(local, None), opened.name, found
@@ -258,6 +259,9 @@ def _fetched(opened: Table, columns: Iterable[str] | None) -> DataFrame:
     import pandas as pd
     import pyarrow as pa
 
+    if not opened.moves:
+        with repeated_rows(opened, columns) as local:
+            return _fetched(local, None)
     expr = opened.expr if columns is None else opened.expr.select(*columns)
     arrow = opened.fetch(expr, "reading rows")
     frame = arrow.to_pandas()

@@ -163,7 +163,7 @@ def read_roles(
         local = table
         if table.engine is None:
             sample = replace(table, expr=table.expr.limit(_SAMPLE_ROWS))
-            local = sample.embedded(columns=names)
+            local = sample.embedded(columns=names) if table.moves else sample.spelled(names)
         try:
             found = _inferred(local, names, _separator(table))
         finally:

@@ -20,7 +20,10 @@ ibis on polars                       copied to the embedded engine
 ibis on DuckDB                       on its own engine, as typed
 ibis on Spark                        on its own engine: truth values, whole numbers, decimals,
                                      dates, timestamps, text and bytes; other types are refused
+ibis on Postgres                     on its own engine: truth values, whole numbers, decimals,
+                                     floats, dates, timestamps, text, bytes and UUIDs
 ibis on another engine               on its own engine: truth values, whole numbers and dates
+``postgres://…#table``, …            as ibis on that engine
 ===================================  ============================================================
 
 Two rows are the same cell when every column agrees, and two values agree only if no learner could
@@ -52,12 +55,13 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.files import FULL
 from memberbound.tables.engine import (
     BATCH_ROWS,
@@ -74,6 +78,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    from ibis.backends import BaseBackend
     from numpy.typing import NDArray
 
 __all__ = [
@@ -161,7 +166,17 @@ class Table:
     def run(self, label: str, call: Callable[[], T]) -> T:
         """Run ``call`` with progress on standard error and errors as one sentence."""
         with reading(self.name):
-            return call() if self.engine is None else self.engine.watched(label, call)
+            if self.engine is not None:
+                return self.engine.watched(label, call)
+            try:
+                return call()
+            except Exception as error:
+                if self.expr.get_backend().name == "duckdb" or isinstance(error, MemberboundError):
+                    raise
+                # Every engine has errors of its own, and its connection may be cut.
+                raise MemberboundError(
+                    f"{self.name} could not be asked: {one_sentence(error)}."
+                ) from error
 
     def fetch(self, expr: ir.Table, label: str = "counting cells") -> pa.Table:
         """Return the rows of a small result."""
@@ -175,6 +190,17 @@ class Table:
         if backend.name == "duckdb":
             return streamed(backend.con, backend.compile(expr), rows)
         return expr.to_pyarrow_batches(chunk_size=rows)
+
+    @property
+    def moves(self) -> bool:
+        """Whether its rows can be copied to the embedded engine as they are."""
+        return self.engine is not None or bool(self.expr.get_backend().name == "duckdb")
+
+    def spelled(self, columns: Sequence[str]) -> Table:
+        """Return the rows on the embedded engine as text, each value as its engine spells it."""
+        texts = {name: self.expr[name].cast("string") for name in columns}
+        rows = self.fetch(self.expr.select(**texts), "reading rows")
+        return replace(open_table(rows), name=self.name)
 
     def embedded(self, engine: Engine | None = None, columns: list[str] | None = None) -> Table:
         """Return this table on the embedded engine, copied to its private folder if need be."""
@@ -220,6 +246,8 @@ def open_table(
     """
     if isinstance(source, Table):
         return source
+    if isinstance(source, str) and _ADDRESS.match(source):
+        return _checked(_at_address(source, table))
     owner = None if beside is None else beside.engine
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -246,6 +274,59 @@ def open_table(
         if owner is None:
             engine.close()
         raise
+
+
+#: Addresses of engines that ibis connects to; Spark's is the one of its master.
+_ADDRESS = re.compile(
+    r"(postgres(ql)?|spark|bigquery|snowflake|trino|databricks|clickhouse|mysql|mssql|redshift)://"
+)
+
+
+def _at_address(address: str, table: str | None) -> Table:
+    """Return the table of an engine: ``postgres://host/database#table``, ``spark://host:port#t``.
+
+    The part after ``#`` names the table where ``table`` does not.  The engine stays connected while
+    this process runs, so that two tables of one engine can be counted together.
+    """
+    place, _, part = address.partition("#")
+    # A password is nobody's business.
+    shown = re.sub(r"//[^/@]*@", "//", place)
+    chosen = table or part
+    if not chosen:
+        raise InputError(f"table must name one table of {shown}, got none.")
+    schema, _, name = chosen.rpartition(".")
+
+    def named() -> ir.Table:
+        backend = _connected(place)
+        return backend.table(name, database=schema) if schema else backend.table(name)
+
+    try:
+        try:
+            found = named()
+        except Exception:  # a connection of an earlier call may have been cut
+            _connected.cache_clear()
+            found = named()
+    except ImportError as error:
+        raise InputError(f"{shown} needs a driver that is not installed: {error}.") from None
+    except Exception as error:
+        told = one_sentence(error).replace(place, shown)
+        raise InputError(f"{shown} could not be opened: {told}.") from None
+    return Table(found, f"table {chosen!r} of {shown}")
+
+
+@lru_cache(maxsize=8)
+def _connected(place: str) -> BaseBackend:
+    import ibis
+
+    if not place.startswith("spark://"):
+        return ibis.connect(place)
+    from pyspark.sql import SparkSession
+
+    master = place.removeprefix("spark://")
+    if not master.startswith("local"):
+        master = place
+    session = SparkSession.builder.master(master).appName("memberbound").getOrCreate()
+    return ibis.pyspark.connect(session)
 
 
 def check_file(source: str | os.PathLike[str]) -> None:
@@ -283,6 +364,15 @@ def _plain(engine: Engine, path: Path) -> Path:
 
 
 def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) -> ir.Table:
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        # Bytes that are no text: no engine takes such a name.
+        endings = "".join(path.suffixes[-2:]).encode("ascii", "ignore").decode()
+        link = engine.folder / f"{engine.fresh('file')}{endings}"
+        link.symlink_to(path.absolute())
+        try:
+            return _file(engine, link, table, delimiter)
+        except InputError as error:
+            raise InputError(str(error).replace(str(link), str(path))) from error
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
         lite = _magic(path).startswith(b"SQLite format 3")

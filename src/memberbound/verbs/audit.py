@@ -41,6 +41,7 @@ from memberbound.attacks.noisy_releases import (
 from memberbound.attacks.recognised import Recognised
 from memberbound.attacks.scores import ScoreAudit, audit_scores
 from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
+from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -304,6 +305,7 @@ LEARNED = "learned"
 _RATES = (0.1, 0.01, 0.001)
 
 
+@on_cluster
 def audit(
     source: Table | None = None,
     *,
@@ -340,6 +342,8 @@ def audit(
         Literal["processes", "sequential", "dask"], Option("choice", web=False)
     ] = "processes",
     workers: Workers = -1,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     seed: Seed = 0,
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
@@ -400,6 +404,8 @@ def audit(
             cache folder, which the command line takes unless told otherwise.
         backend: ``processes``, ``sequential`` or ``dask``.
         workers: processes.
+        scheduler: address of a dask scheduler; the models are trained on its workers.
+        client: for Python: a ``distributed.Client`` instead.
         seed: of the halves and the learners.
         progress: called with (done, total).
 
@@ -417,6 +423,7 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
+    del scheduler, client  # read by on_cluster
     source = _one_source(source, members)
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)

@@ -432,6 +432,7 @@ def certify(
     uniform: Annotated[int, Option("whole", metavar="K")] | None = None,
     reference: InputFile | None = None,
     unit: Column | None = None,
+    source: Annotated[str, Option("text", metavar="URL", web=False)] | None = None,
     database_table: DatabaseTable | None = None,
     exposed_above: float = 0.5,
     list_exposed: Annotated[int, Option("whole", metavar="K", most=1000)] = 0,
@@ -466,7 +467,9 @@ def certify(
             on.
         unit: column that says whose row it is; a person with several rows is one record, and all
             numbers of rows are then numbers of persons.
-        database_table: the table inside a DuckDB or SQLite file.
+        source: instead of a file, the address of an engine on which the table is counted:
+            ``postgres://user@host/database#table``, ``spark://host:7077#table``.
+        database_table: the table inside a DuckDB or SQLite file, or at an address.
         exposed_above: rows whose certified leak is larger are counted as exposed.
         list_exposed: how many of the exposed cells to list with their values, rarest first.
         records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
@@ -476,12 +479,16 @@ def certify(
         memberbound certify people.csv --columns education,sex,income
         memberbound certify visits.parquet --unit patient --records leaks.parquet
         memberbound certify --uniform 316 --n 32561
+        memberbound certify --source postgres://reader@db.example.org/clinic --table visits
 
     Examples:
         >>> certify(uniform=316, n=32561).security_lower > 0.96
         True
     """
     game = IidGame(float(nu), float(lam))
+    if source is not None and table is not None:
+        raise InputError("source must be left out when a table is given.")
+    table = source if table is None else table
     given = [
         name
         for name, value in (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -38,6 +39,7 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
+from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -451,7 +453,14 @@ def _read_raw(
                 f"got {role!r} for {column!r}. Say with bounds what the column holds."
             )
     kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
-    return frame[[*kept, *aim]]
+    chosen = frame[[*kept, *aim]]
+    del frame
+    if isinstance(source, (str, os.PathLike)):
+        # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
+        for column in kept:
+            if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
+                chosen[column] = read.numbers
+    return chosen
 
 
 def release_all_rows(
@@ -863,6 +872,7 @@ def _release_table_statistic(
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
 
 
+@on_cluster
 def protect(
     source: Table,
     *,
@@ -892,6 +902,8 @@ def protect(
     out: OutputFile | None = None,
     force: Force = False,
     workers: Workers | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
     insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
     calibration_seed: Hidden = None,
     progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
@@ -954,6 +966,8 @@ def protect(
         out: file for the release; its certificate is written beside it.
         force: overwrite it.
         workers: processes; all cores unless given.
+        scheduler: address of a dask scheduler; the calibration refits on its workers.
+        client: for Python: a ``distributed.Client`` instead.
         insecure_seed: for tests: training set and noise from a seed, which protects nobody.
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
@@ -973,6 +987,7 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
+    del scheduler, client  # read by on_cluster
     checked_eta(eta)
     pairs, workers, insecure_seed, calibration_seed = (
         None if value is None else whole_number(name, value, at_least=least)

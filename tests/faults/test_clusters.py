@@ -1,0 +1,221 @@
+"""Audits and calibrations on a dask cluster: the same numbers, whatever happens to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from commands import command
+from faults.slow_learner import SlowTree
+from memberbound import audit, protect
+from memberbound.errors import InputError
+
+distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+TESTS = Path(__file__).resolve().parents[1]
+HOW_TO = TESTS.parent / "docs" / "howto" / "more-than-one-machine.md"
+
+
+class Processes:
+    """A scheduler and workers as processes of their own, as on several machines."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{self.port}"
+        self.scheduler: subprocess.Popen[bytes] | None = None
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": paths}
+        call = [sys.executable, "-m", *arguments]
+        return subprocess.Popen(call, env=environment, **quiet)
+
+    def start_scheduler(self) -> None:
+        self.scheduler = self._start(
+            "distributed.cli.dask_scheduler",
+            *("--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"),
+        )
+
+    def start_worker(self) -> None:
+        self.workers.append(
+            self._start(
+                "distributed.cli.dask_worker",
+                *(self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard"),
+                *("--death-timeout", "120"),
+            )
+        )
+
+    def wait(self, workers: int) -> None:
+        with distributed.Client(self.address, timeout=120) as client:
+            client.wait_for_workers(workers, timeout=120)
+
+    def stop(self) -> None:
+        for process in [*self.workers, self.scheduler]:
+            if process is not None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def cluster():
+    made = Processes()
+    made.start_scheduler()
+    made.start_worker()
+    made.start_worker()
+    try:
+        made.wait(2)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(18)
+    frame = pd.DataFrame(rng.normal(size=(120, 2)), columns=["a", "b"])
+    frame["y"] = (frame.a + rng.normal(size=120) > 0).astype(int)
+    return frame
+
+
+def timeless(answer) -> dict:
+    return {k: v for k, v in answer.to_dict().items() if "seconds" not in k}
+
+
+def during(*acts, after: float = 1.0) -> ExitStack:
+    """Do something while what stands in the block runs."""
+    stack = ExitStack()
+
+    def run() -> None:
+        for act in acts:
+            time.sleep(after)
+            act()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    stack.callback(thread.join)
+    return stack
+
+
+def test_audit_and_protect_by_address_and_after_a_worker_was_killed(cluster, people, tmp_path):
+    table = tmp_path / "people.csv"
+    people.to_csv(table, index=False)
+    asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 24, "seed": 3}
+    alone = timeless(audit(people, **asked, backend="sequential"))
+    with during(lambda: cluster.workers[0].send_signal(signal.SIGKILL)):
+        assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
+    assert cluster.workers[0].poll() is not None, "it was killed while the models were trained"
+    calibration = {
+        "target": "y", "eta": 0.2, "game": "subset", "pairs": 60, "insecure_seed": 1,
+        "calibration_seed": 1,
+    }  # fmt: skip
+    here = protect(people, **calibration, workers=1).to_dict()
+    with distributed.Client(cluster.address) as client:
+        assert protect(people, **calibration, client=client).to_dict() == here
+    # Every line of the page about clusters, with the address of this one.
+    page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
+    page = page.replace("tcp://127.0.0.1:8786", cluster.address)
+    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
+    assert len(lines) == 2
+    for line in lines:
+        ran = command(*line.split()[1:], cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with contextlib.chdir(tmp_path):
+        exec(compile(code, "more-than-one-machine.md", "exec"), {})
+
+
+@pytest.mark.long
+def test_a_scheduler_that_is_killed_and_started_again(cluster, people):
+    asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
+    alone = timeless(audit(people, **asked, backend="sequential"))
+
+    def kill():
+        cluster.scheduler.kill()
+        cluster.scheduler.wait()
+        for worker in cluster.workers:
+            worker.kill()
+            worker.wait()
+
+    def again():
+        cluster.start_scheduler()
+        cluster.workers = []
+        cluster.start_worker()
+
+    with during(kill, again, after=2.0):
+        assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
+    assert len(cluster.workers) == 1
+
+
+class Wire:
+    """A connection between client and scheduler that can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self.server.getsockname()[1]}"
+        self.ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.port))
+            self.ends += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _pass(one: socket.socket, other: socket.socket) -> None:
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except OSError:
+            pass
+        finally:
+            other.close()
+
+    def cut(self) -> None:
+        for end in self.ends:
+            end.close()
+        self.ends.clear()
+
+
+@pytest.mark.long
+def test_a_connection_that_is_cut(cluster, people):
+    asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
+    alone = timeless(audit(people, **asked, backend="sequential"))
+    wire = Wire(cluster.port)
+    with during(wire.cut, after=2.0):
+        assert timeless(audit(people, **asked, scheduler=wire.address)) == alone
+    wire.server.close()
+
+
+def test_an_address_where_nobody_answers(people, monkeypatch):
+    monkeypatch.setattr("memberbound.clusters._FIRST", 0.5)
+    for address in ("tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"):
+        with pytest.raises(InputError, match="scheduler must be the address"):
+            audit(people, target="y", shadows=8, scheduler=address)
+    with pytest.raises(InputError, match="client must be a distributed"):
+        audit(people, target="y", shadows=8, client="tcp://127.0.0.1:1")
+    with pytest.raises(InputError, match="scheduler must be left out"):
+        protect(people, target="y", scheduler="tcp://127.0.0.1:1", client=object())

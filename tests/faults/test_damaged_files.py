@@ -1,0 +1,191 @@
+"""Damaged files: read or refused in one sentence, never a traceback, a hang or a wrong value."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import selectors
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults import damaged
+from faults.damaged import GOOD, SPECIAL, case, outcome
+
+#: Seconds without a line before a case counts as a hang; a busy machine is no hang.
+PATIENCE = 180.0
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and pipes of Unix")
+
+
+def watched(wanted: list[str]) -> tuple[int, list[str]]:
+    """Read cases in a child process; return how many ended well, and what went wrong."""
+    well, wrong = 0, []
+    while wanted:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "faults.damaged", *wanted],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        assert child.stdout is not None
+        ended = begun = None
+        with selectors.DefaultSelector() as ready, child:
+            ready.register(child.stdout, selectors.EVENT_READ)
+            rest, lines = b"", []
+            while ready.select(PATIENCE):
+                block = os.read(child.stdout.fileno(), 1 << 16)
+                if not block:
+                    break
+                *lines, rest = (rest + block).split(b"\n")
+                for line in lines:
+                    word, *said = json.loads(line)
+                    if word == "begin":
+                        begun = said
+                    else:
+                        ended = said[:2]
+                        well += said[2] is None
+                        wrong += [] if said[2] is None else [f"{said[0]} {said[1]}: {said[2]}"]
+            child.kill()
+        if begun is None or begun == ended:
+            return well, wrong
+        kind, index = begun
+        wrong.append(f"{kind} {index}: the process hung or died")
+        place = next(i for i, w in enumerate(wanted) if w.rsplit(":", 2)[0] == kind)
+        last = wanted[place].rsplit(":", 1)[1]
+        wanted = [f"{kind}:{index + 1}:{last}", *wanted[place + 1 :]]
+    return well, wrong
+
+
+#: 21 kinds × 48 cases, in groups that take about as long as one another.
+GROUPS = [
+    ["csv", "csv.gz", "csv.xz", "csv.bz2", "csv.zst", "parquet", "plain parquet"],
+    ["feather", "arrow stream", "npy", "sqlite", "duckdb", "npz"],
+    ["bounds", "hierarchy", "config", "history", "certificate", "recipe", "report", "skops"],
+]
+
+
+def test_every_kind_is_read():
+    assert sorted(kind for group in GROUPS for kind in group) == sorted(GOOD)
+
+
+@pytest.mark.parametrize("kinds", GROUPS, ids=lambda kinds: kinds[0])
+def test_a_thousand_damaged_files(kinds):
+    well, wrong = watched([f"{kind}:0:48" for kind in kinds])
+    assert not wrong, "\n".join(wrong[:5])
+    assert well == 48 * len(kinds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", GOOD)
+def test_ten_thousand_damaged_files(kind):
+    well, wrong = watched([f"{kind}:48:550"])
+    assert not wrong, "\n".join(wrong[:5])
+    assert well == 502
+
+
+def test_cases_are_the_same_every_time():
+    for kind in ("csv", "parquet", "npy"):
+        first = len(SPECIAL[kind])
+        assert case(kind, first + 3) == case(kind, first + 3) != case(kind, first + 4)
+
+
+def test_a_reader_without_a_guard_is_noticed(tmp_path, monkeypatch):
+    """Negative control: the same cases through readers that refuse nothing."""
+
+    def careless(kind, path, index):
+        import numpy as np
+        import yaml
+
+        return np.load(path) if kind == "npy" else yaml.safe_load(path.read_text())
+
+    monkeypatch.setattr(damaged, "_read", careless)
+    found = [outcome(kind, i, tmp_path) for kind in ("npy", "config") for i in range(20)]
+    assert sum(told is not None for told in found) > 10
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    """Run a command in this process; return exit code, output and errors."""
+    from memberbound.faces import command_line
+
+    out, err = io.StringIO(), io.StringIO()
+    before = sys.argv
+    sys.argv = ["memberbound", *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            command_line.main()
+    except SystemExit as end:
+        return int(end.code or 0), out.getvalue(), err.getvalue()
+    finally:
+        sys.argv = before
+    raise AssertionError("main returned")
+
+
+def refused(*arguments: str, code: int = 2) -> str:
+    found, out, err = command(*arguments)
+    assert found == code, err
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("memberbound: ")
+    assert len(line) < 620
+    return line
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.usefixtures("plain")
+def test_pipes_devices_folders_and_odd_names(tmp_path):
+    pipe, link = tmp_path / "pipe.csv", tmp_path / "zero.csv"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    (tmp_path / "folder.csv").mkdir()
+    assert "pipe or a device" in refused("certify", str(pipe))
+    assert "pipe or a device" in refused("certify", str(link))
+    assert "directory" in refused("certify", str(tmp_path / "folder.csv"))
+    for option, verb in (("--bounds", "protect"), ("--config", "study"), ("--history", "explain")):
+        place = [] if verb != "protect" else [str(tmp_path / "people.csv"), "--target", "y"]
+        (tmp_path / "people.csv").write_bytes(damaged.csv_bytes())
+        assert "pipe" in refused(verb, *place, option, str(pipe))
+    assert "must be an existing file" in refused("explain", "--history", str(tmp_path / "no.json"))
+    refused("certify", str(tmp_path / ("x" * 300 + ".csv")))
+    refused("certify", "a\0b.csv")
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_name_that_is_not_text(tmp_path):
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\xfeople.csv")
+    Path(odd).write_bytes(damaged.csv_bytes())
+    code, out, _ = command("certify", odd, "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == damaged.ROWS
+    assert r"p\udcff\udcfension.csv does not exist" in refused(
+        "certify", odd.replace("ople", "nsion")
+    )
+    Path(odd).write_bytes(b"\xff")
+    assert r"p\udcff\udcfeople.csv must be encoded" in refused("certify", odd)
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("workers", ["nan", "0", "-7", "1.5", "inf", "many"])
+def test_workers_that_are_no_number_of_processes(workers, tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_bytes(damaged.csv_bytes())
+    told = refused("audit", str(table), "--target", "y", "--shadows", "8", "--workers", workers)
+    assert "workers must be" in told
+
+
+def test_ten_thousand_columns(tmp_path):
+    from memberbound.tables.counting import count_profile
+
+    names = [f"column{i}" for i in range(10_000)]
+    lines = [names, *([str(i * j % 3) for i in range(10_000)] for j in (1, 2, 3))]
+    wide = tmp_path / "wide.csv"
+    wide.write_text("".join(",".join(line) + "\n" for line in lines))
+    assert count_profile(wide).expanded().tolist() == [1, 1, 1]

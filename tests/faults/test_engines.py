@@ -1,0 +1,221 @@
+"""Tables on engines of their own, by address: the same certificates as on the embedded one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from commands import command
+from memberbound import certify, harden
+from memberbound.errors import InputError, MemberboundError
+from memberbound.tables.counting import count_profile
+
+HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "howto" / "more-than-one-machine.md"
+#: Where Debian puts the server's programs.
+PLACES = [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), Path("/usr/local/bin")]
+
+
+def people() -> pd.DataFrame:
+    """Rows in which an engine could merge what differs: case, blanks, accents, zeros."""
+    rng = np.random.default_rng(18)
+    words = np.array(["f", "m", "F", "f ", "größe", "gro\u0308ße", "\\134", "\\\\", None], object)
+    rows = 600
+    return pd.DataFrame(
+        {
+            "who": np.arange(rows) // 2,
+            "sex": words[rng.integers(0, len(words), rows)],
+            "age": rng.integers(20, 24, rows),
+            "size": rng.choice([0.0, -0.0, 1.5, 2.25], rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A Postgres server for the module, with two tables; skipped with a reason elsewhere."""
+    psycopg = pytest.importorskip("psycopg", reason="the driver of Postgres is not installed")
+    home = next((p for p in PLACES if (p / "initdb").exists() or (p / "pg_ctl").exists()), None)
+    initdb = home and next((p / "initdb" for p in PLACES if (p / "initdb").exists()), None)
+    if initdb is None:
+        pytest.skip("no Postgres server here; on Debian: apt-get install postgresql")
+    # Not below pytest's folders, which another user cannot enter.
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    user: list[str] = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        if shutil.which("runuser") is None:
+            pytest.skip("Postgres does not run as root, and runuser is missing")
+        shutil.chown(folder, "postgres")
+        user = ["runuser", "-u", "postgres", "--"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    made = [str(initdb), "-D", f"{folder}/data", "-A", "trust", "-E", "UTF8", "-U", "reader"]
+    subprocess.run([*user, *made, "--locale=C.UTF-8"], check=True, **quiet)
+    options = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = [*user, str(initdb.with_name("pg_ctl")), "-D", f"{folder}/data", "-w"]
+    subprocess.run([*control, "-o", options, "start"], check=True, **quiet)
+    try:
+        address = f"postgres://reader@127.0.0.1:{port}/postgres"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level1', "
+                "deterministic = false)"
+            )
+            for name, rows in (("people", people()), ("fresh", people()[:160])):
+                connection.execute(
+                    f"CREATE TABLE {name} (who int, sex text COLLATE blind, age int, size float8)"
+                )
+                texts = rows.astype(object).where(rows.notna(), None)
+                with connection.cursor() as cursor:
+                    cursor.executemany(
+                        f"INSERT INTO {name} VALUES (%s, %s, %s, %s)",
+                        [tuple(row) for row in texts.itertuples(index=False)],
+                    )
+        yield address, control
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=False, **quiet)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def same(one, two) -> None:
+    """Two certificates agree in every field but what is said about the source."""
+    pair = [answer.to_dict() for answer in (one, two)]
+    for fields in pair:
+        for name in ("warnings", "assumptions", "roles"):
+            fields.pop(name)
+    assert pair[0] == pair[1]
+
+
+QUESTIONS = [
+    {"columns": ["sex", "age"]},
+    {"columns": ["sex", "age", "size"]},
+    {"columns": ["sex", "age"], "unit": "who"},
+]
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=["text", "floats", "unit"])
+def test_postgres_counts_as_the_embedded_engine_does(postgres, asked):
+    """Also under a collation for which f, F and ö in two spellings are equal."""
+    same(certify(f"{postgres[0]}#people", **asked), certify(people(), **asked))
+
+
+def test_a_key_that_trusts_the_engine_is_noticed(postgres, monkeypatch):
+    """Negative control: grouping by the column itself merges cells, which is too optimistic."""
+    from memberbound.tables import exact
+
+    right = count_profile(f"{postgres[0]}#people", ["sex"]).expanded().size
+    assert right == 9
+    monkeypatch.setattr(exact, "_key_elsewhere", lambda rows, column, name: rows[column])
+    assert count_profile(f"{postgres[0]}#people", ["sex"]).expanded().size < right
+
+
+def test_reference_and_harden_on_postgres(postgres):
+    address = postgres[0]
+    columns = ["sex", "age"]
+    same(
+        certify(f"{address}#people", columns=columns, reference=f"{address}#fresh"),
+        certify(people(), columns=columns, reference=people()[:160]),
+    )
+    found = harden(f"{address}#people", columns=columns, security=0.6, learners=False).to_dict()
+    text = people()[columns].astype({"age": "string"})
+    local = harden(text.sort_values(columns), columns=columns, security=0.6, learners=False)
+    assert found["before"]["delta_upper"] == local.to_dict()["before"]["delta_upper"]
+
+
+def test_the_command_line_and_addresses_that_do_not_answer(postgres):
+    ran = command(
+        "certify", "--source", postgres[0], "--table", "people", "--columns", "sex,age", "--json"
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["rows"] == 600
+    with pytest.raises(InputError, match="could not be opened") as refused:
+        certify("postgres://reader:secret@127.0.0.1:1/postgres#people")
+    assert "secret" not in str(refused.value)
+    for address, words in ((f"{postgres[0]}#none", "could not be opened"), (postgres[0], "table")):
+        with pytest.raises(InputError, match=words):
+            certify(address)
+    with pytest.raises(InputError, match="source must be left out"):
+        certify(people(), source=postgres[0])
+
+
+def test_the_how_to_runs(postgres):
+    """Every line of the page about Postgres, with the address of this server."""
+    page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[0]
+    page = page.replace("postgres://reader@127.0.0.1:5432/postgres", postgres[0])
+    lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
+    assert len(lines) == 3
+    for line in lines:
+        ran = command(*shlex.split(line)[1:])
+        assert ran.returncode == 0, ran.stderr
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "more-than-one-machine.md", "exec"), {})
+
+
+def test_a_connection_that_is_cut(postgres):
+    """Within a call that is one sentence; the next call connects again."""
+    import psycopg
+
+    from memberbound.tables import open_table
+
+    address = f"{postgres[0]}?application_name=cut"
+    opened = open_table(f"{address}#people")
+    with psycopg.connect(postgres[0], autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut'"
+        )
+    time.sleep(0.2)
+    with pytest.raises(MemberboundError, match="could not be asked"):
+        count_profile(opened, ["age"])
+    assert count_profile(f"{address}#people", ["age"]).expanded().size == 4
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A Spark session of two threads; skipped with a reason where there is none."""
+    sql = pytest.importorskip("pyspark.sql", reason="memberbound[spark] is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is none here")
+    session = (
+        sql.SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    rows = people().drop(columns="size")
+    texts = rows.astype(object).where(rows.notna(), None)
+    for name, part in (("people", texts), ("fresh", texts[:160])):
+        data = [(int(r.who), r.sex, int(r.age)) for r in part.itertuples(index=False)]
+        made = session.createDataFrame(data, "who long, sex string, age long")
+        made.createOrReplaceTempView(name)
+    yield "spark://local[2]"
+    stopper = threading.Thread(target=session.stop, daemon=True)
+    stopper.start()
+    stopper.join(30)
+
+
+def test_spark_counts_rows_persons_and_references(spark):
+    columns = ["sex", "age"]
+    same(certify(f"{spark}#people", columns=columns), certify(people(), columns=columns))
+    same(
+        certify(f"{spark}#people", columns=columns, unit="who"),
+        certify(people(), columns=columns, unit="who"),
+    )
+    same(
+        certify(f"{spark}#people", columns=columns, reference=f"{spark}#fresh"),
+        certify(people(), columns=columns, reference=people()[:160]),
+    )

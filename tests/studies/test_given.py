@@ -1,0 +1,198 @@
+"""A study about a model that exists: its own numbers first, remedies held against it."""
+
+import copy
+import json
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import memberbound
+from memberbound.errors import InputError
+from memberbound.report.model import checked
+from memberbound.report.page import render
+from memberbound.studies import studying
+from memberbound.studies.question import StudyModel
+from memberbound.studies.studying import study
+from report import sample as reports
+
+
+def people(rows: int = 400, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3)).round(3)
+    y = x[:, 0] + rng.normal(size=rows) > 0
+    return pd.DataFrame(x, columns=list("abc")).assign(y=np.where(y, "yes", "no"))
+
+
+@pytest.fixture(scope="module")
+def sides() -> tuple[pd.DataFrame, pd.DataFrame]:
+    table = people()
+    return table[:200], table[200:].reset_index(drop=True)
+
+
+def fitted(table: pd.DataFrame, depth: int | None = None) -> DecisionTreeClassifier:
+    model = DecisionTreeClassifier(max_depth=depth, random_state=0)
+    return model.fit(table[list("abc")], table["y"])
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate of the table and one translation; remedies are other tests'."""
+    kept = [step for step in studying.STEPS if step.id in ("certify", "explain")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+
+
+def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Path) -> None:
+    inside, others = sides
+    inside.to_csv(tmp_path / "train.csv", index=False)
+    others.to_csv(tmp_path / "test.csv", index=False)
+    model = fitted(inside)
+    joblib.dump(model, tmp_path / "model.joblib")
+    place = {"model": tmp_path / "model.joblib", "nonmembers": tmp_path / "test.csv"}
+    with pytest.raises(InputError, match="--trust"):
+        study(tmp_path / "train.csv", target="y", **place)
+    found = study(tmp_path / "train.csv", target="y", **place, trust=True, out=tmp_path / "out")
+    report = found.report
+    given = report.given
+    assert given is not None
+    assert (given.name, given.members, given.nonmembers) == ("model.joblib", 200, 200)
+    # By hand: a tree grown to purity is right about every member.
+    assert given.score_members_estimate == 1
+    right = (model.predict(others[list("abc")]) == others["y"]).mean()
+    assert given.score_nonmembers_estimate == pytest.approx(right)
+    answer = memberbound.audit(
+        inside, nonmembers=others, model=model, target="y", confidence=0.95, seed=0
+    )
+    row = report.sandwich[0]
+    assert (row.subject, row.game, row.record, row.ceiling) == ("given", "model", "average", None)
+    assert row.floor is not None
+    assert row.floor.lower == pytest.approx((1 + answer.reached[1]) / 2)
+    assert row.floor.lower <= (1 + answer.reached[1]) / 2
+    assert report.verdict.level == "exposed"
+    assert "the given model gives its training records away" in report.verdict.sentence
+    assert report.question.learner == "tree"  # it would be retrained as what it is
+    assert report.question.model == "model.joblib"
+    assert str(tmp_path) not in json.dumps(report.to_dict())
+    told = json.loads(json.dumps(report.to_dict()))
+    assert checked(told).to_dict() == report.to_dict()
+    page = Path(found.files[0]).read_text(encoding="utf-8")
+    assert "The given model" in page
+    assert "Facts for output checking" in page
+    # The gate is about it, too.
+    held = found.held_to(0.55)
+    assert [check.what for check in held.checks] == ["the given model, average record"]
+    assert held.exceeded
+
+
+def test_prices_are_held_against_the_given_model(quick, sides) -> None:
+    inside, others = sides
+    found = study(inside, target="y", model=fitted(inside), nonmembers=others).report
+    nothing = next(r for r in found.remedies if r.id == "nothing")
+    assert found.given is not None
+    assert nothing.score_before_estimate == found.given.score_nonmembers_estimate
+    assert found.scores[0].subject == "given"
+
+
+def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
+    inside, others = sides
+    found = study(inside, target="y", model=fitted(inside, 1), nonmembers=others)
+    assert found.report.verdict.level == "unproved"
+    assert not found.exceeds(0.55)
+
+
+def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> None:
+    inside, others = sides
+    moved = others.assign(b=others["b"] + 4)
+    report = study(inside, target="y", model=fitted(inside), nonmembers=moved).report
+    assert report.given is not None
+    assert not report.given.comparable
+    assert report.verdict.level == "unproved"
+    assert report.given.sides in report.verdict.sentence
+
+
+def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:
+    inside, others = sides
+    asked = {"target": "y", "nonmembers": others, "out": tmp_path, "force": True}
+    first = study(inside, model=fitted(inside), **asked).report
+    again = study(inside, model=fitted(inside), resume=True, **asked).report
+    assert again.given == first.given
+    other = study(inside, model=fitted(inside, 2), resume=True, **asked).report
+    assert other.given != first.given
+
+
+def test_a_model_of_numbers(quick) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    table["y"] = table["a"] + rng.normal(size=200)
+    inside, others = table[:100], table[100:].reset_index(drop=True)
+    model = Ridge().fit(inside[list("abc")], inside["y"])
+    report = study(inside, target="y", model=model, nonmembers=others).report
+    assert report.given is not None
+    assert report.given.score_name == "R²"
+    right = model.score(others[list("abc")], others["y"])
+    assert report.given.score_nonmembers_estimate == pytest.approx(right)
+    assert report.question.learner == "ridge"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "x"}, "nonmembers must be given with a model"),
+        ({"nonmembers": "x"}, "nonmembers must come with a model"),
+        ({"trust": True}, "trust must come with a model"),
+        ({"model": "no.skops", "nonmembers": "x"}, "model must be a file that exists"),
+        ({"model": "m", "nonmembers": "x", "unit": "a"}, "unit must be left out with a model"),
+    ],
+)
+def test_bad_options_are_refused_before_any_work(options, said, sides, monkeypatch) -> None:
+    monkeypatch.setattr(studying._Run, "finished", lambda self: pytest.fail("work was done"))
+    with pytest.raises(InputError, match=said):
+        study(sides[0], target="y", **options)
+
+
+def test_the_embedded_table_has_no_model() -> None:
+    with pytest.raises(InputError, match="table must hold the rows that the model was trained on"):
+        study(model="m.skops", nonmembers="x.csv")
+
+
+def test_pipelines_are_retrained_as_what_stands_at_their_end(sides) -> None:
+    inside, others = sides
+    x, y = inside[list("abc")], inside["y"]
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(x, y)
+
+    def own(model: object) -> str | None:
+        read = StudyModel.read(model, inside, others, trust=False, factory=None)
+        return read.learner("classification")
+
+    assert own(forest) == "random-forest"
+    assert own(lambda rows: np.full((len(rows), 2), 0.5)) is None
+
+
+def test_names_of_a_hostile_model_stay_text() -> None:
+    report = copy.deepcopy(reports.sample())
+    evil = reports.EVIL
+    report["given"] = {
+        "name": evil,
+        "members": 10,
+        "nonmembers": 10,
+        "score_name": "accuracy",
+        "score_members_estimate": 1.0,
+        "score_nonmembers_estimate": 0.5,
+        "access": [{"access": "labels", "attack": evil, "estimate": 0.6, "lower": 0.5}],
+        "recognised": 1,
+        "recognised_among": 10,
+        "recognised_wrong_upper": 0.1,
+        "comparable": True,
+        "sides": evil,
+        "facts": [{"name": evil, "value": 1, "rule": evil, "passes": False, "reason": evil}],
+        "notes": [evil],
+    }
+    page = render(checked(report))
+    assert "<img src=x" not in page
