@@ -79,7 +79,7 @@ def ours(job: dict[str, Any]) -> list[Line]:
     start = time.process_time()
     references = train_references(
         evidence,
-        make_learner(learner, seed + 1),
+        "same",
         models=shadows,
         seed=seed,
         backend="sequential",

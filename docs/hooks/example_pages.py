@@ -1,6 +1,7 @@
 """The examples in ``gallery.md``: each script's question, its code, and what it prints now."""
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if MARK not in markdown:
         raise PluginError(f"gallery.md must hold the line {MARK}, which the examples replace")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        sections = list(pool.map(section, sorted(EXAMPLES.glob("*.py"))))
+        scripts = sorted(EXAMPLES.glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
+        sections = list(pool.map(section, scripts))
     return markdown.replace(MARK, "\n".join([STYLE, "", *sections]))
 
 
@@ -42,8 +44,24 @@ def section(script: Path) -> str:
     return "\n".join([*lines, "```", "", "``` { .text .printed }", printed(script), "```", ""])
 
 
+def missing_packages(source: str) -> list[str]:
+    """Return the packages that a script imports and that are not installed."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+    return sorted(name for name in found if importlib.util.find_spec(name) is None)
+
+
 def printed(script: Path) -> str:
-    """Run a script in a folder of its own and return what it prints."""
+    """Run a script in a folder of its own and return what it prints.
+
+    One that needs an extra which is not installed here is not run, and the page says so.
+    """
+    if missing := missing_packages(script.read_text(encoding="utf-8")):
+        return f"(not run here: {', '.join(missing)} not installed)"
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
             [sys.executable, script],

@@ -122,6 +122,8 @@ def test_reference_models_make_attacks_stronger_and_are_reused(tmp_path: Path) -
         ).to_dict()
 
     told = run()
+    for path, _, side in numbers_in(told, memberbound.Audit.SIDES):
+        assert side is not None, path
     assert told["reference_models"] == 16
     for name in ("lira", "rmia"):  # with models that have the record: no interval is claimed
         assert told["attacks"][name]["auc"]["estimate"] > 0.85
@@ -139,10 +141,13 @@ def test_reference_models_make_attacks_stronger_and_are_reused(tmp_path: Path) -
     assert [f.stat().st_mtime_ns for f in stored] == times
 
 
-def test_a_named_learner_trains_on_the_known_half_only() -> None:
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_named_learner_trains_on_the_known_half_only(task: str) -> None:
     x, y = rows(200, 1)
+    y = y if task == "classification" else x[:, 0] + y
     member = np.arange(200) < 100
-    evidence = Evidence.of(TrainedModel.of(LogisticRegression().fit(x, y)), x, y, member)
+    model = LogisticRegression() if task == "classification" else KNeighborsRegressor(3)
+    evidence = Evidence.of(TrainedModel.of(model.fit(x, y)), x, y, member)
     refs = train_references(evidence, "tree", models=4, backend="sequential")
     known = known_half(member, 0)
     assert known[member].sum() == known[~member].sum() == 50

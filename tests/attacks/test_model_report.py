@@ -146,3 +146,27 @@ def test_a_limit_stands_where_the_two_sides_differ(tree) -> None:
     held = found.held_to(0.55)
     assert held.exceeded
     assert "differ already in their columns" in held.sentence
+
+
+def test_logits_of_a_network_are_held_against_probabilities_of_references() -> None:
+    """A file of a network hands out logits, a learner probabilities: the same numbers."""
+    members, others = digits()
+    model = overfitted(*members)
+
+    def logits(rows: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(model.predict_proba(rows), 1e-9))
+
+    found = [
+        memberbound.audit(
+            model=given,
+            members=members,
+            nonmembers=others,
+            learner="tree",
+            shadows=4,
+            attacks=["calibrated-loss"],
+            backend="sequential",
+        ).attacks["calibrated-loss"]["auc"]["estimate"]
+        for given in (model, logits)
+    ]
+    assert found[0] > 0.6
+    assert abs(found[0] - found[1]) < 0.05

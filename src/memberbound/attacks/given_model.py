@@ -334,8 +334,9 @@ def train_references(
     intervals hold on the other half; ``pool`` trains as many on random halves of all records, for
     attacks that compare models with and without a record.
 
-    ``learner`` is ``"same"`` (the given model's own kind, on raw rows), a short name,
-    ``package.module:factory`` or an unfitted estimator (on encoded columns).
+    ``learner`` is ``"same"`` (the given model's own kind) or an unfitted estimator, both trained on
+    the rows as the model gets them; or a short name or ``package.module:factory``, trained on
+    encoded columns.
     """
     from memberbound.learners import examples_of, learner_from_name
 
@@ -344,9 +345,10 @@ def train_references(
     known = known_half(evidence.member, seed)
     task = evidence.task
     codes = np.asarray(evidence.truth)
-    own = isinstance(learner, str) and learner == "same"
-    if own:
-        features, estimator = _same(evidence, images)
+    if isinstance(learner, str) and learner == "same":
+        features, estimator = _raw(evidence, _unfitted_copy(evidence), images)
+    elif not isinstance(learner, str) and images is None:
+        features, estimator = _raw(evidence, learner)
     else:
         features = _encoded(evidence, known, examples_of) if images is None else _pixels(evidence)
         estimator = learner_from_name(learner, task) if isinstance(learner, str) else learner
@@ -373,24 +375,34 @@ def train_references(
     return References(known, first, train(None) if pool else None)
 
 
-def _same(evidence: Evidence, images: Shape | None = None) -> tuple[FloatArray, Learner]:
+def _unfitted_copy(evidence: Evidence) -> Learner:
     from sklearn.base import clone
 
     model = None if evidence.model is None else evidence.model.model
     try:
-        fresh = clone(model)
+        fresh: Learner = clone(model)
     except TypeError:
         raise InputError(
             "learner must be named: 'same' trains the given model's own kind anew, which only a "
             f"scikit-learn estimator allows, got {type(model).__name__}."
         ) from None
-    classes = getattr(model, "classes_", None) if evidence.classes else None
+    return fresh
+
+
+def _raw(
+    evidence: Evidence, fresh: Learner, images: Shape | None = None
+) -> tuple[FloatArray, Learner]:
+    """Return row numbers as features, and a learner that looks the rows up."""
     assert evidence.model is not None
+    classes = None
+    if evidence.classes:
+        own = getattr(evidence.model.model, "classes_", None)
+        classes = np.arange(len(evidence.classes)) if own is None else np.asarray(own)
     rows = evidence.model.matched(evidence.rows)
     if images is not None:
         fresh, rows = AugmentedQueries(fresh, images), np.asarray(rows, dtype=np.float64)
     numbers = np.arange(len(evidence.member), dtype=np.float64)[:, None]
-    return numbers, RowsOf(fresh, rows, None if classes is None else np.asarray(classes))
+    return numbers, RowsOf(fresh, rows, classes)
 
 
 def _pixels(evidence: Evidence) -> FloatArray:
@@ -505,6 +517,9 @@ def _comparable(shadow: Signals, target: Signals) -> Signals:
         return shadow
     if target.kind == "labels":
         return Signals(np.where(shadow.correct, 1.0, -1.0), shadow.correct, "labels")
+    if {shadow.kind, target.kind} == {"probabilities", "decision values"}:
+        # Both are log-odds of the true class; a network's logits are those of its probabilities.
+        return Signals(shadow.logit, shadow.correct, target.kind)
     raise InputError(
         f"learner must answer with {target.kind} as the given model does, got {shadow.kind}. Name "
         "a learner of the model's own kind."
@@ -627,7 +642,9 @@ def _combined(case: _Case) -> FloatArray:
 def _features(case: _Case) -> FloatArray:
     """Return (N, F) what the classifier sees of a record: answers, and how unusual they are."""
     logit = case.signals.logit[0]
-    columns = [np.arcsinh(logit), np.log(case.signals.loss[0] + 1e-9), _right(case)]
+    columns = [np.arcsinh(logit), np.log(case.signals.loss[0] + 1e-9)]
+    if not case.signals.regression:  # "right" is relative to all residuals there
+        columns.append(_right(case))
     chances = case.chances
     if chances is not None:
         top = np.sort(chances, axis=1)[:, ::-1][:, :3]

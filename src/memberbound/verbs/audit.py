@@ -376,14 +376,14 @@ def audit(
         target: the column that the learner or the model predicts.
         learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
             With a model it is what reference models are trained with (``same``: the model's own
-            kind); none are trained unless it is named.
+            kind, on its own rows, as an estimator is); none are trained unless it is named.
         trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
             can do anything on this machine.
         factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
         by: with a model: a column; each of its values is a subgroup with numbers of its own.
         images: the columns are pixels of pictures of this height and width (``28x28``, ``32x32x3``
             with colours): every model is asked about a picture and four copies moved by a pixel,
-            which finds more members.
+            which can find more members.
         shadows: models to train.
         attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
             of A25 §7, trained on some models and scored on others.
