@@ -2,6 +2,8 @@
 
     python benchmarks/population.py [--section NAME …] [--records 30000] [--repeats 3] [--json FILE]
 
+Section ``crowd``: success and ε̃ of N records by X21, against the same bare pass.
+
 Section ``profile``: the neighbour profile of N records in d dimensions against one bare blocked
 pass of BLAS squared distances, each in a process of its own with one thread, and against the plain
 double loop (per pair, on few records).  Peak memory is the process's own (VmHWM).  Claims are
@@ -36,6 +38,8 @@ DELTA = 1e-5
 SIGMA = 4.0
 LOOP_RECORDS = 200
 RATIO = 15.0
+#: Noise on the sum, and the goal, of the crowd bound.
+CROWD_SIGMA, CROWD_RATIO = 5.0, 10.0
 GIBIBYTE = 1 << 30
 
 
@@ -149,12 +153,67 @@ def profile_section(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+# ---- section "crowd": every record hidden by the others -----------------------------------------
+
+
+def crowd_ours(records: int) -> dict[str, float]:
+    from memberbound.games import SubsetGame
+    from memberbound.subset.crowd import Crowd
+
+    vectors = table(records)
+    start, cpu = time.perf_counter(), time.process_time()
+    crowd = Crowd.of(vectors, SubsetGame(records, records // 2), CROWD_SIGMA)
+    worst = float(crowd.success.max())
+    found = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+    start = time.perf_counter()
+    epsilon = float(crowd.pmp_epsilon(DELTA).max())
+    return found | {"epsilon_seconds": time.perf_counter() - start, "worst": worst, "eps": epsilon}
+
+
+def crowd_section(options: argparse.Namespace) -> dict[str, Any]:
+    timed: dict[str, list[dict[str, float]]] = {"crowd_ours": [], "profile_bare": []}
+    for _ in range(options.repeats):
+        for way, runs in timed.items():
+            runs.append(run(way, options.records))
+
+    def median(way: str, field: str) -> float:
+        return statistics.median(f[field] for f in timed[way])
+
+    found = {
+        "records": options.records,
+        "dimension": DIMENSION,
+        "seconds": {way: median(way, "seconds") for way in timed},
+        "ratio": median("crowd_ours", "seconds") / median("profile_bare", "seconds"),
+        "ratio_cpu": median("crowd_ours", "cpu") / median("profile_bare", "cpu"),
+        "peak_bytes": max(f["peak"] for f in timed["crowd_ours"]),
+        "epsilon_seconds": median("crowd_ours", "epsilon_seconds"),
+        "worst": median("crowd_ours", "worst"),
+        "epsilon": median("crowd_ours", "eps"),
+    }
+    peak_bytes = found["peak_bytes"]
+    print(f"\nthe crowd: {options.records:,} records × {DIMENSION}, σ = {CROWD_SIGMA} on the sum")
+    print(f"  success of all   {found['seconds']['crowd_ours']:8.2f} s, worst {found['worst']:.4f}")
+    print(f"  ε̃ of all         {found['epsilon_seconds']:8.2f} s, worst {found['epsilon']:.3f}")
+    print(f"  bare BLAS pass   {found['seconds']['profile_bare']:8.2f} s")
+    print(
+        f"  ratio            {found['ratio']:8.2f}    "
+        f"{verdict(found['ratio'] <= CROWD_RATIO)} ≤ {CROWD_RATIO}"
+    )
+    print(f"  … processor      {found['ratio_cpu']:8.2f}")
+    print(f"  peak memory      {peak_bytes / 1e6:8.0f} MB {verdict(peak_bytes < GIBIBYTE)} < 1 GiB")
+    return found
+
+
 # ---- running ------------------------------------------------------------------------------------
 
 #: Engines, each a function of the options that prints and returns its figures.
-SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"profile": profile_section}
+SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "crowd": crowd_section,
+    "profile": profile_section,
+}
 #: Jobs run in a process of their own, by name, on one whole number.
 WORKERS: dict[str, Callable[[int], dict[str, float]]] = {
+    "crowd_ours": crowd_ours,
     "profile_bare": profile_bare,
     "profile_ours": profile_ours,
     "profile_loop": profile_loop,

@@ -106,7 +106,7 @@ def slack(certified: float, estimate: float, floor: float) -> str:
     if floor <= 0 or certified / floor <= 1.5:
         return ""
     above, below = certified / max(estimate, 1e-12), estimate / max(floor, 1e-12)
-    return "ceiling" if above > 1.5 * below else "floor" if below > 1.5 * above else "both"
+    return "ceiling" if above > below**2 else "floor" if below > above**2 else "both"
 
 
 def rows(names: list[str], learners: list[str], args: argparse.Namespace) -> Iterator[Row]:

@@ -157,9 +157,12 @@ Hidden = Annotated[object, Option("hidden", web=False)]
 #: What an argument is about, by its kind and by its name: the headings of a help page.
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
 _GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
-_GROUP_OF_NAME = dict.fromkeys(("database_table", "uniform", "unit", "reference"), "Data")
+_GROUP_OF_NAME = dict.fromkeys(
+    ("database_table", "uniform", "unit", "reference", "model", "nonmembers", "predictions"),
+    "Data",
+)
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "backend", "shadows"), "Computation"
+    ("confidence", "seed", "workers", "backend", "shadows", "scheduler"), "Computation"
 )
 _GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser", "junit"), "Output")
 _GROUP_OF_NAME |= {"attacks": "Question"}

@@ -149,7 +149,8 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
 def test_help_is_in_groups_with_types_as_people_write_them() -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", typed("audit", "--help")[0])
     headings = re.findall(r"╭─ ([\w ]+) ─", shown)
-    assert headings == ["Arguments", "Data", "Question", "Computation", "Output"]
+    assert headings[0] == "Arguments"
+    assert sorted(headings[1:]) == ["Computation", "Data", "Output", "Question"]
     for word in ("<bool>", "<path>", "INTEGER", ":class:"):
         assert word not in shown
     joined = " ".join(shown.split())

@@ -145,7 +145,7 @@ def test_pmp_never_exceeds_the_population_epsilon():
 
 
 def test_gaussian_search_agrees_with_the_profile_of_every_record():
-    profile = lowy_gaussian.Draw.of(np.random.default_rng(0), 3).profile(sigma=1.0, clip=5.0)
+    profile = lowy_gaussian.Draw.of(np.random.default_rng(0), 3).measured(sigma=1.0, clip=5.0)[0]
     fast = lowy_gaussian.pmp_epsilon(profile, 6.0)
     assert float(profile.delta(fast, 6.0).max()) <= lowy_gaussian.DELTA
     assert fast == pytest.approx(float(profile.pmp_epsilon(0.01, 6.0).max()), rel=2e-3)

@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.games import Game
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.pictures import BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -352,7 +352,8 @@ _RATIOS = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)"),
     ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)"),
 )
-_LOOKS = ((ORANGE, "-", "s"), (BLUE, "-", "o"), (GREY, ":", "^"))
+_PROVED = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)")
+_LOOKS = ((ORANGE, "-", "s"), (BLUE, "-", "o"))
 
 
 def ratios_figure(
@@ -361,6 +362,7 @@ def ratios_figure(
     title: str,
     xlabel: str,
     other_reading: tuple[str, str] | None = None,
+    proved: bool = False,
     quoted: Sequence[Quoted] = (),
     log_x: bool = False,
     log_y: bool = False,
@@ -368,14 +370,18 @@ def ratios_figure(
     """Draw L24's ratios of privacy parameters against the swept parameter.
 
     ``other_reading`` is the quantity that another reading of the paper gives, and what the legend
-    calls it; ``quoted`` are the paper's numbers, marked.
+    calls it; ``proved`` adds what X21 proves; ``quoted`` are the paper's numbers, marked.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
-    curves = (*_RATIOS, other_reading) if other_reading else _RATIOS
-    for (quantity, label), (colour, ls, marker) in zip(curves, _LOOKS, strict=False):
+    curves = list(zip(_RATIOS, _LOOKS, strict=True))
+    if other_reading is not None:
+        curves.append((other_reading, (GREY, ":", "^")))
+    if proved:
+        curves.append((_PROVED, (GREEN, "-", "D")))
+    for (quantity, label), (colour, ls, marker) in curves:
         look: Look = {"ls": ls, "marker": marker, "ms": 4.5, "lw": 1.6}
         draw_mean(axes, sweep, quantity, colour=colour, label=label, **look)
     for point in quoted:

@@ -1,7 +1,8 @@
 """L24-F4, F5 and F6: the Gaussian mechanism on the mean of a random half of 200 records.
 
 Records are N(0, σ²I), clipped to norm C.  Noise is calibrated to (ε, δ)-DP over the whole ball
-(L24-L10); ε(X) is the same noise read with the diameter of X, ε̃(X) with L24-P12.  The mean of n
+(L24-L10); ε(X) is the same noise read with the diameter of X, ε̃(X) with L24-P12, and what can be
+proved beyond with X21.  The mean of n
 records with noise s is the sum with noise n·s, so everything is computed for the sum.
 """
 
@@ -32,6 +33,7 @@ from memberbound.papers.experiments import (
     trend,
 )
 from memberbound.report.pictures import BLUE
+from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.gaussian import (
     clipped,
     dp_from_noise,
@@ -53,7 +55,7 @@ ASSUMPTIONS = (
     "The mean of the data set is released once, with Gaussian noise.",
     "The numbers are averages over random populations: estimates of certified upper bounds.",
 )
-THEOREMS = ("L24-P12", "X1", "L24-L10", "L24-L11")
+THEOREMS = ("L24-P12", "X1", "L24-L10", "L24-L11", "X21")
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,14 @@ class Draw:
         noise = rng.standard_normal((GAME.population, dimension))
         return cls(noise, rng.choice(GAME.population, size=2, replace=False))
 
-    def profile(self, *, sigma: float, clip: float, outliers: float = 1.0) -> NeighbourProfile:
-        """Return the neighbour profile of the clipped records."""
+    def measured(
+        self, *, sigma: float, clip: float, outliers: float = 1.0
+    ) -> tuple[NeighbourProfile, CrowdTable]:
+        """Return the neighbour profile of the clipped records, and the records as a crowd."""
         rows = sigma * self.noise
         rows[self.outliers] *= outliers
-        return NeighbourProfile.from_vectors(clipped(rows, clip).vectors, bins=_BINS)
+        inside = clipped(rows, clip).vectors
+        return NeighbourProfile.from_vectors(inside, bins=_BINS), CrowdTable.of(inside, GAME)
 
 
 def pmp_epsilon(profile: NeighbourProfile, noise: float) -> float:
@@ -98,14 +103,23 @@ def _noise(epsilon: float, sensitivity: float) -> float:
     return noise_from_dp(epsilon, DELTA, sensitivity)
 
 
-def measured(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str, float]:
+def measured(
+    people: tuple[NeighbourProfile, CrowdTable], epsilon: float, clip: float
+) -> dict[str, float]:
     """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
+    profile, crowd = people
     reach = worst_case_sensitivity("sum", clip, GAME.size)
     noise = _noise(epsilon, reach)
     pmp = pmp_epsilon(profile, noise)
     population = dp_from_noise(noise, DELTA, profile.diameter)
+    # The smaller one of every record counts, so of the worst records this one is not too small.
+    hidden = Crowd(crowd, noise).pmp_epsilon(DELTA)
+    coupled = profile.pmp_epsilon(DELTA, noise) if np.isinf(hidden).any() else np.inf
+    proved = float(np.minimum(hidden, coupled).max())
     return {
         "pmp_epsilon": pmp,
+        "proved_epsilon": min(pmp, proved),
+        "ratio_proved": min(pmp, proved) / epsilon,
         "epsilon": epsilon,
         "epsilon_population": population,
         "ratio_worst_case": pmp / epsilon,
@@ -131,8 +145,8 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
     clip = 50.0
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        profile = Draw.of(np.random.default_rng([seed, 4, trial]), 20).profile(sigma=1.0, clip=clip)
-        return [measured(profile, e, clip) | _as_printed(profile, e, clip) for e in _EPSILONS]
+        people = Draw.of(np.random.default_rng([seed, 4, trial]), 20).measured(sigma=1.0, clip=clip)
+        return [measured(people, e, clip) | _as_printed(people[0], e, clip) for e in _EPSILONS]
 
     sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
     gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
@@ -167,6 +181,7 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
             other_reading=("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed"),
             title="L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
             xlabel="DP parameter ε (worst case over the ball)",
+            proved=True,
             quoted=(Quoted(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE, limit=True),),
             log_y=True,
         ),
@@ -203,7 +218,7 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         draw = Draw.of(np.random.default_rng([seed, 5, trial]), 10)
         return [
-            measured(draw.profile(sigma=5.0, clip=clip, outliers=10.0), epsilon, clip)
+            measured(draw.measured(sigma=5.0, clip=clip, outliers=10.0), epsilon, clip)
             for clip in _CLIPS
         ]
 
@@ -228,6 +243,7 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
             sweep,
             title="L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
             xlabel="clip threshold C",
+            proved=True,
             quoted=(Quoted(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE),),
             log_x=True,
         ),
@@ -262,7 +278,7 @@ def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         draws = [Draw.of(np.random.default_rng([seed, 6, trial, d]), d) for d in _DIMENSIONS]
-        return [measured(d.profile(sigma=1.0, clip=clip), epsilon, clip) for d in draws]
+        return [measured(d.measured(sigma=1.0, clip=clip), epsilon, clip) for d in draws]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
     checks = (
@@ -276,6 +292,7 @@ def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
             sweep,
             title="L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
             xlabel="dimension d of the records",
+            proved=True,
             log_x=True,
             log_y=True,
         ),

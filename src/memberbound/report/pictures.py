@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLUE",
     "FORMATS",
+    "GREEN",
     "GREY",
     "ORANGE",
     "check_target",
@@ -38,7 +39,7 @@ __all__ = [
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
 #: From the Okabe–Ito palette, which colour-blind readers can tell apart.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#555555"
+BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 
 
 def check_target(path: str | Path) -> Path:
@@ -259,8 +260,6 @@ def _roc_figure(explanation: Explanation) -> Figure:
 # The worst case and the population's own are promises of differential privacy; the third curve is
 # the attacker of the subset game, who does not know who was drawn.
 
-_GREEN = "#009E73"
-
 
 def swept_epsilons(answer: PopulationAnswer, points: int = 25) -> list[float]:
     """Return ε around the one that was asked about, on a logarithmic grid."""
@@ -291,7 +290,7 @@ def _success_figure(answer: PopulationAnswer, epsilons: list[float]) -> Figure:
         ("worst_case", ORANGE, (0, (1, 1)), "knows all but one record, any data set (ε-DP)"),
         ("population", BLUE, (0, (5, 2)), "knows all but one of these records"),
         ("coupled", GREY, (0, (3, 1, 1, 1)), "… not who was drawn, by coupling alone (L24-P12)"),
-        ("practical", _GREEN, "-", "knows these records, not who was drawn"),
+        ("practical", GREEN, "-", "knows these records, not who was drawn"),
     )
     for name, colour, style, label in lines:
         heights = [getattr(point, name) for point in swept]

@@ -54,7 +54,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -452,11 +452,21 @@ def _arrow_file(engine: Engine, path: Path) -> ir.Table:
 
     if _magic(path).startswith(b"ARROW1"):
         local = LocalFileSystem()
-        return engine.arrow(ds.dataset(str(path.absolute()), filesystem=local, format="ipc"))
+        stored = ds.dataset(str(path.absolute()), filesystem=local, format="ipc")
+        for _ in _sound(stored.to_batches()):
+            pass
+        return engine.arrow(stored)
     if _magic(path).startswith(b"FEA1"):
         raise InputError(f"{path} is in the first Feather format; save it again as version 2.")
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        return engine.copied(stream.schema, stream)
+        return engine.copied(stream.schema, _sound(stream))
+
+
+def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches whose offsets and lengths fit: damaged ones would be followed into nowhere."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def stored_array(path: Path) -> NDArray[np.generic]:
