@@ -2,12 +2,11 @@
 
 An answer's ``summary()`` is plain text of any width.  Here its sentences are wrapped, a value that
 is too long is continued below itself, and a table that is too wide becomes one small block per row.
-Nothing of it changes what is written into a file or a pipe, unless ``COLUMNS`` asks for it.
+Nothing of it changes what is written into a file or a pipe.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -117,18 +116,17 @@ def _wrapped(line: str, width: int) -> list[str]:
 def printed(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
     """Print a text: wrapped and with colours on a terminal, as it is elsewhere.
 
-    ``COLUMNS`` in the environment asks for a width everywhere; ``NO_COLOR`` for no colours.
+    ``COLUMNS`` in the environment is the terminal's width, and ``NO_COLOR`` asks for no colours.
     """
     from rich.console import Console
     from rich.text import Text
 
     stream = sys.stdout if stream is None else stream
     console = Console(file=stream, highlight=False)
-    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+    if not console.is_terminal:
         stream.write(f"{text}\n")
         return
     shown = Text(fitted(text, console.width))
-    if console.is_terminal:
-        for start, end, kind in kinds_in(shown.plain, measures=measures):
-            shown.stylize(STYLES[kind], start, end)
+    for start, end, kind in kinds_in(shown.plain, measures=measures):
+        shown.stylize(STYLES[kind], start, end)
     console.print(shown, soft_wrap=True)
