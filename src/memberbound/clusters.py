@@ -39,7 +39,7 @@ Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
 #: has no scheduler any more.
 LOST = (CancelledError, OSError, AttributeError)
 #: Seconds to wait for a scheduler, at first and after it was lost.
-_FIRST, _AGAIN = 10.0, 60.0
+_FIRST, _AGAIN = 10, 60
 
 
 class Client(Protocol):
@@ -123,7 +123,7 @@ def reconnected(address: str) -> Client:
             if time.monotonic() > end:
                 raise MemberboundError(
                     f"the cluster at {address} was lost and did not come back within "
-                    f"{_AGAIN:g} seconds. Finished fits in the cache are kept; run it again."
+                    f"{_AGAIN} seconds. Finished fits in the cache are kept; run it again."
                 ) from None
             time.sleep(0.5)
 
