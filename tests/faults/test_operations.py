@@ -51,7 +51,7 @@ QUICK = [
     ("predict", "broken", (2, 5, 3)),
     ("export", "forbidden", (1, 2, 3)),
     ("certify", "SIGTERM", (1500, 1500, 2)),
-    ("bounds", "SIGKILL", (1500, 700, 2)),
+    ("bounds", "SIGKILL", (300, 400, 2)),
     ("certify", "memory", (1000, 1300, 2)),
 ]
 
