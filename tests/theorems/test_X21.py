@@ -235,12 +235,9 @@ def test_cosines():
         x = np.linspace(0.05, math.sqrt(beta), 400_001)
         gap = 1 - alpha * x**2 + alpha / beta * x**4 - np.cos(x)
         if alpha < 0.5:
-            # Near 0 the difference is (½ - α)x² + …, which grows; elsewhere steps are 1e-5 wide.
-            inner = gap[np.sqrt(beta) - x > 1e-3]
-            assert inner.min() > 0
+            # Below 0.05 by cos x ≤ 1 - x²/2 + x⁴/24; between two points the slope is bounded.
             slope = 2 * alpha * x + 4 * alpha / beta * x**3 + 1
-            assert gap[x < 6.2].min() > -1e-12
-            assert (gap > -slope * (x[1] - x[0])).all()
+            assert (gap > slope * (x[1] - x[0])).all()
         else:
             assert gap.min() >= -1e-12
 

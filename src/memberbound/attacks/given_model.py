@@ -27,7 +27,7 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner, Task
 from memberbound.learners.trained import Answers, TrainedModel
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, AuditBound, Sides, json_number
 
 if TYPE_CHECKING:
@@ -350,7 +350,9 @@ def train_references(
     elif not isinstance(learner, str) and images is None:
         features, estimator = _raw(evidence, learner)
     else:
-        features = _encoded(evidence, known, examples_of) if images is None else _pixels(evidence)
+        features = (
+            _encoded(evidence, known, examples_of) if images is None else _pixels(evidence, known)
+        )
         estimator = learner_from_name(learner, task) if isinstance(learner, str) else learner
         # Asked as the given model is: about a picture and its moved copies.
         estimator = estimator if images is None else AugmentedQueries(estimator, images)
@@ -405,11 +407,11 @@ def _raw(
     return numbers, RowsOf(fresh, rows, classes)
 
 
-def _pixels(evidence: Evidence) -> FloatArray:
-    """Return pictures as rows of pixels, which one scale brings to at most 1."""
+def _pixels(evidence: Evidence, known: BoolArray) -> FloatArray:
+    """Return pictures as rows of pixels; one scale brings those of the known records to 1."""
     rows = np.asarray(evidence.rows, dtype=np.float64)
     flat = rows.reshape(len(rows), -1)
-    return np.asarray(flat / (np.abs(flat).max() or 1.0))
+    return np.asarray(flat / (np.abs(flat[known]).max() or 1.0))
 
 
 def _encoded(evidence: Evidence, known: BoolArray, encode: Callable[..., Examples]) -> FloatArray:
@@ -864,7 +866,7 @@ def shuffled_p_value(score: FloatArray, member: BoolArray, rng: np.random.Genera
     """Return the p-value of the members' rank sum among random rearrangements of membership.
 
     Guarantee: at most α with probability at most α if membership is exchangeable given the scores.
-    Theorem: proofs/given-models.md claims 3 and 5.
+    Theorem: proofs/given-models.md claims 3 and 4.
     """
     from scipy.stats import rankdata
 
@@ -981,11 +983,12 @@ def audit_model(
         pair = Scores.of(score[where], evidence.member[where])
         seen = audit_pair(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
         if name not in covered:
-            rng = np.random.default_rng([seed, 5])
+            # Three words: no half of a reference model comes from this stream.
+            rng = np.random.default_rng([seed, 5, 0x5AFE])
             points[name] = PointAudit(seen, shuffled_p_value(score, evidence.member, rng))
             continue
         found[name] = seen
-        level = 1 - (1 - sure) / len(covered)
+        level = shared_confidence(sure, len(covered))
         paid_for = audit_pair(pair, confidence=level, fpr=(), attack=name, seed=seed)
         shared[name] = paid_for.advantage
     levels: dict[str, AuditBound] = {}

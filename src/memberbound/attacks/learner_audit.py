@@ -22,7 +22,7 @@ from memberbound.errors import InputError, MemberboundError, fraction, whole_num
 from memberbound.files import read_document
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray, shared_confidence, up
 from memberbound.quantities import (
     AuditBound,
     Certificate,
@@ -136,18 +136,19 @@ def release_statistics(
         advantage = (guess & member).sum(axis=1) / n1 - (guess & ~member).sum(axis=1) / n0
     auc = np.empty(len(scores))
     tpr: dict[float, FloatArray | None] = {}
-    # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.
-    allowed = {r: int(np.floor(r * (n0.min() + 1) * (1 + 1e-12))) - 1 for r in rates}
+    # A relative step upwards, so that α(n₀+1) = 2 is not lost to rounding.  Every release by its
+    # own n₀: of a sample it varies, and a release must not depend on the others.
+    allowed = {r: np.floor(r * (n0 + 1) * (1 + 1e-12)).astype(np.int64) - 1 for r in rates}
     for rate, few in allowed.items():
-        tpr[rate] = np.empty(len(scores)) if few >= 0 else None
+        tpr[rate] = np.zeros(len(scores)) if few.max(initial=-1) >= 0 else None
     for row, (value, inside) in enumerate(zip(scores, member, strict=True)):
         out, ins = np.sort(value[~inside]), np.sort(value[inside])
         below = np.searchsorted(out, ins, "left") + np.searchsorted(out, ins, "right")
         auc[row] = below.sum() / (2.0 * len(out) * len(ins))
         for rate, few in allowed.items():
             share = tpr[rate]
-            if share is not None:
-                above = len(ins) - np.searchsorted(ins, out[-(few + 1)], "right")
+            if share is not None and few[row] >= 0:
+                above = len(ins) - np.searchsorted(ins, out[-(int(few[row]) + 1)], "right")
                 share[row] = above / len(ins)
     return ReleaseStatistics(auc, accuracy, advantage, tpr)
 
@@ -193,7 +194,7 @@ def mean_interval(values: FloatArray, confidence: float, low: float = 0.0) -> tu
         >>> [round(end, 2) for end in mean_interval(np.full(48, 0.9), 0.95)]
         [0.81, 0.91]
     """
-    side = 1 - (1 - confidence) / 2
+    side = shared_confidence(confidence, 2)
     lower = mean_lower(values, confidence=side, low=low, high=1.0)
     upper = mean_upper(values, confidence=side, low=low, high=1.0)
     return float(lower[0]), float(upper[0])
@@ -426,8 +427,10 @@ def audit_shadows(
         scene = _Scene(name, run.game, sure, chance)
         audits[name] = _audit_of(attack, estimates[name], held[name], scene)
     best = max(audits, key=lambda name: audits[name].advantage.estimate)
-    shared = _Scene(best, run.game, 1 - (1 - sure) / len(chosen))
+    shared = _Scene(best, run.game, shared_confidence(sure, len(chosen)))
     paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
+    # All attacks' intervals hold together with this confidence, and one was picked among them.
+    paid = replace(paid, confidence=sure)
     warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
     spent = time.perf_counter() - start
     return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings, curves)

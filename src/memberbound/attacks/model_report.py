@@ -502,9 +502,6 @@ def audit_given(
     numbers, values = records.numbers, records.values
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
-        kept = duplicates.kept
-        evidence, numbers = evidence[kept], numbers[kept]
-        values = None if values is None else [v for v, k in zip(values, kept, strict=True) if k]
     others = int((~evidence.member).sum())
     for rate in required:
         needed = non_members_needed(rate, (1 - confidence) / 4)

@@ -17,7 +17,7 @@ from memberbound.attacks.given_model import Evidence, framed, shuffled_p_value
 from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, AuditBound, Sides, decimals, significant
 
 if TYPE_CHECKING:
@@ -41,13 +41,11 @@ class Duplicates:
     """Rows that are alike in every column and the target.
 
     Attributes:
-        kept: the records that the audit goes on with.
         members: rows of the members (from 1) that a non-member equals.
         non_members: rows of the non-members that a member equals.
         repeated: members that another member equals.
     """
 
-    kept: BoolArray
     members: tuple[int, ...]
     non_members: tuple[int, ...]
     repeated: int
@@ -60,7 +58,6 @@ class Duplicates:
             "member_rows": list(self.members[:20]),
             "non_member_rows": list(self.non_members[:20]),
             "repeated_members": self.repeated,
-            "left_out": "of both sides" if self.members else None,
         }
 
     @property
@@ -72,8 +69,10 @@ class Duplicates:
             more = len(self.non_members) - _NAMED
             said.append(
                 f"{len(self.non_members)} non-members equal a member in every column and the "
-                f"target (rows {first}{f' and {more} more' if more > 0 else ''}); they and the "
-                f"{len(self.members)} members were left out of both sides"
+                f"target (rows {first}{f' and {more} more' if more > 0 else ''}). No attack can "
+                "tell such rows apart, so every number is drawn towards blind guessing: give "
+                "non-members that the model was not trained on. They are not left out, because "
+                "that would make two samples of one law differ"
             )
         if self.repeated:
             said.append(
@@ -120,11 +119,7 @@ def find_duplicates(evidence: Evidence, identifiers: DataFrame | None = None) ->
             "a member in every column and the target. Give records that the model was not trained "
             "on."
         )
-    kept = np.ones(len(member), dtype=np.bool_)
-    kept[np.flatnonzero(member)[both]] = False
-    kept[np.flatnonzero(~member)[shared]] = False
     return Duplicates(
-        kept,
         tuple((np.flatnonzero(both) + 1).tolist()),
         tuple((np.flatnonzero(shared) + 1).tolist()),
         repeats,
@@ -204,7 +199,11 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
         truth = member[~train]
         values.append(shuffled_p_value(score, truth, rng))
         found = audit_samples(
-            score[truth], score[~truth], confidence=1 - (1 - confidence) / 2, fpr=(), attack="blind"
+            score[truth],
+            score[~truth],
+            confidence=shared_confidence(confidence, 2),
+            fpr=(),
+            attack="blind",
         )
         bounds.append(found.auc)
     best = max(bounds, key=lambda b: (b.lower, b.estimate))

@@ -11,7 +11,7 @@ import numpy as np
 from memberbound.attacks.scores import FEWEST_SCORES, ScoreAudit, audit_samples
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction
-from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, Sides, percent
 
 __all__ = ["Group", "Groups", "Recognised", "audit_groups", "recognised_members"]
@@ -241,7 +241,7 @@ def audit_groups(
         n: (int((member & (texts == n)).sum()), int((~member & (texts == n)).sum())) for n in names
     }
     large = [n for n in names if min(sizes[n]) >= FEWEST_SCORES // 2]
-    level = 1 - (1 - confidence) / max(len(large), 1)
+    level = shared_confidence(confidence, max(len(large), 1))
     found = []
     for name in names:
         within = texts == name

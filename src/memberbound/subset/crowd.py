@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from memberbound.curve.base import price_exponent
-from memberbound.errors import InputError, fraction, positive
+from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
@@ -69,6 +69,8 @@ _MOST_PRODUCTS = 700
 #: Multiplications that the exact fourth moment may cost.
 _MOST_WORK = 2e11
 _BLOCK = 1 << 21
+#: Beyond, e^ε times any error is above 1.
+_MOST_EPSILON = 500.0
 #: The least noise, in units of the largest entry, that is looked at.
 _LEAST = 1e-60
 #: Fewer records than this times (columns + 10) hide nobody, whatever the noise: not looked at.
@@ -189,10 +191,12 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
     power = np.arange(width + 1)
     low = power < half  # moments of order 2n + 1 on do not exist; none is needed
     moments = np.full(width + 1, math.inf)
-    moments[low] = np.exp(
-        special.betaln((power[low] + 1) / 2, half + 0.5 - power[low] / 2)
-        - special.betaln(0.5, half + 0.5)
-    )
+    # Upwards from E|y|⁰ and from E|y| = Γ(n+1)/(nΓ(½)Γ(n+½)) ≤ √(n + ½)/(n√π) (Wendel): differences
+    # of logarithms of the gamma function would lose digits at large n.
+    moments[:2] = 1.0, math.sqrt((half + 0.5) / math.pi) / half
+    for p in range(width - 1):
+        if low[p + 2]:
+            moments[p + 2] = moments[p] * (p + 1) / (2 * half - 1 - p)
     degree = np.arange(top)
     with np.errstate(invalid="ignore"):
         even = np.where(series > 0, series * moments[:-1], 0.0).sum(axis=1)
@@ -365,6 +369,8 @@ class Crowd:
     def delta(self, epsilon: float) -> FloatArray:
         """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above."""
         result = np.ones(self.game.population)
+        if not 0 <= nonnegative("epsilon", epsilon) <= _MOST_EPSILON:
+            return result
         for mine, cost, norm in self._costs:
             apart = 2 * self.distance[mine] * (1 + _SLACK)
             normal = gaussian_hockey_stick_of_shifts_upper(apart, epsilon)
@@ -404,7 +410,7 @@ class Crowd:
         for low, high in pairwise(grid):
             now = self.delta(float(high))[mine]
             crossed = (now <= target) & ~np.isfinite(result)
-            # The bound is convex in e^ε, so the chord between two points lies above it.
+            # A hockey-stick is convex in e^ε, so it lies below the chord between two bounds on it.
             share = (before[crossed] - target) / (before[crossed] - now[crossed])
             found = low + np.log1p(share * math.expm1(high - low))
             result[crossed] = np.minimum(up_array(found, 64), high)
@@ -494,7 +500,8 @@ class _Frequencies:
         ]
         metric = np.sqrt(covariance * shape)
         rows = crowd.table.halves / metric * math.sqrt(1 + crowd._trust)
-        blur = crowd.table.offset / float(metric.min()) * (1 + _SLACK)
+        wider = 1 + crowd._trust
+        blur = crowd.table.offset / float(metric.min()) * wider * (1 + _SLACK)
         rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
         count, columns = rows.shape
         removed = crowd.table.removed
@@ -505,7 +512,10 @@ class _Frequencies:
             longest = (math.sqrt(float(np.square(rows[size - 1]).sum())) + blur) ** 2
             largest = (computed**0.25 + size**0.25 * blur) ** 4
             if size == count:
-                whole = fourth
+                # Rows that are off by at most ``blur`` move Σ y⊗y⊗y⊗y by at most this.
+                sizes = np.sqrt(np.square(rows).sum(axis=1))
+                off = 4 * sizes**3 + 6 * sizes**2 * blur + 4 * sizes * blur**2 + blur**3
+                whole = fourth + blur * float(off.sum()) * (1 + _SLACK)
                 aside = removed * math.sqrt(longest) / crowd.crowd
                 quartic = (largest**0.25 + count**0.25 * aside) ** 4 * (1 + _SLACK)
             offset = float(np.linalg.norm(mean)) + 2 * blur
@@ -518,7 +528,8 @@ class _Frequencies:
             parts.append(
                 _Part(
                     size - removed,
-                    centred - loss * np.eye(columns),
+                    # H itself may be larger than computed by twice the share of trust.
+                    centred / wider**2 - loss * np.eye(columns),
                     (float(eigenvalues[-1]) + 4 * size * blur * math.sqrt(widest)) * (1 + _SLACK),
                     (largest**0.25 + size**0.25 * moved) ** 4 * (1 + _SLACK),
                 )
@@ -552,7 +563,13 @@ class _Frequencies:
     @property
     def others(self) -> FloatArray:
         """The others' shares of the variance, from above: λG is at most this in H's metric."""
-        return np.asarray(np.minimum(1 - self.noise + _SLACK, 1.0), dtype=np.float64)
+        most = np.minimum(1 - self.noise + _SLACK, 1.0) * (1 + self.crowd._trust) ** 2
+        return np.asarray(most, dtype=np.float64)
+
+    @property
+    def _volume(self) -> float:
+        """Log of how much larger det H may be than computed."""
+        return 2 * len(self.shape) * math.log1p(self.crowd._trust)
 
     def _near(
         self, squared: FloatArray, high: FloatArray, low: FloatArray | None, widened: float
@@ -604,10 +621,10 @@ class _Frequencies:
         tame = -np.log(-growth[~wild]).sum()
         count = int(wild.sum())
         if count == 0:
-            return np.full(high.shape, tame)
+            return np.full(high.shape, tame + self._volume)
         steepest = float(np.maximum(growth[wild] / self.shape[wild], 0.0).max())
         volume = count * np.log(high) - np.log(self.shape[wild]).sum() - special.gammaln(count + 1)
-        return np.asarray(tame + volume + steepest * high, dtype=np.float64)
+        return np.asarray(tame + volume + steepest * high + self._volume, dtype=np.float64)
 
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
@@ -645,7 +662,7 @@ class _Frequencies:
                     found = np.where((room > 0) & np.isfinite(found), found, math.inf)
                     found = found + math.log(math.pi**2 * (self.crowd.half + 0.5) / weight)
                     best[usable] = np.minimum(best[usable], found)
-        return best + _SLACK
+        return best + self._volume + _SLACK
 
     def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; |ζ|_P² > low] from the noise alone (step 8)."""
