@@ -576,7 +576,11 @@ def _submitted(
     work: _Work, models: list[int], client: Client
 ) -> Iterator[tuple[int, Signals, float] | FailedFit]:
     # The population travels to each worker once, not with every fit.
-    sent = client.scatter(work, broadcast=True)
+    try:
+        sent = client.scatter(work, broadcast=True)
+    except KeyError as problem:
+        # A worker that is killed while it is sent to: dask looks it up after it is gone.
+        raise ConnectionError(f"a worker left the cluster: {problem}.") from problem
     futures = [client.submit(_called, sent, model, pure=False) for model in models]
     for future in import_module("distributed").as_completed(futures):
         yield future.result()
