@@ -113,14 +113,21 @@ def during(*acts, after: float = 1.0) -> ExitStack:
     return stack
 
 
-def test_audit_and_protect_by_address_and_after_a_worker_was_killed(cluster, people, tmp_path):
-    table = tmp_path / "people.csv"
-    people.to_csv(table, index=False)
+@pytest.mark.long
+def test_a_worker_that_is_killed(cluster, people):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 24, "seed": 3}
     alone = timeless(audit(people, **asked, backend="sequential"))
     with during(lambda: cluster.workers[0].send_signal(signal.SIGKILL)):
         assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
     assert cluster.workers[0].poll() is not None, "it was killed while the models were trained"
+
+
+def test_audit_and_protect_by_address(cluster, people, tmp_path):
+    table = tmp_path / "people.csv"
+    people.to_csv(table, index=False)
+    asked = {"target": "y", "learner": "tree", "shadows": 8, "seed": 3}
+    alone = timeless(audit(people, **asked, backend="sequential"))
+    assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
     calibration = {
         "target": "y", "eta": 0.2, "game": "subset", "pairs": 60, "insecure_seed": 1,
         "calibration_seed": 1,
