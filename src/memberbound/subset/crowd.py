@@ -253,7 +253,7 @@ class Crowd:
 
     @cached_property
     def _covariance(self) -> FloatArray:
-        """H = τ²I + λ·scatter in its eigenbasis, from below."""
+        """H = τ²I + λ·scatter in its eigenbasis, as computed: within ``_trust`` of the true one."""
         inflation = (self.crowd + 1) / self.crowd
         return np.asarray(self._noise**2 + inflation * self.table.scatter, dtype=np.float64)
 
