@@ -171,7 +171,9 @@ def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
     data = np.random.default_rng(2).normal(size=(40, 2))
     rows = np.arange(20)
     outs = [
-        released_statistic(mean(data), SubsetGame(40, 20), eta=0.1, train=rows, insecure_seed=s)
+        released_statistic(
+            mean(data), SubsetGame(40, 20), eta=0.1, method="neighbour", train=rows, insecure_seed=s
+        )
         for s in range(20)
     ]
     scale = outs[0].calibration.noise.scale

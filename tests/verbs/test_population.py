@@ -341,11 +341,12 @@ def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
 
 
 def test_inverse_questions_use_the_crowd() -> None:
-    rows = cloud(400, 1, seed=6) @ np.ones((1, 2))
-    answer = population(rows, target_success=0.6, clip=4)
-    assert answer.success_upper <= 0.6
-    assert answer.coupled is not None
-    assert answer.coupled.success_upper > 0.62  # coupling alone would ask for more noise
+    rows = cloud(150, 2, seed=6)
+    for size in (75, 66):
+        answer = population(rows, target_success=0.6 + (75 - size) / 150, clip=4, size=size)
+        assert answer.success_upper <= 0.6 + (75 - size) / 150
+        assert answer.coupled is not None
+        assert answer.coupled.success_upper > answer.success_upper + 0.005  # it asks for more noise
 
 
 def test_where_the_crowd_proves_nothing_the_coupling_stands_alone() -> None:
