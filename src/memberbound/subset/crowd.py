@@ -60,6 +60,8 @@ _PARTS = (
 _COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
 #: Share of the cosines' decay that is used; the rest keeps the tilt integrable.
 _SHARES = (0.3, 0.6, 0.85, 0.95)
+#: Shares of the steepest possible tilt towards a shell that are tried.
+_TILTS = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])[:, None]
 #: Angles that part the main arc from the outer one, and weights of the quartic (step 6).
 _ARCS = (0.35, 0.5, 0.78)
 #: How many metrics of the frequencies are tried.
@@ -193,9 +195,9 @@ class _Thinned:
         """Of Σy, in length: Σ|y|² is at most ``trace``, |y| at most ``longest``."""
         return self._astray(min(self.share, 1 - self.share) * trace, 2 * longest)
 
-    def decay(self, share: float) -> float:
+    def decay(self, kappa: FloatArray) -> FloatArray:
         """What of κ is left when exp(-κΣ…) is averaged over subsets: ρ(1 - e^-κ)."""
-        return -self.share * math.expm1(-share) * (1 - _SLACK)
+        return np.asarray(-self.share * np.expm1(-kappa) * (1 - _SLACK))
 
 
 # ── How far the law of the crowd is from the normal law ───────────────────────────────────────────
@@ -723,41 +725,53 @@ class _Frequencies:
 
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
-        best = np.full(low.shape, math.inf)
         own = np.diag(self.noise / self.shape)
         log_shape = float(np.log(self.shape).sum())
-        thinned = self.crowd.table.thinned
         scales = np.geomspace(1e-3, 0.95, 64)
-        chernoff = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])
+        # Every cosine with every share of its decay (rows), in every shell (columns).
+        alpha, beta, share = (
+            np.array(column)[:, None]
+            for column in zip(*((*cosine, s) for cosine in _COSINES for s in _SHARES), strict=True)
+        )
+        thinned = self.crowd.table.thinned
+        decay = share if thinned is None else thinned.decay(share)
+        slope = (1 - share) / (widened * float(self.shape.max()))
+
+        def tilted(
+            tilt: FloatArray, found: FloatArray, row: NDArray[np.intp], shell: NDArray[np.intp]
+        ) -> FloatArray:
+            """Return the log of the Gaussian integral, tilted towards the shell by Chernoff."""
+            theta = tilt * np.minimum(found[:, 0], slope[row, 0])
+            inner = (found - theta[..., None]) * (
+                1 - share[row] - (theta * widened)[..., None] * self.shape
+            )
+            return np.asarray(-theta * low[shell] - 0.5 * (np.log(inner).sum(axis=-1) + log_shape))
+
+        best = np.full(low.shape, math.inf)
+        chosen = np.zeros(low.shape, dtype=np.intp)
+        forms = np.ones((low.size, len(self.shape)))
         for part in self.parts:
             spectra = np.linalg.eigvalsh(own + scales[:, None, None] * part.scatter)
-            for alpha, beta in _COSINES:
-                kept = 1 - 12 * part.widest * high / (beta * part.size)
-                lost = 4 * part.fourth * high / beta
-                for share in _SHARES:
-                    decay = share if thinned is None else thinned.decay(share)
-                    # What is left when the angle has been integrated out.
-                    weight = decay * part.size
-                    left = decay * (1 - 4 * max(math.log(weight / math.pi), 0.0) / weight)
-                    # A smaller multiple of a positive form is on the safe side.
-                    wanted = 2 * alpha * left * kept
-                    place = np.searchsorted(scales, wanted, side="right") - 1
-                    usable = place >= 0
-                    if not usable.any():
-                        continue
-                    values = spectra[place[usable]] - 2 * alpha * left * lost[usable, None]
-                    slope = (1 - share) / (widened * float(self.shape.max()))
-                    room = np.minimum(values[:, 0], slope)
-                    theta = chernoff[:, None] * room[None, :]
-                    with np.errstate(invalid="ignore", divide="ignore"):
-                        log = np.log(values[None] - theta[..., None]).sum(axis=-1) + log_shape
-                        log = log + np.log(1 - share - theta[..., None] * widened * self.shape).sum(
-                            axis=-1
-                        )
-                        found = (-theta * low[usable] - 0.5 * log).min(axis=0)
-                    found = np.where((room > 0) & np.isfinite(found), found, math.inf)
-                    found = found + math.log(math.pi**2 * (self.crowd.half + 0.5) / weight)
-                    best[usable] = np.minimum(best[usable], found)
+            # What is left when the angle has been integrated out.
+            weight = decay * part.size
+            left = decay * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
+            kept = 1 - 12 * part.widest * high / (beta * part.size)
+            lost = 8 * alpha * left * part.fourth * high / beta
+            # A smaller multiple of a positive form is on the safe side.
+            place = np.searchsorted(scales, 2 * alpha * left * kept, side="right") - 1
+            row, shell = np.nonzero((place >= 0) & (spectra[place, 0] > lost))
+            values = spectra[place[row, shell]] - lost[row, shell][:, None]
+            price = np.log(math.pi**2 * (self.crowd.half + 0.5) / weight)[row, 0]
+            found = tilted(np.array(0.7), values, row, shell) + price
+            # The last one to be written is the smallest of its shell.
+            order = np.argsort(-found, kind="stable")
+            order = order[found[order] < best[shell[order]]]
+            best[shell[order]], chosen[shell[order]] = found[order], row[order]
+            forms[shell[order]] = values[order]
+        every = np.flatnonzero(np.isfinite(best))
+        row, forms, usual = chosen[every], forms[every], np.array(0.7)
+        gain = tilted(_TILTS, forms, row, every).min(axis=0) - tilted(usual, forms, row, every)
+        best[every] += np.minimum(gain, 0.0)
         return best + self._volume + _SLACK
 
     def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
