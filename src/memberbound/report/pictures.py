@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,8 +43,15 @@ BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 # One language of signs, the same as in the report and on the web pages: what is certified is blue,
 # solid and marked ◀; what is measured is green and marked ▶; an estimate is orange, dashed, an open
 # circle; what is not proved, asked for or guessed blindly is grey.
-_CERTIFIED = {"color": BLUE, "ls": "-", "lw": 2.2}
-_ESTIMATE = {"color": ORANGE, "ls": "--", "lw": 1.6, "marker": "o", "mfc": "white", "ms": 4}
+_CERTIFIED: dict[str, Any] = {"color": BLUE, "ls": "-", "lw": 2.2}
+_ESTIMATE: dict[str, Any] = {
+    "color": ORANGE,
+    "ls": "--",
+    "lw": 1.6,
+    "marker": "o",
+    "mfc": "white",
+    "ms": 4,
+}
 _OTHER_CEILINGS = ("#8A3470", "#5B6672", "#8794A1")
 
 
@@ -115,7 +122,11 @@ def _frontier_figure(hardening: Hardening) -> Figure:
     axes.step(leaks, information, where="post", label="coarsenings ≈ (estimates)", **_ESTIMATE)
     certified = max(float(hardening.after["delta_upper"]), 1e-6)
     kept = hardening.information_estimate
-    proved = {"color": GREY, "marker": "x", "label": "released table (nothing is proved)"}
+    proved: dict[str, Any] = {
+        "color": GREY,
+        "marker": "x",
+        "label": "released table (nothing is proved)",
+    }
     if not vacuous(certified, "delta"):
         proved = {"color": BLUE, "marker": "<", "label": "released table ≤ (certified)"}
     axes.plot([certified], [kept], ls="", ms=13, **proved)

@@ -9,7 +9,7 @@ import math
 import os
 import pickle
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
@@ -163,7 +163,8 @@ class StudyQuestion(Question):
             if not isinstance(given["roles"], Mapping):
                 raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
             given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
-        read = {"database_table": str, "unit": str, "baseline": partial(chances, "baseline")}
+        read: dict[str, Callable[[Any], object]] = {"database_table": str, "unit": str}
+        read["baseline"] = partial(chances, "baseline")
         given |= {name: read[name](given[name]) for name in read.keys() & given.keys()}
         return replace(self, **given)
 
