@@ -32,7 +32,14 @@ from memberbound.release.estimator import MembershipPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
-QUICK = {"eta": 0.2, "pairs": 30, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+QUICK = {
+    "record": "average",
+    "eta": 0.2,
+    "pairs": 30,
+    "tune": False,
+    "insecure_seed": 3,
+    "n_jobs": 1,
+}
 
 
 @pytest.fixture(autouse=True)
