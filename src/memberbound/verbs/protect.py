@@ -643,8 +643,14 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
 
 
 def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
-    """Say where the bounds contradict the table, and whom the model does not know."""
+    """Say what was left out, where bounds contradict the table, whom the model does not know."""
+    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
     found = []
+    if left:
+        found.append(
+            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
+            "A column with bounds is kept"
+        )
     for name, bound in bounds.items():
         values = Values.of(table[name])
         if isinstance(bound, Categories):
