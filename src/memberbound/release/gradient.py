@@ -338,8 +338,11 @@ def _split(features: Features) -> list[Features]:
     for a in starts:
         ends = features.indptr[a : min(a + _BLOCK, rows) + 1]
         inside = slice(int(ends[0]), int(ends[-1]))
-        parts = (features.data[inside], features.indices[inside], ends - ends[0])
-        found.append(sparse.csr_array(parts, shape=(len(ends) - 1, features.shape[1])))
+        block = sparse.csr_array((len(ends) - 1, features.shape[1]))
+        # Set one by one: given to the constructor, parts of a long array would be copied.
+        block.data, block.indices = features.data[inside], features.indices[inside]
+        block.indptr = ends - ends[0]
+        found.append(block)
     return found
 
 

@@ -234,7 +234,7 @@ class Values:
                 return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
             return cls(series.to_numpy(), None)
         # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
-        texts = np.array([str(value) for value in series], dtype=object)
+        texts = np.array(list(map(str, series.to_numpy(dtype=object))), dtype=object)
         try:
             # Nothing but numbers and gaps: float() of each text, as below, and nothing else kept.
             gaps = np.isin(texts, _GAPS)

@@ -456,10 +456,17 @@ def _read_raw(
     chosen = frame[[*kept, *aim]]
     del frame
     if isinstance(source, (str, os.PathLike)):
+        import pandas
+        import pyarrow
+
         # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
         for column in kept:
             if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
                 chosen[column] = read.numbers
+        # Texts that are left would hold on to the memory of all that were read with them.
+        texts = [c for c in chosen.columns if isinstance(chosen[c].dtype, pandas.StringDtype)]
+        chosen = chosen.astype(dict.fromkeys(texts, "category"))
+        pyarrow.default_memory_pool().release_unused()
     return chosen
 
 
