@@ -98,7 +98,7 @@ class Range:
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
         if not low < high or math.isinf(high - low):
-            raise InputError(f"bounds must be [low, high] with low < high, got {[low, high]!r}.")
+            raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -125,7 +125,7 @@ def _end(value: object) -> float | None:
     return None if math.isnan(days) else days
 
 
-def _bound(name: str, given: object) -> Range | Categories:
+def _bound(given: object) -> Range | Categories:
     if isinstance(given, Range | Categories):
         return given
     if isinstance(given, Mapping):
@@ -143,7 +143,7 @@ def _bound(name: str, given: object) -> Range | Categories:
             return Range(ends[0], ends[1])
         return Categories(tuple(map(label_of, given)))
     raise InputError(
-        f"bounds of {name!r} must be [low, high] or a list of categories, got {given!r}. "
+        f"a bound must be [low, high] or a list of categories, got {given!r}. "
         'Two numbers (or dates) that are categories are written {"categories": [0, 1]}.'
     )
 
@@ -166,9 +166,14 @@ def read_bounds(given: Mapping[str, object] | str | Path | None) -> dict[str, Ra
     if not isinstance(table, Mapping):
         raise InputError(f"bounds must map columns to ranges or categories, got {table!r}.")
     # An empty entry of a template is no bound.
-    return {
-        str(name): _bound(str(name), value) for name, value in table.items() if value is not None
-    }
+    found = {}
+    for name, value in table.items():
+        if value is not None:
+            try:
+                found[str(name)] = _bound(value)
+            except InputError as problem:
+                raise InputError(f"bounds of {str(name)!r}: {problem}") from None
+    return found
 
 
 def _number_label(number: float) -> str:

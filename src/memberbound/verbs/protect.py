@@ -207,6 +207,18 @@ class Protection(Readable):
         return getattr(self.released, "budget", None)
 
     @property
+    def blind(self) -> float:
+        """How often somebody is right who always gives the likelier answer."""
+        game = self.calibration.certificate.game
+        return max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+
+    @property
+    def success_upper(self) -> float:
+        """How often anybody is right at most, rounded up."""
+        read = 1.0 if self._budget is None else self._budget.curve().accuracy()
+        return min(read, sum_up(self.blind, self.calibration.certificate.value))
+
+    @property
     def rows_trained(self) -> int | None:
         """Number of rows that the release was made from."""
         game = self.calibration.certificate.game
@@ -239,6 +251,7 @@ class Protection(Readable):
         return (
             result
             | {
+                "sentence": self.sentence,
                 "what": self.what,
                 "eta": self.eta,
                 "mu": self.mu,
@@ -272,7 +285,7 @@ class Protection(Readable):
         """A sentence to pass on with the release: who is held to what, and knowing what."""
         bound = self.calibration.certificate
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
-        game, blind, odds = bound.game, 0.5, ""
+        game, odds = bound.game, ""
         knows, made = "every other record", ""
         if self._budget is not None:
             given = ", the columns' names and the bounds given"
@@ -284,15 +297,14 @@ class Protection(Readable):
             )
         if isinstance(game, SubsetGame):
             knows = f"all {game.population} records but not which {game.size} of them were drawn"
-            blind = max(game.prior, 1 - game.prior)
             if 2 * game.size != game.population:
                 outside = game.population - game.size
                 odds = f" ({max(game.size, outside)} of {game.population})"
         return (
             f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
-            f"membership more than {percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the "
+            f"membership more than {percent(self.success_upper, 'upper')} of the "
             f"time{at_confidence(bound.confidence)}: guessing blindly is right "
-            f"{percent(blind, 'upper')} of the time{odds}, and the release adds at most "
+            f"{percent(self.blind, 'upper')} of the time{odds}, and the release adds at most "
             f"{percent(bound.value, 'upper').removesuffix(' %')} points."
             f"{made}"
         )
@@ -898,7 +910,7 @@ def protect(
     method: Literal[
         "auto", "gradient", "boosting", "crowd", "neighbour", "convex", "moment", "izzo"
     ] = "auto",
-    bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
+    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
     baseline: Rates | None = None,
     confidence: float = 0.95,
     tune: bool | None = None,
