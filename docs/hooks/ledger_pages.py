@@ -62,7 +62,7 @@ STYLE = """<style>
 .ledger tr + tr td { border-top: .05rem solid var(--md-default-fg-color--lightest); }
 .ledger [id] { scroll-margin-top: 4rem; }
 .ledger tr:has(:target) { background: var(--md-code-bg-color); }
-.md-typeset .ledger h4 { margin: 0 0 .15rem; font-size: .72rem; }
+.md-typeset .ledger h3 { margin: 0 0 .15rem; font-size: .72rem; }
 .md-typeset .ledger p { margin: 0 0 .3rem; }
 .md-typeset .ledger ul { margin: 0 0 .3rem; list-style: none; }
 .md-typeset .ledger ul li { margin: 0 0 .15rem; }
@@ -189,7 +189,7 @@ def _row(entry: Any, links: Links) -> str:
     title = f'<span class="id">{entry.id}</span> · {escape(_capital(entry.title))}'
     where = _items("code", entry.code, _code) + _items("tests", entry.tests, _test)
     return (
-        f'<tr><td><h4 id="{entry.id}">{title} {_permalink(entry.id)}</h4>{"".join(said)}{anchors}'
+        f'<tr><td><h3 id="{entry.id}">{title} {_permalink(entry.id)}</h3>{"".join(said)}{anchors}'
         f'</td><td class="status">{status}</td><td>{where or "–"}</td></tr>'
     )
 
@@ -259,7 +259,7 @@ def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
         key = keys[0]
         first = f'<a class="id" href="{links.page("theorems", key)}">{key}</a>'
         rows.append(
-            f'<tr><td class="status"><h4 id="{key}">{first} {_permalink(key)}</h4>{ids}</td>'
+            f'<tr><td class="status"><h3 id="{key}">{first} {_permalink(key)}</h3>{ids}</td>'
             f'<td data-label="printed">{printed}</td><td data-label="holds">{holds}</td></tr>'
         )
     lines = [
