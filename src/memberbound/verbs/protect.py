@@ -468,10 +468,17 @@ def _read_raw(
     chosen = frame[[*kept, *aim]]
     del frame
     if isinstance(source, (str, os.PathLike)):
+        import pandas
+        import pyarrow
+
         # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
         for column in kept:
             if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
                 chosen[column] = read.numbers
+        # Texts that are left would hold on to the memory of all that were read with them.
+        texts = [c for c in chosen.columns if isinstance(chosen[c].dtype, pandas.StringDtype)]
+        chosen = chosen.astype(dict.fromkeys(texts, "category"))
+        pyarrow.default_memory_pool().release_unused()
     return chosen
 
 
@@ -655,8 +662,14 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
 
 
 def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
-    """Say where the bounds contradict the table, and whom the model does not know."""
+    """Say what was left out, where bounds contradict the table, whom the model does not know."""
+    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
     found = []
+    if left:
+        found.append(
+            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
+            "A column with bounds is kept"
+        )
     for name, bound in bounds.items():
         values = Values.of(table[name])
         if isinstance(bound, Categories):
