@@ -486,7 +486,8 @@ class PopulationAnswer(Readable, Limited):
         """A sentence a privacy officer can pass on."""
         sure = at_confidence(self.bounds.confidence)
         if vacuous(self.success_upper):
-            return f"From {self.release}, nothing is proved about any record's membership{sure}."
+            unproved = "nothing useful is proved about any record's membership"
+            return f"From {self.release}, {unproved}{sure}."
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
             "right about any record's membership at most "
