@@ -23,6 +23,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Rewritten tests are kept between runs, and commands that tests start need not compile us again.
+export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: help study serve test test-long test-oldest constraints check docs wheel paper bench clean

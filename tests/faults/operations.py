@@ -253,12 +253,9 @@ def examined(scenario: str, fault: str, first: int, step: int, most: int) -> dic
     name = tempfile.mkdtemp(prefix="faults-")
     try:
         harness = Harness(scenario, Path(name))
-        heavy = "ibis duckdb pyarrow.parquet pandas sklearn.tree sklearn.linear_model scipy.stats"
-        for module in [
-            *heavy.split(),
-            "matplotlib",
-            *(["skops.io"] if scenario == "predict" else []),
-        ]:
+        heavy = "ibis duckdb pyarrow.parquet pandas sklearn.tree sklearn.linear_model matplotlib"
+        heavy += " skops.io" if scenario == "predict" else ""
+        for module in heavy.split():
             __import__(module)
         harness.fresh()
         old = {"out/answers.csv": b"old\n"}

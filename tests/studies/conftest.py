@@ -9,7 +9,7 @@ from memberbound.studies import steps
 
 @pytest.fixture(autouse=True, scope="module")
 def little_calibration():
-    """Calibrate on few pairs and settings, as valid, with more noise than it takes; draw few points.
+    """Calibrate on few pairs and settings (as valid, with more noise), and draw few points.
 
     A study of 80 rows spends nine tenths of its time in fits that lower the noise by some per cent;
     ``release/`` tests what they are for.

@@ -222,9 +222,10 @@ def _postgres(name: str) -> Callable[..., ir.Value]:
 def exact_type(kind: pa.DataType) -> pa.DataType:
     """Return a type that the embedded engine holds without loss; most types stay as they are.
 
-    Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a zone the same
-    instant in UTC, intervals a record of their three parts, half floats single ones, decimals of
-    more than 38 digits text, views of text plain text, extension types what they are stored as.
+    Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a
+    zone the same instant in UTC, intervals a record of their three parts, half floats single ones,
+    decimals of more than 38 digits text, views of text plain text, extension types what they are
+    stored as.
 
     Examples:
         >>> import pyarrow
