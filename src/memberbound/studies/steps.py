@@ -201,6 +201,7 @@ class Noised(Said):
     advantage_upper: float
     audit: Audited
     game: Literal["subset", "neighbour"] = "subset"
+    guess_upper: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -629,6 +630,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         eta=asked.eta,
         game="neighbour",
         bounds=bench.data.bounds,
+        baseline=asked.baseline or None,
         # For trial: what the study makes is thrown away, the real release draws its own.
         insecure_seed=asked.seed,
     )
@@ -662,6 +664,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         read_ceiling(of_halves).advantage,
         audited,
         "neighbour",
+        found.guess_upper,
     )
 
 
@@ -754,7 +757,9 @@ def explain_promise(bench: Bench, progress: Progress) -> Explained:
     asked = bench.question
     strict = explain(target_eta=asked.eta)
     approximate = explain(target_eta=asked.eta, delta=asked.delta) if asked.delta else strict
-    given = explain(epsilon=asked.epsilon, delta=asked.delta or None)
+    given = explain(
+        epsilon=asked.epsilon, delta=asked.delta or None, baseline=asked.baseline or None
+    )
     progress(1, 1)
     said = Translation(
         eta=asked.eta,
@@ -767,6 +772,7 @@ def explain_promise(bench: Bench, progress: Progress) -> Explained:
         tpr_upper=given.tpr_upper,
         sentence=given.sentence,
         population=None,
+        guess_upper=given.guess_upper,
     )
     return Explained(given.to_dict(), given.sentence, said)
 
