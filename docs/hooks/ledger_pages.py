@@ -62,7 +62,7 @@ STYLE = """<style>
 .ledger tr + tr td { border-top: .05rem solid var(--md-default-fg-color--lightest); }
 .ledger [id] { scroll-margin-top: 4rem; }
 .ledger tr:has(:target) { background: var(--md-code-bg-color); }
-.md-typeset .ledger h3 { margin: 0 0 .15rem; font-size: .72rem; }
+.md-typeset .ledger :is(h2, h3) { margin: 0 0 .15rem; font-size: .72rem; }
 .md-typeset .ledger p { margin: 0 0 .3rem; }
 .md-typeset .ledger ul { margin: 0 0 .3rem; list-style: none; }
 .md-typeset .ledger ul li { margin: 0 0 .15rem; }
@@ -259,7 +259,7 @@ def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
         key = keys[0]
         first = f'<a class="id" href="{links.page("theorems", key)}">{key}</a>'
         rows.append(
-            f'<tr><td class="status"><h3 id="{key}">{first} {_permalink(key)}</h3>{ids}</td>'
+            f'<tr><td class="status"><h2 id="{key}">{first} {_permalink(key)}</h2>{ids}</td>'
             f'<td data-label="printed">{printed}</td><td data-label="holds">{holds}</td></tr>'
         )
     lines = [
