@@ -8,9 +8,9 @@
 One model per data set, run, method and η, all on the same splits; ours with default settings.
 Accuracy, balanced accuracy and AUC on other records, and processor seconds, beside the constant
 classifier and the same learner without protection.  A run is a split or, where training and test
-files are given, a draw of the noise.  ``bounds`` says whether the ranges were given or paid for.
-``--json`` is written after every data set and η; ``--markdown`` turns such files into the tables of
-docs/protect-benchmark.md.
+files are given, a draw of the noise; small tables get three times as many.  ``bounds`` says whether
+the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown`` turns such
+files into the tables of docs/protect-benchmark.md.
 
 ``--canary`` attacks the mechanism itself: two tables differ in a record chosen to be the worst,
 every release of a fit is made again on the other table with the same past, and the likelihood-ratio
@@ -160,6 +160,8 @@ def _diabetes130(folder: Path) -> Case:
     return "readmitted", lambda run: _part(table, 0.8, run), None
 
 
+#: Small tables get so many times the runs: their scores vary more, and cost less.
+SMALL, SPLITS = ("digits", "breast-cancer", "heart"), 3
 READERS: dict[str, Callable[[Path], Case]] = {
     "digits": _digits,
     "breast-cancer": _breast_cancer,
@@ -403,11 +405,16 @@ def _unprotected(split: Split, target: str) -> list[float]:
     return _scores(truth, model.predict(rest), model.predict_proba(rest), model.classes_)
 
 
+@functools.cache
+def _case(name: str, folder: Path) -> Case:
+    return READERS[name](folder)
+
+
 def measured(
-    name: str, folder: Path, runs: int, rivals: bool, methods: list[str]
+    name: str, folder: Path, run: int, rivals: bool, methods: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield one line per run, method and η."""
-    target, split, bounds = READERS[name](folder)
+    """Yield one line per method and η, of one run."""
+    target, split, bounds = _case(name, folder)
     about = {"data": name, "rows": len(split(0)[0]), "bounds": "given" if bounds else "paid for"}
 
     def line(
@@ -417,43 +424,42 @@ def measured(
         clean = {k: None if math.isnan(v) else v for k, v in scores.items()}
         return about | {"method": method, "eta": eta, "run": run, "setting": setting} | clean
 
-    for run in range(runs):
-        train, test = split(run)
-        truth = test[target].astype(str).to_numpy()
-        share = float(np.mean(truth == train[target].astype(str).mode()[0]))
-        yield line("constant", None, run, [share, 1 / len(set(truth)), 0.5, 0.0])
-        unprotected = functools.partial(_unprotected, (train, test), target)
-        yield line("unprotected", None, run, _timed(unprotected))
-        for eta in ETAS:
-            linear = None
-            for learner in OURS:
-                if learner not in methods:
-                    continue
-                asked = {"eta": eta, "learner": learner, "bounds": bounds}
-                began = time.process_time()
-                try:
-                    model = fit_private(train, target, source=InsecureSource(run), **asked)
-                except InputError as error:
-                    print(f"{name}, {learner}, η = {eta}: {error}", file=sys.stderr)
-                    continue
-                seconds = time.process_time() - began
-                linear = model if learner == "logistic" else linear
-                chances = model.predict_proba(test)
-                scores = _scores(truth, model.predict(test), chances, model.class_names)
-                yield line(learner, eta, run, [*scores, seconds])
-            if not rivals:
+    train, test = split(run)
+    truth = test[target].astype(str).to_numpy()
+    share = float(np.mean(truth == train[target].astype(str).mode()[0]))
+    yield line("constant", None, run, [share, 1 / len(set(truth)), 0.5, 0.0])
+    unprotected = functools.partial(_unprotected, (train, test), target)
+    yield line("unprotected", None, run, _timed(unprotected))
+    for eta in ETAS:
+        linear = None
+        for learner in OURS:
+            if learner not in methods:
                 continue
-            for other in RIVALS if linear is not None else ():
-                if other in methods:
-                    tried = rival(other, linear, train, test, run)
-                    yield from (line(other, eta, run, f, k) for k, f in enumerate(tried))
-            asked = {"eta": eta, "run": run}
-            if "subset" in methods:
-                tried = _subset(name, (train, test), target, **asked)
-                yield from (line("subset", eta, run, f, k) for k, f in enumerate(tried))
-            if "interpret" in methods and len(set(truth)) == 2:
-                scores = _interpret((train, test), target, bounds, **asked)
-                yield line("interpret", eta, run, scores)
+            asked = {"eta": eta, "learner": learner, "bounds": bounds}
+            began = time.process_time()
+            try:
+                model = fit_private(train, target, source=InsecureSource(run), **asked)
+            except InputError as error:
+                print(f"{name}, {learner}, η = {eta}: {error}", file=sys.stderr)
+                continue
+            seconds = time.process_time() - began
+            linear = model if learner == "logistic" else linear
+            chances = model.predict_proba(test)
+            scores = _scores(truth, model.predict(test), chances, model.class_names)
+            yield line(learner, eta, run, [*scores, seconds])
+        if not rivals:
+            continue
+        for other in RIVALS if linear is not None else ():
+            if other in methods:
+                tried = rival(other, linear, train, test, run)
+                yield from (line(other, eta, run, f, k) for k, f in enumerate(tried))
+        asked = {"eta": eta, "run": run}
+        if "subset" in methods:
+            tried = _subset(name, (train, test), target, **asked)
+            yield from (line("subset", eta, run, f, k) for k, f in enumerate(tried))
+        if "interpret" in methods and len(set(truth)) == 2:
+            scores = _interpret((train, test), target, bounds, **asked)
+            yield line("interpret", eta, run, scores)
 
 
 def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float, float]:
@@ -564,8 +570,11 @@ def main() -> None:
         print("\n\n".join(table(lines, key) for key in ("accuracy", "auc", "seconds")))
         return
     warnings.simplefilter("ignore")
-    for name in asked.dataset:
-        for line in measured(name, asked.data, asked.runs, asked.rivals, asked.method):
+    # Run by run, so that what was measured before an end is balanced.
+    runs = range(SPLITS * asked.runs)
+    tried = [(run, n) for run in runs for n in asked.dataset if run < asked.runs or n in SMALL]
+    for run, name in tried:
+        for line in measured(name, asked.data, run, asked.rivals, asked.method):
             print(json.dumps(line), flush=True)
             if asked.json is not None:
                 with asked.json.open("a", encoding="utf-8") as out:

@@ -68,7 +68,8 @@ def statistic_of(learner: str, name: str, people: Population, folder: Path) -> S
     if learner == "histogram":
         if name == "adult":
             return counts(name, folder)
-        column = people.features[:, 0]
+        # The corner of an image is always white: how much ink it has instead.
+        column = people.features.mean(axis=1) if name == "digits" else people.features[:, 0]
         edges = np.quantile(column, np.linspace(0, 1, 6))
         edges[[0, -1]] += (-1.0, 1.0)
         return histogram(column, bins=edges)

@@ -644,7 +644,6 @@ SCRIPTS = {
     "fields.js": "where a slider stands",
     "jobs.js": "seconds",
     "explain-fields.js": "what somebody typed in per cent, as a share",
-    "page-study.js": "what somebody typed in per cent, as a share",
     "page-population.js": "what somebody typed in per cent, as a share",
     "page-plan.js": "targets of the swept curve, which are then printed as given",
     "plots.js": "ticks of axes",

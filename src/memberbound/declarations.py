@@ -59,6 +59,7 @@ Kind = Literal[
     "cache",
     "choice",
     "column",
+    "document",
     "file",
     "folder",
     "hidden",

@@ -206,6 +206,7 @@ def test_nested_seeds_and_global_generators_are_shared(name):
     model = MembershipPrivate(
         NESTED[name],
         eta=0.3,
+        record="average",
         release="predictions",
         query=X[:2],
         pairs=20,
@@ -224,7 +225,8 @@ class Secretive(Careless):
 
 
 def test_coins_that_cannot_be_seeded_are_named():
-    settings = {"eta": 0.3, "release": "predictions", "query": X[:2], "pairs": 40}
+    settings = {"eta": 0.3, "record": "average", "release": "predictions", "pairs": 40}
+    settings["query"] = X[:2]
     model = MembershipPrivate(Secretive(), insecure_seed=1, n_jobs=1, **settings).fit(X, Y)
     assert model.calibration_.details["own_coins"]
     assert COINS_SECRET in model.certificate_.assumptions

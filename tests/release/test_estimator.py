@@ -32,7 +32,14 @@ from memberbound.release.estimator import MembershipPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
-QUICK = {"eta": 0.2, "pairs": 30, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+QUICK = {
+    "record": "average",
+    "eta": 0.2,
+    "pairs": 30,
+    "tune": False,
+    "insecure_seed": 3,
+    "n_jobs": 1,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -361,8 +368,9 @@ class Fragile(BaseEstimator, RegressorMixin):
         (MembershipPrivate(Ridge(), release="predictions"), (XR, YR), "query"),
         (MembershipPrivate(Ridge(), clip=0.0), (XR, YR), "clip"),
         (MembershipPrivate(Ridge(), confidence=1.0), (XR, YR), "confidence"),
-        (MembershipPrivate(Ridge()), (XR[:3], YR[:3]), "4 records"),
-        (MembershipPrivate(LogisticRegression()), (X, np.zeros(160)), "one class"),
+        (MembershipPrivate(Ridge(), game="subset"), (XR[:3], YR[:3]), "4 records"),
+        (MembershipPrivate(Ridge()), (XR, YR), "Give bounds"),
+        (MembershipPrivate(LogisticRegression(), game="subset"), (X, np.zeros(160)), "one class"),
         (MembershipPrivate(KNeighborsClassifier()), (X, Y), "adapter"),
         (MembershipPrivate(GaussianNB(), method="convex"), (X, Y), "convex"),
         (
@@ -391,7 +399,6 @@ def test_scikit_learns_own_checks(base):
     At a small eta the checks that expect a good score (check_classifiers_train,
     check_classifiers_classes, check_regressors_train) fail: that is the price of noise on 30 rows.
     """
-    model = MembershipPrivate(
-        base, eta=0.45, pairs=20, tune=False, insecure_seed=1, calibration_seed=1, n_jobs=1
-    )
+    settings = {"record": "average", "eta": 0.45, "pairs": 20, "tune": False, "n_jobs": 1}
+    model = MembershipPrivate(base, insecure_seed=1, calibration_seed=1, **settings)
     check_estimator(model)

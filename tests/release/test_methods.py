@@ -91,8 +91,8 @@ def test_a_statistic_gets_the_form_with_the_least_noise_of_the_pilot(monkeypatch
 def test_the_average_record_and_sums_have_one_form_each():
     game = SubsetGame(500, 250, "average")
     assert forms_for("auto", game, eta=0.05, convex=True) == ("neighbour",)
-    for method in ("auto", "neighbour"):
-        assert forms_for(method, game, eta=0.05, additive=True) == ("sum",)
+    for method, form in (("auto", "crowd"), ("crowd", "crowd"), ("neighbour", "sum")):
+        assert forms_for(method, game, eta=0.05, additive=True) == (form,)
     assert forms_for("moment", game, eta=0.05, additive=True) == ("moment",)
     every = replace(game, record="every")
     assert forms_for("auto", every, eta=0.05) == ("moment",)

@@ -156,7 +156,8 @@ def test_arrays(tmp_path: Path) -> None:
 
 def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(80, 2))
-    settings = {"eta": 0.2, "pairs": 40, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+    settings = QUICK | {"n_jobs": 1}
+    del settings["workers"]
     plain = MembershipPrivate(Ridge(), **settings).fit(X, X[:, 0])
     save(plain, tmp_path / "plain.skops")
     assert (predict(tmp_path / "plain.skops", X).values == plain.predict(X)).all()

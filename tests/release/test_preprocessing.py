@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -458,6 +459,49 @@ def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
         code = preprocessing._draft("who", noisy, 47.0, rows)
         assert isinstance(code, ColumnCode)
         assert code.width == kept or (kept and kept <= code.width <= kept + 20)
+
+
+def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly_repeat():
+    rows = 6000
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "patient_id": np.arange(rows),
+            "admission_type_id": rng.integers(1, 9, rows),
+            "paid": rng.permutation(rows),
+            "ill": rng.integers(0, 2, rows),
+        }
+    )
+    found = fit_private(table, "ill", eta=0.05, source=InsecureSource(1))
+    assert found.columns == ("admission_type_id", "paid")
+    part = next(part for part in found.budget.parts if "identifiers" in part.name)
+    assert part.ratio == 1.0
+    assert part.mu**2 == pytest.approx(preprocessing.IDENTIFIER_SHARE * found.budget.mu**2)
+    # Neither is paid for where no name asks for it, nor is a column with bounds left out.
+    plain = fit_private(table.drop(columns=["patient_id", "admission_type_id"]), "ill", eta=0.05)
+    assert not any("identifiers" in part.name for part in plain.budget.parts)
+    kept = fit_private(table, "ill", eta=0.05, bounds={"patient_id": [0, rows]})
+    assert "patient_id" in kept.columns
+
+
+def test_a_replaced_record_moves_the_number_of_different_values_by_at_most_one():
+    values = ["1", "1.0", "2", " 2", "nan", "None", "", "-0", "0", "x", "2020-01-01", "inf", "1e40"]
+    rng = np.random.default_rng(0)
+    moved, singles = set(), set()
+
+    def once(table):  # a broken twin: values that occur once
+        return sum(
+            1 for count in Counter(map(preprocessing.label_of, table)).values() if count == 1
+        )
+
+    for _ in range(400):
+        table = rng.choice(values, 8).astype(object)
+        other = table.copy()
+        other[0] = rng.choice(values)
+        moved.add(Values.of(table).distinct - Values.of(other).distinct)
+        singles.add(once(table) - once(other))
+    assert moved == {-1, 0, 1}
+    assert max(singles) > 1
 
 
 def test_dates_with_a_time_zone_are_those_of_their_texts():

@@ -449,9 +449,7 @@ def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():
     # Where half of the rows are secret it would be fitted on them: refused.
     numbers = table[["age"]].to_numpy(dtype=float)
     with pytest.raises(InputError, match="Pipeline"):
-        MembershipPrivate(make_pipeline(StandardScaler(), LogisticRegression()), eta=0.2).fit(
-            numbers, table["ill"]
-        )
+        MembershipPrivate(chain[1:], game="subset", eta=0.2).fit(numbers, table["ill"])
 
 
 def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_give():
@@ -467,9 +465,9 @@ def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_giv
 
 def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
     numbers = np.random.default_rng(0).normal(size=(60, 2))
-    model = MembershipPrivate(
-        LogisticRegression(), eta=0.2, tune=False, pairs=30, insecure_seed=1, n_jobs=1
-    ).fit(numbers, numbers[:, 0] > 0)
+    settings = {"record": "average", "eta": 0.2, "tune": False, "pairs": 30, "n_jobs": 1}
+    model = MembershipPrivate(LogisticRegression(), insecure_seed=1, **settings)
+    model.fit(numbers, numbers[:, 0] > 0)
     for name in ("game", "bounds"):
         del model.__dict__[name]
     assert model.predict_proba(numbers).shape == (60, 2)

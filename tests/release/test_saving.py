@@ -18,7 +18,14 @@ from memberbound.release.saving import certificate_path, load, save, verified
 from memberbound.release.statistics import mean
 
 X, Y = make_classification(80, n_features=3, n_redundant=0, random_state=0)
-QUICK = {"eta": 0.2, "pairs": 30, "tune": False, "insecure_seed": 3, "n_jobs": 1}
+QUICK = {
+    "record": "average",
+    "eta": 0.2,
+    "pairs": 30,
+    "tune": False,
+    "insecure_seed": 3,
+    "n_jobs": 1,
+}
 
 
 @pytest.fixture(scope="module")

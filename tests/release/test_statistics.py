@@ -171,7 +171,9 @@ def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
     data = np.random.default_rng(2).normal(size=(40, 2))
     rows = np.arange(20)
     outs = [
-        released_statistic(mean(data), SubsetGame(40, 20), eta=0.1, train=rows, insecure_seed=s)
+        released_statistic(
+            mean(data), SubsetGame(40, 20), eta=0.1, method="neighbour", train=rows, insecure_seed=s
+        )
         for s in range(20)
     ]
     scale = outs[0].calibration.noise.scale
@@ -232,19 +234,28 @@ def test_bad_input(call, said):
 # ---- one search for the least noise ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("records", "width", "size"), [(12, 1, 4), (60, 2, 24), (300, 2, 120)])
-@pytest.mark.parametrize("query", ["mean", "sum"])
+@pytest.mark.parametrize(
+    ("records", "width", "size", "query"),
+    [(12, 1, 4, "mean"), (12, 1, 6, "sum"), (60, 2, 24, "sum"), (100, 2, 50, "mean")],
+)
 def test_protect_and_population_name_the_same_noise(records, width, size, query):
-    """The question is the same, so the digits are, but for what floating point takes of η.
-
-    Where a half of many records is drawn ``population`` knows more (X21): not here.
-    """
+    """The question is the same, so the digits are, but for what floating point takes of η."""
     table = np.random.default_rng(records).normal(size=(records, width))
     asked = max(size, records - size) / records + 0.05
-    theirs = population(table, query=query, size=size, target_success=asked, clip=100.0).sigma
+    theirs = population(table, query=query, size=size, target_success=asked, clip=100.0)
     ours = protect(table, statistic=query, size=size, eta=0.05, record="every", insecure_seed=1)
-    assert ours.calibration.noise.scale == pytest.approx(theirs, rel=1e-8)
-    assert ours.calibration.certificate.value <= 0.05
+    found = ours.calibration
+    assert found.noise.scale == pytest.approx(theirs.sigma, rel=1e-8)
+    assert found.certificate.value <= 0.05
+    # With many records both count the crowd, and it pays.
+    alone = calibrate_sum(
+        {"mean": mean, "sum": total}[query](table),
+        SubsetGame(records, size),
+        eta=0.05,
+        record="every",
+    )
+    assert ("X21" in found.certificate.theorems) == ("X21" in theirs.certificate().theorems)
+    assert (found.noise.scale < 0.99 * alone.noise.scale) == (records == 100)
 
 
 def test_one_number_needs_less_noise_than_its_neighbours_ask_for():

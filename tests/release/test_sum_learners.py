@@ -117,7 +117,7 @@ def test_without_a_crowd_it_is_the_coupling():
 def test_equal_sums_are_calibrated_once(monkeypatch):
     rows = np.random.default_rng(5).normal(size=(12, 2))
     first = calibrate_crowd(rows, SubsetGame(12, 6), eta=0.1)
-    monkeypatch.setattr(statistics_module, "_crowded", None)
+    monkeypatch.setattr(statistics_module, "_calibrated", None)
     assert calibrate_crowd(SumStatistic(rows), SubsetGame(12, 6), eta=0.1) is first
 
 

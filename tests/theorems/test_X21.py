@@ -1,6 +1,7 @@
 """X21: the crowd hides the record, against enumeration, quadrature and exact mixtures."""
 
 import math
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -9,8 +10,17 @@ from scipy import special
 
 from memberbound.games import SubsetGame
 from memberbound.subset import crowd as crowd_module
-from memberbound.subset.crowd import Crowd, NormalError, _cumulated, _expansion, _Frequencies
+from memberbound.subset.crowd import (
+    Crowd,
+    NormalError,
+    _cumulated,
+    _expansion,
+    _Frequencies,
+    _Thinned,
+)
+from memberbound.subset.gaussian import gaussian_success
 from memberbound.subset.mixtures import mixture_bounds
+from memberbound.subset.profile import NeighbourProfile
 
 
 def half_game(count):
@@ -245,12 +255,14 @@ def test_cosines():
 def test_largest_quartic_and_fourth_moment():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 4)) * [1, 2, 0.5, 1]
-    ((_, scatter, mean, fourth, largest),) = _cumulated(rows, [200])
+    ((_, scatter, mean, fourth, largest, squares),) = _cumulated(rows, [200])
     assert np.allclose(scatter, rows.T @ rows)
     assert np.allclose(mean, rows.mean(0))
     gram = rows @ rows.T
     assert fourth >= math.sqrt((gram**4).sum())
     assert fourth <= math.sqrt((gram**4).sum()) * (1 + 1e-8)
+    weighted = (rows * np.square(rows).sum(1)[:, None]).T @ rows
+    assert squares == pytest.approx(np.linalg.eigvalsh(weighted)[-1])
     directions = rng.normal(size=(3000, 4)) + 1j * rng.normal(size=(3000, 4))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     found = (np.abs(directions @ rows.T) ** 4).sum(1).max()
@@ -285,44 +297,46 @@ def squared_transform(zeta, u, noise_share, half):
     return np.abs(total / (np.cos(theta) ** (2 * half)).sum()) ** 2
 
 
-def test_shells_by_simulation():
-    """Steps 6 to 8 in two columns: each bound on a shell against 4000 drawn frequencies."""
+@pytest.mark.parametrize(
+    ("count", "size", "draws", "sigma"), [(80, 40, 1, 1.5), (220, 95, 25, 0.5)]
+)
+def test_shells_by_simulation(count, size, draws, sigma):
+    """Steps 6 to 9 in two columns: each bound on a shell against drawn frequencies and parts."""
     rng = np.random.default_rng(11)
-    count, sigma = 80, 1.5
-    values = rng.exponential(size=(count, 2)) @ [[1.0, 0.3], [0.0, 0.7]]
-    crowd = Crowd.of(values, half_game(count), sigma)
-    record = 3
-    others = np.delete(values, record, axis=0)
-    u = (others - others.mean(0)) / 2
-    covariance = sigma**2 * np.eye(2) + count / (count - 1) * u.T @ u
-    root = np.linalg.cholesky(np.linalg.inv(covariance))
-    u, share = u @ root, sigma**2 * root.T @ root
-    zeta = (rng.normal(size=(4000, 2)) + 1j * rng.normal(size=(4000, 2))) * math.sqrt(0.5)
-    widened = float(1 / (1 - crowd._taken[record]))
-    table = crowd.table
+    record, law = 3, rng.exponential if draws == 1 else rng.uniform
+    values = law(size=(count, 2)) @ [[1.0, 0.3], [0.0, 0.7]]
+    crowd = Crowd.of(values, SubsetGame(count, size), sigma)
+    assert crowd._taken[record] < 1
     halves = (values - values.mean(0)) / 2
     basis = np.linalg.eigh(halves.T @ halves)[1]
-    raw = zeta @ root.T  # t with t·(raw record) = ζ·(whitened record)
-    metric = np.square(np.abs(raw @ basis)) * 4.0**-table.exponent
+    table = crowd.table
     assert np.allclose(np.abs(halves @ basis), np.abs(table.halves) * 2.0**table.exponent)
-    seen, values_there = 0, squared_transform(zeta, u, share, count // 2)
+    metric, squares = [], []
+    for _ in range(draws):
+        others = rng.permutation(np.delete(values, record, axis=0))[: 2 * size - 1]
+        u = (others - others.mean(0)) / 2
+        covariance = sigma**2 * np.eye(2) + 2 * size / (2 * size - 1) * u.T @ u
+        root = np.linalg.cholesky(np.linalg.inv(covariance))
+        shape = (3000 // draws // (count // 80), 2)
+        zeta = (rng.normal(size=shape) + 1j * rng.normal(size=shape)) * math.sqrt(0.5)
+        raw = zeta @ root.T  # t with t·(raw record) = ζ·(whitened record)
+        metric.append(np.square(np.abs(raw @ basis)) * 4.0**table.exponent)
+        squares.append(squared_transform(zeta, u @ root, sigma**2 * root.T @ root, size))
+    places, there = np.concatenate(metric), np.concatenate(squares)
+    widened = float(1 / (1 - crowd._taken[record]))
+    seen = 0
     for place in range(crowd_module._METRICS):
         plan = _Frequencies.of(crowd, place)
-        scale = crowd._covariance * plan.shape
-        radius = metric @ scale * 4.0 ** (2 * table.exponent)
-        for low, high in ((0.5, 1.0), (1.0, 2.5), (2.5, 5.0)):
-            mine = (radius > low) & (radius <= high)
-            truth = np.where(mine, values_there, 0.0)
-            lower = truth.mean() - 5 * truth.std() / math.sqrt(len(zeta))
+        radius = places @ (crowd._covariance * plan.shape)
+        for low, high in ((0.5, 1.0), (1.0, 2.5), (2.5, 5.0), (5.0, 15.0)):
+            truth = np.where((radius > low) & (radius <= high), there, 0.0)
+            lower = truth.mean() - 5 * truth.std() / math.sqrt(len(truth))
             ends = np.array([low]), np.array([high])
             near = plan._near(np.array([1.0]), ends[1], ends[0], widened)[0, 0]
-            for bound in (
-                near,
-                plan._far(*ends, widened)[0],
-                plan._noise_alone(ends[0], widened)[0],
-            ):
+            far = plan._far(*ends, widened)[0]
+            for bound in (near, far, plan._noise_alone(ends[0], widened)[0]):
                 assert lower <= math.exp(min(bound, 700.0))
-            seen += int(math.isfinite(near))
+            seen += int(math.isfinite(near)) + int(math.isfinite(far))
     assert seen >= 3
 
 
@@ -346,3 +360,137 @@ def test_true_positive_rates_are_above_the_normal_ones():
     normal = special.ndtr(special.ndtri(0.01) + 2 * crowd.distance)
     assert (tpr >= normal - 1e-12).all()
     assert tpr.max() < normal.max() + 0.02
+
+
+# ---- any k (step 9) ----------------------------------------------------------------------------
+
+
+def total_variation(first, second, sigma):
+    """Exact for all sums of two worlds (one column), by quadrature."""
+    points, volume = grid(np.concatenate([first, second]), sigma, 1500)
+    return (
+        0.5 * np.abs(density(points, first, sigma) - density(points, second, sigma)).sum() * volume
+    )
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_revealing_others_is_a_half_game_and_only_helps(size):
+    """All O: the mean over them of the half games' distances is at least the distance."""
+    values = np.array([0.0, 0.4, 1.0, 1.1, 2.0, 3.5, 5.0, 0.2])[:, None]
+    sigma = 0.8
+    for record in (0, 6):
+        truth = total_variation(*worlds(values, record, size), sigma)
+        others = [i for i in range(8) if i != record]
+        revealed = []
+        for kept in combinations(others, 2 * size - 1):
+            part = values[[record, *kept]]
+            revealed.append(total_variation(*worlds(part, 0, size), sigma))
+        assert truth <= np.mean(revealed) + 1e-9
+        # The uniform law of the revealed set: every k-subset comes up equally often through them.
+        seen = {}
+        for kept in combinations(others, 2 * size - 1):
+            for members in combinations(kept, size - 1):
+                seen[members] = seen.get(members, 0) + 1
+        assert len(set(seen.values())) == 1
+        assert len(seen) == math.comb(7, size - 1)
+        # Broken twin: the least of them instead of their mean is no bound.
+        assert truth > min(revealed)
+
+
+def test_products_over_a_part_in_rationals():
+    """E Π_{i∈Y} g_i ≤ Π(1 - ρ + ρg_i), and what step 7 makes of it; κ for 1 - e^-κ is too much."""
+    rng = np.random.default_rng(1)
+    for count, drawn in ((7, 3), (8, 5), (6, 2)):
+        g = [Fraction(int(v), 16) for v in rng.integers(0, 17, count)]
+        share = Fraction(drawn, count)
+        mean = Fraction(sum(math.prod(c) for c in combinations(g, drawn)), math.comb(count, drawn))
+        assert mean <= math.prod(1 - share + share * value for value in g)
+        y = rng.random(count)
+        for kappa in (0.3, 0.95):
+            sums = [kappa * sum(c) for c in combinations(y, drawn)]
+            mean = np.exp(-np.array(sums)).mean()
+            decay = _Thinned(drawn, count, 1.0).decay(kappa)
+            assert mean <= math.exp(-decay * y.sum())
+            assert mean > math.exp(-drawn / count * kappa * y.sum())  # Jensen: the broken twin
+
+
+def test_parts_stray_as_rarely_as_is_said():
+    """4000 drawn parts of skew rows: each bound fails at most as often as e^-log (d + 1) allows."""
+    rng = np.random.default_rng(3)
+    rows = rng.exponential(size=(200, 2)) ** 1.5
+    rows -= rows.mean(0)
+    rows = rows @ np.linalg.inv(np.linalg.cholesky(rows.T @ rows)).T  # Σyyᵀ = 1
+    lengths = np.square(rows).sum(1)
+    squares = float(np.linalg.eigvalsh((rows * lengths[:, None]).T @ rows)[-1])
+    for drawn in (60, 150):
+        part = _Thinned(drawn, 200, math.log(3 / 0.3))
+        scatter = part.scatter(squares, float(lengths.max()))
+        centre = part.centre(2.0, math.sqrt(float(lengths.max())))
+        missed = np.zeros(3)
+        for _ in range(4000):
+            mine = rows[rng.permutation(200)[:drawn]]
+            low = float(np.linalg.eigvalsh(mine.T @ mine)[0]) - part.share
+            missed += [low < -scatter, np.linalg.norm(mine.sum(0)) > centre, low < -scatter / 5]
+        assert (missed[:2] <= 0.3 * 4000 + 4 * math.sqrt(840)).all()
+        assert missed[2] > 0.3 * 4000 + 4 * math.sqrt(840)  # a fifth of it is too little
+
+
+def lattice_laws(values, size, record):
+    """Sums of whole numbers and their probabilities, the record in and out."""
+    others = np.delete(values, record).astype(int)
+    counts = np.zeros((size + 1, int(values.sum()) + 1))
+    counts[0, 0] = 1.0
+    for value in others:
+        top = counts.shape[1] - value
+        counts[1:, value:] += counts[:-1, :top].copy()
+    shift = int(values[record])
+    inside = np.roll(counts[size - 1], shift)
+    return inside / inside.sum(), counts[size] / counts[size].sum()
+
+
+@pytest.mark.parametrize("size", [250, 350, 275])
+def test_other_sizes_against_exact_lattice_laws(size):
+    """N = 600 whole numbers: total variation and a hockey-stick, exactly; a twin."""
+    count, sigma = 600, 8.0
+    values = np.random.default_rng(4).integers(0, 4, count).astype(float)
+    values[0] = 9.0
+    game = SubsetGame(count, size)
+    crowd = Crowd.of(values[:, None], game, sigma)
+    found = {epsilon: crowd.delta(epsilon) for epsilon in (0.0, 0.1)}
+    assert found[0.0].max() < 1
+    smaller = 0
+    for record in (0, 1, 5):
+        inside, outside = lattice_laws(values, size, record)
+        sums = np.flatnonzero((inside > 1e-18) | (outside > 1e-18))
+        x = np.linspace(sums[0] - 8 * sigma, sums[-1] + 8 * sigma, 6000)
+        noise = np.exp(-0.5 * np.square((x[:, None] - sums) / sigma)) / (
+            sigma * math.sqrt(2 * math.pi)
+        )
+        p, q = noise @ inside[sums], noise @ outside[sums]
+        for epsilon, bound in found.items():
+            for a, b in ((p, q), (q, p)):
+                stick = np.maximum(a - math.exp(epsilon) * b, 0).sum() * (x[1] - x[0])
+                assert stick <= bound[record] + 1e-9
+        truth = 0.5 * np.abs(p - q).sum() * (x[1] - x[0])
+        # Broken twin: all others as if they were the crowd of a half game.
+        twin = math.sqrt(crowd.leverage[record])
+        smaller += 2 * special.ndtr(twin) - 1 < truth
+        assert found[0.0][record] < 2.5 * truth + 0.02
+    assert smaller >= (2 if abs(size - 300) >= 50 else 0)
+    mirrored = Crowd.of(-values[:, None], SubsetGame(count, count - size), sigma)
+    assert np.allclose(mirrored.delta(0.1), found[0.1])
+
+
+def test_other_sizes_in_two_columns():
+    rows = np.random.default_rng(5).normal(size=(3000, 2))
+    coupled = NeighbourProfile.from_vectors(rows)
+    for size in (1100, 1900):
+        game = SubsetGame(3000, size)
+        bounds = Crowd.of(rows, game, 5.0).bounds(1e-2)
+        alone = gaussian_success(coupled, game, 5.0).max()
+        assert bounds.success_upper < alone
+        assert bounds.pmp_epsilon_upper < coupled.pmp_epsilon(1e-2, 5.0).max()
+        assert bounds.confidence == 1.0
+    few = Crowd.of(rows, SubsetGame(3000, 20), 5.0)
+    assert few.success.max() == 1
+    assert (few.distance == math.inf).all()

@@ -341,11 +341,19 @@ def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
 
 
 def test_inverse_questions_use_the_crowd() -> None:
-    rows = cloud(400, 1, seed=6) @ np.ones((1, 2))
+    rows = cloud(150, 2, seed=6)
     answer = population(rows, target_success=0.6, clip=4)
     assert answer.success_upper <= 0.6
     assert answer.coupled is not None
-    assert answer.coupled.success_upper > 0.62  # coupling alone would ask for more noise
+    assert answer.coupled.success_upper > 0.605  # coupling alone would ask for more noise
+
+
+def test_the_crowd_of_less_than_a_half() -> None:
+    answer = population(cloud(3000, 2, seed=6), epsilon=10, clip=4, size=1100)
+    assert answer.coupled is not None
+    assert "X21" in answer.bounds.theorems
+    assert answer.eta_upper < 0.1 * answer.coupled.eta_upper
+    assert answer.bounds.confidence == 1.0
 
 
 def test_where_the_crowd_proves_nothing_the_coupling_stands_alone() -> None:

@@ -121,7 +121,7 @@ def _python_value(parameter: Parameter, typed: object) -> object:
     if typed is None or typed == []:
         return parameter.default
     match parameter.kind:
-        case "table" | "file" if isinstance(typed, str):
+        case "table" | "file" | "document" if isinstance(typed, str):
             return typed if "://" in typed else Path(typed)
         case "whole":
             return whole(name, typed) if isinstance(typed, str) else typed
@@ -160,7 +160,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
         hint, default, settings["metavar"] = list[float], None, parameter.metavar or "rate"
     elif kind in ("numbers by column", "text by column", "several"):
         hint, default = list[str], None
-    elif kind in ("table", "file"):  # a file, or an address, which a Path would spoil
+    elif kind in ("table", "file", "document"):  # a file, or an address, which a Path would spoil
         default = None if default is None else str(default)
     elif kind in ("law", "points", "out", "records", "folder", "cache"):
         hint, default = Path, None if default in (None, True, False) else Path(default)

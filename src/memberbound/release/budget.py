@@ -141,13 +141,15 @@ class NeighbourBudget:
     def for_eta(cls, eta: float, *, slack: float) -> NeighbourBudget:
         """Return the largest budget that keeps η, the slack included."""
         goal = checked_eta(eta)
+        # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
+        goal = min(goal, (0.5 + goal) - 0.5)
 
         def kept(mu: float) -> bool:
             return SlackCurve(GaussianCurve(mu), slack).eta <= goal
 
         if not kept(1e-9):
             raise InputError(
-                f"eta must be above what floating-point noise of this dimension adds, got {goal!r}."
+                f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
         return cls(last_true(kept, 1e-9, _LARGEST_MU), slack)
 

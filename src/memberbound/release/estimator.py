@@ -111,24 +111,25 @@ def _has(name: str) -> Callable[[MembershipPrivate], bool]:
 
 
 class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit an estimator on a secret half of the data and release it with certified noise.
+    """Fit an estimator and release it with certified noise.
 
-    ``fit(X, y)`` takes the *population*.  A uniformly random half becomes the training set; nobody
-    who knows all records but not which half was drawn, and sees the released model, is right about
-    a record's membership more than ``eta`` above blind guessing (50 %, a little more for an odd
-    number of records), on the average record or on every record.
+    As it comes, and where the base has a private form (neighbour game), nothing is public: the
+    model is trained on all rows by noisy gradient descent; nobody who knows all other records, and
+    sees it, is right about any record's membership more than ``eta`` above blind guessing.  X may
+    hold texts and missing values; it is encoded inside, from ``bounds`` or from noisy histograms,
+    so nothing must be scaled or encoded before.  The base says what is trained, its settings are
+    not used; ``scores_`` is None.
 
-    With ``record="every"`` (unless ``game="subset"``) nothing is public: the model is trained on
-    all rows by noisy gradient descent, and holds for every record against somebody who knows all
-    others.  X may then hold texts and missing values; it is encoded inside, from ``bounds`` or from
-    noisy histograms, so nothing must be scaled or encoded before.  The base says what is trained,
-    its settings are not used; ``scores_`` is None.
+    With ``game="subset"``, ``record="average"`` or any other base, ``fit(X, y)`` takes the
+    *population*, which is public.  A uniformly random half becomes the training set; the promise
+    is against somebody who knows all records but not which half was drawn (blind guessing is right
+    50 % of the time, a little more for an odd number of records).
 
     Args:
         estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
             GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
         eta: the promise, in (0, ½).
-        record: whom it protects: ``"average"`` or ``"every"``.
+        record: whom it protects: ``"every"`` or ``"average"``.
         method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
             ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
             neighbour for the average record; for every record whatever scores best on a pilot.
@@ -156,20 +157,24 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     on fresh subsets, not on the secret) and ``secure_``.  Neither the clean model nor the training
     rows are kept.
 
-    Guarantee, Theorem, Assumes: ``certificate_`` says them.  Scale and encode features *before*,
-    on the whole population, which is public in this game.
+    Guarantee, Theorem, Assumes: ``certificate_`` says them.  In the subset game scale and encode
+    features *before*, on the whole population, which is public there.
 
     Examples:
         >>> from sklearn.datasets import make_classification
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = make_classification(400, n_features=5, random_state=0)
-        >>> model = MembershipPrivate(
-        ...     LogisticRegression(), eta=0.1, tune=False, pairs=200, insecure_seed=1
-        ... )
-        >>> model.fit(X, y).certificate_.value <= 0.1
+        >>> public = {f"x{column}": [-4, 4] for column in range(5)} | {"y": {"categories": [0, 1]}}
+        >>> model = MembershipPrivate(LogisticRegression(), bounds=public, insecure_seed=1)
+        >>> model.fit(X, y).certificate_.value <= 0.05
         True
         >>> model.score(X, y) > 0.7
         True
+        >>> half = MembershipPrivate(
+        ...     LogisticRegression(), record="average", tune=False, pairs=200, insecure_seed=1
+        ... )
+        >>> half.fit(X, y).certificate_.game.record
+        'average'
     """
 
     #: Of models in files from before there was a choice.
@@ -184,7 +189,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         estimator: BaseEstimator,
         *,
         eta: float = 0.05,
-        record: str = "average",
+        record: str = "every",
         method: str = "auto",
         game: str | None = None,
         bounds: Any = None,

@@ -56,11 +56,16 @@ _SHORTEST = 1e-150
 _LARGEST = 1e100
 
 #: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
-_CLIP = 0.25
 _STEPS = 80
 _MOMENTUM = 0.8
-_REACH = {"one score": 2.0, "several scores": 1.0, "numbers": 0.25}
-_FASTEST = 1600.0
+#: What is predicted: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
+_PACES = {
+    "one score": (2.0, 0.1, 0.1),
+    "several scores": (1.0, 0.1, 0.1),
+    "numbers": (0.25, 0.25, 0.5),
+}
+#: The largest rate·clip: how far one step may go.
+_FASTEST = 400.0
 #: No default path draws more numbers than this, unless a single step does.
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
@@ -154,9 +159,9 @@ class Descent:
 
     steps: int
     rate: float
-    clip: float = _CLIP
+    clip: float = 0.1
     momentum: float = _MOMENTUM
-    averaged: float = 0.5
+    averaged: float = 0.1
     intercept: float = _INTERCEPT
 
     def __post_init__(self) -> None:
@@ -184,7 +189,9 @@ class Descent:
         parameters = whole_number("outputs", outputs) * (whole_number("width", width) + 1)
         steps = max(1, min(_STEPS, MOST_DRAWS // parameters))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
-        return cls(steps, min(_REACH[kind] * budget * n / (_CLIP * steps), _FASTEST))
+        reach, clip, averaged = _PACES[kind]
+        pace = min(reach * budget * n / steps, _FASTEST)
+        return cls(steps, pace / clip, clip, averaged=averaged)
 
 
 def row_lengths(features: Features, intercept: float) -> FloatArray:
@@ -331,8 +338,11 @@ def _split(features: Features) -> list[Features]:
     for a in starts:
         ends = features.indptr[a : min(a + _BLOCK, rows) + 1]
         inside = slice(int(ends[0]), int(ends[-1]))
-        parts = (features.data[inside], features.indices[inside], ends - ends[0])
-        found.append(sparse.csr_array(parts, shape=(len(ends) - 1, features.shape[1])))
+        block = sparse.csr_array((len(ends) - 1, features.shape[1]))
+        # Set one by one: given to the constructor, parts of a long array would be copied.
+        block.data, block.indices = features.data[inside], features.indices[inside]
+        block.indptr = ends - ends[0]
+        found.append(block)
     return found
 
 

@@ -128,8 +128,8 @@ def _run_convex(statistic: ConvexParameters, fresh: FreshSubsets, **options: Any
     return calibrate_convex(statistic.risk, fresh, **options)
 
 
-#: What each name runs.  A sum has a form of its own, exact and without draws, which stands in for
-#: the neighbour form.
+#: What each name runs.  Sums have forms of their own, exact and without draws: "sum" stands in for
+#: the neighbour form, and "crowd", which never needs more noise, is what ``auto`` takes.
 FORMS: Mapping[str, Form] = {
     "sum": Form(_run_sum, "draws", takes=SumStatistic, refusal="a sum over records"),
     "crowd": Form(
@@ -179,7 +179,7 @@ def forms_for(
     """
     one_of("method", method, METHODS)
     if additive and method in ("auto", "neighbour"):
-        return ("sum",)
+        return ("crowd",) if method == "auto" else ("sum",)
     if method != "auto":
         return (method,)
     if game.record == "average":

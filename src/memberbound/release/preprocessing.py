@@ -28,6 +28,7 @@ from memberbound.release.gradient import (
     row_lengths,
 )
 from memberbound.release.randomness import RandomSource
+from memberbound.tables.roles import says_identifier
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -39,6 +40,7 @@ __all__ = [
     "CLASS_SLACK",
     "FIRST_SHARE",
     "HISTOGRAM_SHARE",
+    "IDENTIFIER_SHARE",
     "MISSING",
     "MOST_CLASSES",
     "NOTHING_FOUND",
@@ -96,7 +98,7 @@ class Range:
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
         if not low < high or math.isinf(high - low):
-            raise InputError(f"bounds must be [low, high] with low < high, got {[low, high]!r}.")
+            raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -123,7 +125,7 @@ def _end(value: object) -> float | None:
     return None if math.isnan(days) else days
 
 
-def _bound(name: str, given: object) -> Range | Categories:
+def _bound(given: object) -> Range | Categories:
     if isinstance(given, Range | Categories):
         return given
     if isinstance(given, Mapping):
@@ -141,7 +143,7 @@ def _bound(name: str, given: object) -> Range | Categories:
             return Range(ends[0], ends[1])
         return Categories(tuple(map(label_of, given)))
     raise InputError(
-        f"bounds of {name!r} must be [low, high] or a list of categories, got {given!r}. "
+        f"a bound must be [low, high] or a list of categories, got {given!r}. "
         'Two numbers (or dates) that are categories are written {"categories": [0, 1]}.'
     )
 
@@ -164,9 +166,14 @@ def read_bounds(given: Mapping[str, object] | str | Path | None) -> dict[str, Ra
     if not isinstance(table, Mapping):
         raise InputError(f"bounds must map columns to ranges or categories, got {table!r}.")
     # An empty entry of a template is no bound.
-    return {
-        str(name): _bound(str(name), value) for name, value in table.items() if value is not None
-    }
+    found = {}
+    for name, value in table.items():
+        if value is not None:
+            try:
+                found[str(name)] = _bound(value)
+            except InputError as problem:
+                raise InputError(f"bounds of {str(name)!r}: {problem}") from None
+    return found
 
 
 def _number_label(number: float) -> str:
@@ -232,7 +239,7 @@ class Values:
                 return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
             return cls(series.to_numpy(), None)
         # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
-        texts = np.array([str(value) for value in series], dtype=object)
+        texts = np.array(list(map(str, series.to_numpy(dtype=object))), dtype=object)
         try:
             # Nothing but numbers and gaps: float() of each text, as below, and nothing else kept.
             gaps = np.isin(texts, _GAPS)
@@ -271,6 +278,13 @@ class Values:
         numbers = _number_cells(self.parsed)
         table = np.where(np.isnan(self.parsed), np.array(texts, dtype=np.int16), numbers)
         return np.asarray(table[self.raw], dtype=np.int16)
+
+    @property
+    def distinct(self) -> int:
+        """Number of different values, missing ones not counted; a record moves it by at most 1."""
+        if self.parsed is not None:
+            return len({label for label in self.labels if label})
+        return int(np.unique(self.raw[~np.isnan(self.numbers)]).size)
 
     def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
         """Return the place of every value in a list of labels, -1 for those not in it."""
@@ -527,6 +541,8 @@ class TargetCode:
 HISTOGRAM_SHARE = 0.15
 CENTRE_SHARE = 0.10
 FIRST_SHARE = 0.75
+#: Share of μ² for the number of different values in columns whose names say that they identify.
+IDENTIFIER_SHARE = 0.005
 #: A cell of numbers counts towards the range from this many noise scales on; a text's indicator
 #: may be spurious without harm, so less is asked of it.
 _RANGE_SCALES = 4.5
@@ -569,8 +585,8 @@ def widest(names: list[str], bounds: Bounds) -> int:
 
 
 def histogram_coordinates(columns: int) -> int:
-    """Return how many noisy counts so many private columns take."""
-    return columns * (CELLS + _FINE)
+    """Return how many noisy counts so many private columns take, at most."""
+    return columns * (CELLS + _FINE + 1)
 
 
 def histogram_noise(histograms: int, mu: float) -> float:
@@ -680,8 +696,10 @@ def fit_encoder(
     rows = len(next(iter(read.values())))
     private = [name for name in read if name not in bounds]
     public = [name for name in read if isinstance(bounds.get(name), Range)]
-    drafts: dict[str, ColumnCode | _Draft] = {}
+    drafts: dict[str, ColumnCode | _Draft] = _identifiers(read, private, budget, source)
     for name in private:
+        if name in drafts:
+            continue
         assert scale is not None
         counts = np.bincount(read[name].cells, minlength=CELLS)
         drafts[name] = _draft(name, noisy_release(counts, scale, source), scale, rows)
@@ -705,6 +723,24 @@ def fit_encoder(
             assert isinstance(code, ColumnCode)
             codes.append(code)
     return Encoder(tuple(codes))
+
+
+def _identifiers(
+    read: Mapping[str, Values], private: list[str], budget: NeighbourBudget, source: RandomSource
+) -> dict[str, ColumnCode | _Draft]:
+    """Return empty codes for columns that are called identifiers and whose values hardly repeat.
+
+    Names are public; how many values there are is asked with noise.  A replaced record, like an
+    added one, moves each number by at most 1 (proofs/gradient-descent.md, claim 5).
+    """
+    called = [name for name in private if says_identifier(name)]
+    if not called:
+        return {}
+    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE, ratio=1.0)
+    scale = up(math.sqrt(len(called)) / mu, 8)
+    noisy = noisy_release([read[name].distinct for name in called], scale, source)
+    half = len(read[called[0]]) / 2
+    return {n: ColumnCode(n) for n, values in zip(called, noisy, strict=True) if values > half}
 
 
 def _strongest(noisy: FloatArray, least: float) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +24,9 @@ from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating
 from memberbound.release.parameters import Labels
 from memberbound.release.refitting import subset_assumptions
 from memberbound.subset.bounds import eta_from_success
-from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.crowd import CrowdTable
 from memberbound.subset.distances import clipped, noise_on_query
-from memberbound.subset.gaussian import (
-    coupled_success,
-    gaussian_success,
-    noise_for_success,
-    worst_success,
-)
+from memberbound.subset.gaussian import noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
 
 __all__ = [
@@ -121,43 +117,7 @@ def calibrate_sum(
         >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
         'none'
     """
-    goal = checked_eta(eta)
-    one_of("record", record, ("average", "every"))
-    statistic = vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
-    if len(statistic.vectors) != game.population:
-        raise InputError(
-            f"vectors must have one row for each of the {game.population} records, "
-            f"got {len(statistic.vectors)}."
-        )
-    if game.population < 4:
-        raise InputError(f"population must have at least 4 records, got {game.population!r}.")
-    played = replace(game, record=record)
-    profile = NeighbourProfile.from_vectors(statistic.vectors)
-    law: NoiseLaw
-    if profile.diameter == 0.0:
-        law, value = NoNoise(statistic.dimension), 0.0
-        note = "No noise is needed: the statistic is the same on all subsets."
-    elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
-        law, value = NoNoise(statistic.dimension), silent
-        note = "No noise is needed: the statistic moves too rarely to tell."
-    else:
-        law, value = _least(statistic, profile, played, goal)
-        note = ""
-    certificate = Certificate(
-        "eta",
-        value,
-        "upper",
-        played,
-        ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9"),
-        subset_assumptions(
-            played,
-            noisy=law.rms > 0,
-            sampled=False,
-            coins="The statistic is a function of the training set alone.",
-        ),
-    )
-    details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
-    return Calibration(law, certificate, goal, "sum", 0, details | ({"note": note} if note else {}))
+    return _calibrated(_summed(vectors), game, eta, record, "sum")
 
 
 #: Calibrations that are remembered: settings that share their sums are tried one after another.
@@ -180,12 +140,11 @@ def calibrate_crowd(
 
     Guarantee: no attack gains more than ``eta`` over the likelier answer, on the average record or
     on every record: always, not with some confidence.
-    Theorem: X21 (proofs/crowd.md); X1, L24-P12.
+    Theorem: X21 (proofs/crowd.md); X1, L24-P12; X9 for a sum that is one number.
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
-    Numerics: the bound was evaluated, rounded up, at the returned scale; what floating-point draws
-    and the rounding of the sum add is counted.
-    Edge cases: never more noise than :func:`calibrate_sum` finds; the same where k is not N/2 or
-    where the crowd is too small for its number of columns.
+    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise.
+    Edge cases: never more noise than :func:`calibrate_sum` finds; the same where the crowd is too
+    small for its number of columns.
 
     Examples:
         >>> rows = np.random.default_rng(0).normal(size=(2000, 2))
@@ -194,55 +153,68 @@ def calibrate_crowd(
         >>> calibrate_crowd(rows, game, eta=0.05).noise_scale < 0.8 * alone
         True
     """
-    statistic = vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
+    statistic = _summed(vectors)
     key = (
         hashlib.sha256(np.ascontiguousarray(statistic.vectors).tobytes()).hexdigest(),
         *(statistic.vectors.shape, statistic.size, game.population, game.size, eta, record),
     )
     if key not in _known:
-        _known[key] = _crowded(statistic, game, eta, record)
+        _known[key] = _calibrated(statistic, game, eta, record, "crowd")
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
     return _known[key]
 
 
-def _crowded(statistic: SumStatistic, game: SubsetGame, eta: float, record: Record) -> Calibration:
-    alone = replace(calibrate_sum(statistic, game, eta=eta, record=record), method="crowd")
-    played = replace(game, record=record)
-    if alone.noise.rms == 0 or abs(game.population - 2 * game.size) > 1:
-        return alone
-    goal = alone.eta
-    slack = floating_point_slack(GaussianNoise(1.0, statistic.dimension))
-    profile = NeighbourProfile.from_vectors(statistic.vectors)
-    table = CrowdTable.of(statistic.vectors, game)
+def _summed(vectors: ArrayLike | SumStatistic) -> SumStatistic:
+    return vectors if isinstance(vectors, SumStatistic) else SumStatistic(np.asarray(vectors))
 
-    def total(sigma: float) -> float:
-        success = np.minimum(Crowd(table, sigma).success, gaussian_success(profile, played, sigma))
-        gains = eta_from_success(success, played)
-        worst = gains.max() if record == "every" else gains.mean() * (1 + sum_slack(gains.size))
-        off = statistic.rounding / (sigma * _ROOT_TWO_PI)
-        return up(float(worst) + slack + off, 16)
 
-    # In the unit of the sum, where the coupling alone needs this much.
-    most = float(np.asarray(alone.details["scale"])) * statistic.size
-    try:
-        sigma = least_scale(
-            lambda s: total(s) - goal,
-            most / 2,
-            floor=most * _LEAST_SHARE,
-            ceiling=most * (1 - 1e-9),
-            relative=1e-2,
+def _calibrated(
+    statistic: SumStatistic, game: SubsetGame, eta: float, record: Record, method: str
+) -> Calibration:
+    """Find the least noise by coupling and exact mixtures, and with the crowd if that is asked."""
+    goal = checked_eta(eta)
+    one_of("record", record, ("average", "every"))
+    if len(statistic.vectors) != game.population:
+        raise InputError(
+            f"vectors must have one row for each of the {game.population} records, "
+            f"got {len(statistic.vectors)}."
         )
-    except SearchError:
-        return alone
-    scale = noise_on_query("mean", sigma, statistic.size)
-    law = GaussianNoise(scale, statistic.dimension)
-    certificate = replace(alone.certificate, value=total(sigma), theorems=("X21", "X1", "L24-P12"))
-    return Calibration(law, certificate, goal, "crowd", 0, {"exact": True, "scale": scale})
-
-
-#: Less noise than this share of the coupling's is not looked for.
-_LEAST_SHARE = 1e-4
+    if game.population < 4:
+        raise InputError(f"population must have at least 4 records, got {game.population!r}.")
+    played = replace(game, record=record)
+    profile = NeighbourProfile.from_vectors(statistic.vectors)
+    theorems = ("X1", "L24-P12") if statistic.dimension > 1 else ("X1", "L24-P12", "X9")
+    law: NoiseLaw
+    note = ""
+    if profile.diameter == 0.0:
+        law, value = NoNoise(statistic.dimension), 0.0
+        note = "No noise is needed: the statistic is the same on all subsets."
+    elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
+        law, value = NoNoise(statistic.dimension), silent
+        note = "No noise is needed: the statistic moves too rarely to tell."
+    else:
+        # Nothing is below the exact mixtures of one number, which are for the worst record.
+        pays = method == "crowd" and (statistic.dimension > 1 or record == "average")
+        table = CrowdTable.of(statistic.vectors, played) if pays else None
+        law, value, hidden = _least(statistic, profile, played, goal, table)
+        theorems = ("X21", *theorems) if hidden else theorems
+    certificate = Certificate(
+        "eta",
+        value,
+        "upper",
+        played,
+        theorems,
+        subset_assumptions(
+            played,
+            noisy=law.rms > 0,
+            sampled=False,
+            coins="The statistic is a function of the training set alone.",
+        ),
+    )
+    details = {"exact": True, "scale": getattr(law, "scale", 0.0)}
+    details |= {"note": note} if note else {}
+    return Calibration(law, certificate, goal, method, 0, details)
 
 
 def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
@@ -254,37 +226,44 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
 
 
 def _least(
-    statistic: SumStatistic, profile: NeighbourProfile, game: SubsetGame, goal: float
-) -> tuple[NoiseLaw, float]:
-    """Return the noise that ``population`` would name, plus what floating point takes of it."""
+    statistic: SumStatistic,
+    profile: NeighbourProfile,
+    game: SubsetGame,
+    goal: float,
+    crowd: CrowdTable | None,
+) -> tuple[NoiseLaw, float, bool]:
+    """Return the noise that ``population`` would name, plus what floating point takes of it.
+
+    With it the gain, and whether the crowd made it smaller.
+    """
     slack = floating_point_slack(GaussianNoise(1.0, statistic.dimension))
     line = statistic.vectors[:, 0].copy() if statistic.dimension == 1 else None
 
-    def gain(sigma: float, exact: FloatArray | None) -> float:
-        success = coupled_success(profile, game, sigma)
-        if exact is not None:
-            success = min(success, worst_success(profile, game, sigma, exact))
-        return float(eta_from_success(np.array([success]), game)[0])
-
-    def total(sigma: float, exact: FloatArray | None = line) -> float:
+    @cache
+    def total(sigma: float, exact: bool = True, crowded: bool = True) -> float:
+        success = worst_success(
+            profile, game, sigma, line if exact else None, crowd=crowd if crowded else None
+        )
+        gain = float(eta_from_success(np.array([success]), game)[0])
         # A sum that is off by r moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
         off = statistic.rounding / (sigma * _ROOT_TWO_PI)
-        return up(gain(sigma, exact) + slack + off, 16)
+        return up(gain + slack + off, 16)
 
     try:
-        found = noise_for_success(profile, game, max(game.prior, 1 - game.prior) + goal, line)
+        blind = max(game.prior, 1 - game.prior)
+        found = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
         try:
             sigma = confirmed(total, goal, found)
         except SearchError:
-            # Rounding takes much of the promise: more noise, without the exact mixtures.
-            sigma = least_scale(lambda s: total(s, None) - goal, found)
+            # Rounding takes much of the promise: more noise, by coupling alone.
+            sigma = least_scale(lambda s: total(s, False, False) - goal, found)
     except (SearchError, InputError):
         raise InputError(
             f"eta must be above what floating-point noise of this dimension and size adds, "
             f"got {goal!r}. Centre the vectors or ask for less."
         ) from None
-    scale = noise_on_query("mean", sigma, statistic.size)
-    return GaussianNoise(scale, statistic.dimension), total(sigma)
+    law = GaussianNoise(noise_on_query("mean", sigma, statistic.size), statistic.dimension)
+    return law, total(sigma), crowd is not None and total(sigma) < total(sigma, crowded=False)
 
 
 # ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, others ─

@@ -1,6 +1,6 @@
 """The crowd hides the record: noisy sums in any dimension (X21, proofs/crowd.md).
 
-The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  Whoever attacks
+The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform subset of N known records.  Whoever attacks
 record x does not know which of the others are in D, and their sum is nearly normal: with c the mean
 of the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V),
 δ = (v_x - c)/2, up to an error that is computed here.  So x hides behind V, not behind τ²I alone.
@@ -10,6 +10,7 @@ of the others and V = τ²I + the covariance of their part of the sum, the two w
   records; everything else (success, ε̃, true-positive rates) is read from these;
 * :func:`crowd_bounds` takes, record by record, the smaller of this and the coupling (X1).
 
+Other subsets than halves are halves of a random part of the records (step 9 of the proof).
 Nothing is sampled, so nothing holds with a confidence below one.
 """
 
@@ -37,8 +38,8 @@ __all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
 
 THEOREMS = ("X21", "I24-P2", "L24-D2")
 ASSUMPTIONS = (
-    "The subset is a uniform half of the population, and the attacker knows the population but "
-    "nothing else about the subset.",
+    "The subset is uniform among all subsets of its size, and the attacker knows the population "
+    "but nothing else about the subset.",
     "Independent noise N(0, σ²) is added to every coordinate of the sum or mean, and nothing else "
     "about this subset is released (L24-Dis1).",
     "Every row is one record, also where two rows are equal.",
@@ -59,6 +60,8 @@ _PARTS = (
 _COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33.0), (0.051, 36.0))
 #: Share of the cosines' decay that is used; the rest keeps the tilt integrable.
 _SHARES = (0.3, 0.6, 0.85, 0.95)
+#: Shares of the steepest possible tilt towards a shell that are tried.
+_TILTS = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])[:, None]
 #: Angles that part the main arc from the outer one, and weights of the quartic (step 6).
 _ARCS = (0.35, 0.5, 0.78)
 #: How many metrics of the frequencies are tried.
@@ -77,6 +80,9 @@ _LEAST = 1e-60
 _FEWEST = 3
 #: Log of what a shell may hold without being looked at again.
 _NEGLIGIBLE = -50.0
+#: Where k ≠ N/2: the probability that what is left of the records is not as usual, and how many
+#: things are asked of it (step 9).
+_MISSED, _EVENTS = 1e-6, 3
 
 
 # ── What does not depend on the noise ─────────────────────────────────────────────────────────────
@@ -120,9 +126,78 @@ class CrowdTable:
         return cls(game, halves @ basis, np.maximum(scatter, 0.0), exponent, slack, offset)
 
     @property
+    def half(self) -> int:
+        """n: the members, or the others where those are fewer: 2n records hide each other."""
+        return min(self.game.size, self.game.population - self.game.size)
+
+    @property
     def removed(self) -> int:
         """How many records stand aside: the target, and one more where N is odd."""
-        return 1 + self.game.population % 2
+        return 1 + (self.game.population - 2 * self.half == 1)
+
+    @cached_property
+    def thinned(self) -> _Thinned | None:
+        """The part of the others that is left where more than one record has to be revealed."""
+        others, drawn = self.game.population - 1, 2 * self.half - 1
+        if others - drawn < 2:
+            return None
+        log = math.log(_EVENTS * (self.halves.shape[1] + 1) / _MISSED)
+        return _Thinned(drawn, others, log)
+
+    @property
+    def share(self) -> float:
+        """ρ: the share of the others that is left."""
+        return 1.0 if self.thinned is None else self.thinned.share
+
+    @property
+    def missed(self) -> float:
+        """Probability that the bounds below do not hold for the part that is left."""
+        return 0.0 if self.thinned is None else _MISSED
+
+    def drift(self, trace: float, longest: float) -> float:
+        """How far the sum of the crowd may be from -ρ times the target, at most.
+
+        The target's own crowd is all others, all but one, or a random part of them.
+        """
+        if self.thinned is None:
+            return (self.removed - 1) * longest
+        return self.thinned.centre(trace, longest)
+
+
+@dataclass(frozen=True)
+class _Thinned:
+    """So many of the others, a uniform subset; how far sums over it are from their means.
+
+    Either holds but for a probability of (d + 1)·e^-log (matrix Bernstein without replacement),
+    applied to the sum over the subset or to that over the rest.
+    """
+
+    drawn: int
+    others: int
+    log: float
+
+    @property
+    def share(self) -> float:
+        """ρ."""
+        return self.drawn / self.others
+
+    def _astray(self, variance: float, largest: float) -> float:
+        jump = self.log * largest / 3
+        return (jump + math.sqrt(jump**2 + 2 * self.log * variance)) * (1 + _SLACK)
+
+    def scatter(self, squares: float, largest: float) -> float:
+        """Of Σyyᵀ ⪯ 1, downwards: Σ|y|²yyᵀ is at most ``squares``, |y|² at most ``largest``."""
+        part = self._astray(self.share * squares, 1 / self.others)
+        rest = self._astray((1 - self.share) * squares, largest)
+        return min(part, rest, (self.others - self.drawn) * largest)
+
+    def centre(self, trace: float, longest: float) -> float:
+        """Of Σy, in length: Σ|y|² is at most ``trace``, |y| at most ``longest``."""
+        return self._astray(min(self.share, 1 - self.share) * trace, 2 * longest)
+
+    def decay(self, kappa: FloatArray) -> FloatArray:
+        """What of κ is left when exp(-κΣ…) is averaged over subsets: ρ(1 - e^-κ)."""
+        return np.asarray(-self.share * np.expm1(-kappa) * (1 - _SLACK))
 
 
 # ── How far the law of the crowd is from the normal law ───────────────────────────────────────────
@@ -216,10 +291,12 @@ class Crowd:
     Guarantee: for every record x, both hockey-sticks between P_in,x and P_out,x at e^ε are at most
     ``delta(ε)[x]``, hence no attack is right more often than ``success[x]``.
     Theorem: X21 (proofs/crowd.md).
-    Assumes: k = N/2, or (N ± 1)/2 where N is odd; σ does not depend on D.
+    Assumes: σ does not depend on D.
     Numerics: every sum is raised by 1e-9 and more where the scatter is ill-conditioned.
     Edge cases: where the normal law is not proved to be near, everything is 1 (nothing is proved):
     few records, many columns, next to no noise, or a record that outweighs the others together.
+    Where k is not N/2, rounded either way, the crowd is a random part of 2·min(k, N-k) records, and
+    the smaller that part, the less is proved (on 20 000 rows of Adult, down to k ≈ 0.3 N).
 
     Examples:
         >>> rows = np.random.default_rng(1).normal(size=(2000, 2))
@@ -243,8 +320,8 @@ class Crowd:
 
     @property
     def half(self) -> int:
-        """n: half of the records that are left when one stands aside for an odd N."""
-        return self.game.population // 2
+        """n: half of the records among which the target hides, itself included."""
+        return self.table.half
 
     @property
     def crowd(self) -> int:
@@ -284,18 +361,29 @@ class Crowd:
     def _taken_at(self, leverage: FloatArray) -> FloatArray:
         count = self.crowd
         inflation = (count + 1) / count
-        if self.table.removed == 1:
+        if self.table.removed == 2:
+            largest = float(self.leverage.max())
+            return np.asarray(inflation * (1 + 2 / count) * (leverage + largest) * (1 + _SLACK))
+        if self.table.thinned is None:
             return np.asarray(inflation**2 * leverage * (1 + _SLACK))
-        largest = float(self.leverage.max())
-        return np.asarray(inflation * (1 + 2 / count) * (leverage + largest) * (1 + _SLACK))
+        if not self._looked_at:
+            return np.ones_like(leverage)
+        plan, share = self._plan(0), self.table.share
+        lost = self.table.thinned.scatter(plan.squares, float(self.leverage.max()))
+        lost = lost + share * leverage + count * np.square(self._aside(leverage))
+        kept = share + (1 - share) * float(plan.noise.min())
+        return np.asarray(1 - kept + inflation * lost * (1 + _SLACK))
+
+    def _aside(self, leverage: FloatArray) -> FloatArray:
+        """How far the mean of the target's crowd is from that of all, in H's metric, at most."""
+        trace, longest = float(self.leverage.sum()), math.sqrt(float(self.leverage.max()))
+        drift = self.table.drift(trace, longest)
+        return np.asarray((self.table.share * np.sqrt(leverage) + drift) / self.crowd)
 
     @cached_property
     def distance(self) -> FloatArray:
         """r: half the distance of the two worlds' centres in the metric of V, per record."""
-        count = self.crowd
-        length = np.sqrt(self.leverage) * (count + 1) / count
-        if self.table.removed == 2:
-            length = length + math.sqrt(float(self.leverage.max())) / count
+        length = np.sqrt(self.leverage) + self._aside(self.leverage)
         left = 1 - self._taken
         with np.errstate(divide="ignore", invalid="ignore"):
             found = length / np.sqrt(left) * (1 + _SLACK)
@@ -310,9 +398,7 @@ class Crowd:
     def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
         """Records by leverage, and how far the law of each group's crowd is from normal."""
         found: list[tuple[NDArray[np.intp], NormalError]] = []
-        unbalanced = abs(self.game.population - 2 * self.game.size) > 1
-        few = self.game.population < _FEWEST * (len(self._covariance) + 10)
-        if unbalanced or few or not math.isfinite(self._trust):
+        if not self._looked_at:
             return found
         low = -1.0
         for level in _LEVELS:
@@ -328,6 +414,12 @@ class Crowd:
                     found.append((mine, error))
         return found
 
+    @property
+    def _looked_at(self) -> bool:
+        """Whether there are enough records, and enough noise for floating point."""
+        many = 2 * self.half >= _FEWEST * (len(self._covariance) + 10)
+        return many and math.isfinite(self._trust)
+
     @cached_property
     def _plans(self) -> list[_Frequencies]:
         return []
@@ -342,7 +434,7 @@ class Crowd:
         """The error for records of at most this leverage."""
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
-        aside = (math.sqrt(leverage) + (self.table.removed - 1) * math.sqrt(longest)) / count
+        aside = float(self._aside(np.array(leverage)))
         second = float(np.linalg.norm(1 - self._plan(0).noise)) * (1 + _SLACK)
         whole, columns = self._plan(0).fourth, math.sqrt(len(self._covariance))
         fourth = whole + 4 * aside * math.sqrt(columns * whole) + 6 * aside**2 * columns
@@ -375,7 +467,7 @@ class Crowd:
             apart = 2 * self.distance[mine] * (1 + _SLACK)
             normal = gaussian_hockey_stick_of_shifts_upper(apart, epsilon)
             extra = cost + 0.5 * math.expm1(epsilon) * norm
-            result[mine] = up_array(normal + extra * (1 + _SLACK))
+            result[mine] = up_array(normal + extra * (1 + _SLACK) + self.table.missed)
         return np.minimum(result, 1.0)
 
     @cached_property
@@ -389,13 +481,14 @@ class Crowd:
         """Return, per record, an ε at which both hockey-sticks are at most δ, or ∞ (L24-D2)."""
         target = fraction("delta", delta)
         result = np.full(self.game.population, math.inf)
-        if target == 0.0:
+        left = target - self.table.missed
+        if left <= 0.0:
             return result
         for mine, cost, norm in self._costs:
             r = self.distance[mine]
             # Distances are rounded up to some levels: the bound grows with them.
             levels = np.unique(np.append(np.geomspace(max(r.min(), 1e-9), r.max(), 48), r.max()))
-            found = np.array([_epsilon_of_events(float(level), norm, target) for level in levels])
+            found = np.array([_epsilon_of_events(float(level), norm, left) for level in levels])
             result[mine] = found[np.minimum(np.searchsorted(levels, r), len(levels) - 1)]
             if cost.min() < target:
                 result[mine] = np.minimum(result[mine], self._epsilon_by_sum(mine, target))
@@ -484,6 +577,7 @@ class _Frequencies:
     noise: FloatArray
     fourth: float
     quartic: float
+    squares: float
     parts: list[_Part]
 
     @classmethod
@@ -504,11 +598,11 @@ class _Frequencies:
         blur = crowd.table.offset / float(metric.min()) * wider * (1 + _SLACK)
         rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
         count, columns = rows.shape
-        removed = crowd.table.removed
+        table, removed = crowd.table, crowd.table.removed
         ends = sorted({count, *(n for part in _PARTS if (n := int(part * count)) > 4 * columns)})
         parts: list[_Part] = []
-        whole = quartic = math.inf
-        for size, scatter, mean, fourth, computed in _cumulated(rows, ends):
+        whole = quartic = squares = math.inf
+        for size, scatter, mean, fourth, computed, weighted in _cumulated(rows, ends):
             longest = (math.sqrt(float(np.square(rows[size - 1]).sum())) + blur) ** 2
             largest = (computed**0.25 + size**0.25 * blur) ** 4
             if size == count:
@@ -516,7 +610,10 @@ class _Frequencies:
                 sizes = np.sqrt(np.square(rows).sum(axis=1))
                 off = 4 * sizes**3 + 6 * sizes**2 * blur + 4 * sizes * blur**2 + blur**3
                 whole = fourth + blur * float(off.sum()) * (1 + _SLACK)
-                aside = removed * math.sqrt(longest) / crowd.crowd
+                squares = (math.sqrt(weighted) + blur * math.sqrt(8 * count * longest)) ** 2
+                reach, trace = math.sqrt(longest), float(np.trace(scatter))
+                trace = (math.sqrt(trace) + math.sqrt(count) * blur) ** 2
+                aside = (table.share * reach + table.drift(trace, reach)) / crowd.crowd
                 quartic = (largest**0.25 + count**0.25 * aside) ** 4 * (1 + _SLACK)
             offset = float(np.linalg.norm(mean)) + 2 * blur
             widest = (math.sqrt(longest) + offset) ** 2 * (1 + _SLACK)
@@ -534,7 +631,7 @@ class _Frequencies:
                     (largest**0.25 + size**0.25 * moved) ** 4 * (1 + _SLACK),
                 )
             )
-        return cls(crowd, shape, noise, whole, quartic, parts)
+        return cls(crowd, shape, noise, whole, quartic, squares, parts)
 
     def rests(self, widened: float) -> FloatArray:
         """Return the log of a bound on the squared norm of all parts from degree 0, 1, 2, … on."""
@@ -628,40 +725,53 @@ class _Frequencies:
 
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
-        best = np.full(low.shape, math.inf)
         own = np.diag(self.noise / self.shape)
         log_shape = float(np.log(self.shape).sum())
-        others = self.others
         scales = np.geomspace(1e-3, 0.95, 64)
-        chernoff = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])
+        # Every cosine with every share of its decay (rows), in every shell (columns).
+        alpha, beta, share = (
+            np.array(column)[:, None]
+            for column in zip(*((*cosine, s) for cosine in _COSINES for s in _SHARES), strict=True)
+        )
+        thinned = self.crowd.table.thinned
+        decay = share if thinned is None else thinned.decay(share)
+        slope = (1 - share) / (widened * float(self.shape.max()))
+
+        def tilted(
+            tilt: FloatArray, found: FloatArray, row: NDArray[np.intp], shell: NDArray[np.intp]
+        ) -> FloatArray:
+            """Return the log of the Gaussian integral, tilted towards the shell by Chernoff."""
+            theta = tilt * np.minimum(found[:, 0], slope[row, 0])
+            inner = (found - theta[..., None]) * (
+                1 - share[row] - (theta * widened)[..., None] * self.shape
+            )
+            return np.asarray(-theta * low[shell] - 0.5 * (np.log(inner).sum(axis=-1) + log_shape))
+
+        best = np.full(low.shape, math.inf)
+        chosen = np.zeros(low.shape, dtype=np.intp)
+        forms = np.ones((low.size, len(self.shape)))
         for part in self.parts:
             spectra = np.linalg.eigvalsh(own + scales[:, None, None] * part.scatter)
-            for alpha, beta in _COSINES:
-                kept = 1 - 12 * part.widest * high / (beta * part.size)
-                lost = 4 * part.fourth * high / beta
-                for share in _SHARES:
-                    # What is left when the angle has been integrated out.
-                    weight = share * part.size
-                    left = share * (1 - 4 * max(math.log(weight / math.pi), 0.0) / weight)
-                    # A smaller multiple of a positive form is on the safe side.
-                    wanted = 2 * alpha * left * kept
-                    place = np.searchsorted(scales, wanted, side="right") - 1
-                    usable = place >= 0
-                    if not usable.any():
-                        continue
-                    values = spectra[place[usable]] - 2 * alpha * left * lost[usable, None]
-                    slope = ((1 / widened - share * others) / self.shape).min()
-                    room = np.minimum(values[:, 0], slope)
-                    theta = chernoff[:, None] * room[None, :]
-                    with np.errstate(invalid="ignore", divide="ignore"):
-                        log = np.log(values[None] - theta[..., None]).sum(axis=-1) + log_shape
-                        log = log + np.log(1 - share - theta[..., None] * widened * self.shape).sum(
-                            axis=-1
-                        )
-                        found = (-theta * low[usable] - 0.5 * log).min(axis=0)
-                    found = np.where((room > 0) & np.isfinite(found), found, math.inf)
-                    found = found + math.log(math.pi**2 * (self.crowd.half + 0.5) / weight)
-                    best[usable] = np.minimum(best[usable], found)
+            # What is left when the angle has been integrated out.
+            weight = decay * part.size
+            left = decay * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
+            kept = 1 - 12 * part.widest * high / (beta * part.size)
+            lost = 8 * alpha * left * part.fourth * high / beta
+            # A smaller multiple of a positive form is on the safe side.
+            place = np.searchsorted(scales, 2 * alpha * left * kept, side="right") - 1
+            row, shell = np.nonzero((place >= 0) & (spectra[place, 0] > lost))
+            values = spectra[place[row, shell]] - lost[row, shell][:, None]
+            price = np.log(math.pi**2 * (self.crowd.half + 0.5) / weight)[row, 0]
+            found = tilted(np.array(0.7), values, row, shell) + price
+            # The last one to be written is the smallest of its shell.
+            order = np.argsort(-found, kind="stable")
+            order = order[found[order] < best[shell[order]]]
+            best[shell[order]], chosen[shell[order]] = found[order], row[order]
+            forms[shell[order]] = values[order]
+        every = np.flatnonzero(np.isfinite(best))
+        row, forms, usual = chosen[every], forms[every], np.array(0.7)
+        gain = tilted(_TILTS, forms, row, every).min(axis=0) - tilted(usual, forms, row, every)
+        best[every] += np.minimum(gain, 0.0)
         return best + self._volume + _SLACK
 
     def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
@@ -679,10 +789,11 @@ class _Frequencies:
 
 def _cumulated(
     rows: FloatArray, ends: list[int]
-) -> Iterator[tuple[int, FloatArray, FloatArray, float, float]]:
+) -> Iterator[tuple[int, FloatArray, FloatArray, float, float, float]]:
     """Second moments, mean and fourth moments of the first so many rows, from above.
 
-    ``fourth`` is √ΣΣ(y_i·y_j)⁴ and ``largest`` at least Σ|e·y_i|⁴ for every unit vector e ∈ C^d.
+    ``fourth`` is √ΣΣ(y_i·y_j)⁴, ``largest`` at least Σ|e·y_i|⁴ for every unit vector e ∈ C^d, and
+    ``squares`` the largest eigenvalue of Σ|y|²yyᵀ.
     """
     count, columns = rows.shape
     upper = np.triu_indices(columns)
@@ -706,14 +817,14 @@ def _cumulated(
                 moment += pairs.T @ pairs
         done = end
         # (y_i·y_j)⁴ ≤ |y_i|²|y_j|²(y_i·y_j)², and Σ|e·y|⁴ ≤ Σ|y|²|e·y|².
-        largest = float(np.linalg.eigvalsh(weighted)[-1])
+        largest = squares = max(float(np.linalg.eigvalsh(weighted)[-1]), 0.0)
         fourth = float(np.linalg.norm(weighted))
         if moment is not None:
             fourth = float(np.linalg.norm(moment))
             if exact:
                 largest = min(largest, _largest_quartic(moment, upper[0] == upper[1], columns))
         slack = 1 + _SLACK
-        yield end, scatter, total / end, fourth * slack, largest * slack
+        yield end, scatter, total / end, fourth * slack, largest * slack, squares * slack
 
 
 def _largest_quartic(moment: FloatArray, diagonal: NDArray[np.bool_], columns: int) -> float:
@@ -750,7 +861,7 @@ def crowd_bounds(
     Theorem: X21 (proofs/crowd.md); X1.
     Assumes: see ``assumptions`` of the result.
     Numerics: from above.
-    Edge cases: sizes k other than N/2, rounded either way, give what the coupling gives.
+    Edge cases: as :class:`Crowd`.
 
     Examples:
         >>> rows = np.random.default_rng(1).normal(size=(2000, 2))

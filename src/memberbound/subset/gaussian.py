@@ -53,7 +53,6 @@ __all__ = [
     "ClippedRecords",
     "Query",
     "clipped",
-    "coupled_success",
     "dp_from_noise",
     "gaussian_bounds",
     "gaussian_success",
@@ -75,6 +74,8 @@ _LEAST_SHARE = 2.0**-60
 #: Exact mixtures cost seconds: with them σ is found to this much, in so many evaluations,
 #: and not below this share of what the coupling asks for.
 _EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
+#: The crowd costs less than a second, and may do with next to no noise.
+_CROWD_RELATIVE, _CROWD_SHARE = 1e-4, 1e-4
 
 THEOREMS = ("X1", "L24-P12", "L24-L10", "I24-P2")
 ASSUMPTIONS = (
@@ -217,11 +218,12 @@ def worst_success(
     *,
     crowd: CrowdTable | None = None,
 ) -> float:
-    """Return how often any attack on any record is right, from above, for searches.
+    """Return how often any attack on the record that the game names is right, from above.
 
     ``line`` holds the records' values where the sum is one number: then the exact mixtures (X9) and
     the coupling (X1) are both asked, and the smaller bound of every record counts.  ``crowd`` holds
-    the records for X21, in any dimension, which is asked as well.
+    the records for X21, in any dimension, which is asked as well.  For searches: of exact mixtures
+    only the worst record's are tight.
     """
     found = gaussian_success(profile, game, sigma)
     if line is not None:
@@ -229,7 +231,7 @@ def worst_success(
         found = np.minimum(found, exact.success)
     if crowd is not None:
         found = np.minimum(found, Crowd(crowd, sigma).success)
-    return _of_the_record(found, game) if line is None else float(found.max())
+    return _of_the_record(found, game)
 
 
 def worst_pmp_epsilon(
@@ -302,7 +304,7 @@ def noise_for_pmp(
     def over(trial: float) -> float:
         return worst_pmp_epsilon(profile, game, trial, dlt, line, crowd=crowd) - eps
 
-    return _less(over, sigma, eps)
+    return _less(over, sigma, eps, crowd is not None)
 
 
 def noise_for_success(
@@ -322,7 +324,7 @@ def noise_for_success(
     :func:`worst_success` with a line, is at most the target.
     Theorem: X1, I24-P2, X9, X21.
     Numerics: evaluated again at the returned σ, less than 1e-6 above the least one; with a line
-    or a crowd less than 1e-3.
+    less than 1e-3, with a crowd 1e-4.
     Edge cases: as :func:`noise_for_pmp`.  The target must exceed the blind guess
     max(k/N, 1 - k/N), which no noise can undercut.
     """
@@ -348,7 +350,7 @@ def noise_for_success(
         )
 
     def excess(sigma: float) -> float:
-        return coupled_success(profile, game, sigma) - limit
+        return worst_success(profile, game, sigma) - limit
 
     sigma = confirmed(excess, 0.0, _least_noise(excess, start, profile.diameter))
     if line is None and crowd is None:
@@ -357,12 +359,7 @@ def noise_for_success(
     def over(trial: float) -> float:
         return worst_success(profile, game, trial, line, crowd=crowd) - limit
 
-    return _less(over, sigma, limit - blind)
-
-
-def coupled_success(profile: NeighbourProfile, game: SubsetGame, sigma: float) -> float:
-    """Return :func:`gaussian_success` of the record that the game names, from above."""
-    return _of_the_record(gaussian_success(profile, game, sigma), game)
+    return _less(over, sigma, limit - blind, crowd is not None)
 
 
 def _of_the_record(success: FloatArray, game: SubsetGame) -> float:
@@ -377,8 +374,9 @@ def _least_noise(excess: Callable[[float], float], start: float, diameter: float
     return least_scale(excess, start, floor=_LEAST_SHARE * diameter, ceiling=1e6 * start)
 
 
-def _less(excess: Callable[[float], float], sigma: float, far: float) -> float:
-    """Return a smaller σ than the coupling's if exact mixtures allow one."""
+def _less(excess: Callable[[float], float], sigma: float, far: float, crowd: bool) -> float:
+    """Return a smaller σ than the coupling's if exact mixtures or the crowd allow one."""
+    relative, share = (_CROWD_RELATIVE, _CROWD_SHARE) if crowd else (_EXACT_RELATIVE, _EXACT_SHARE)
 
     def near(trial: float) -> float:
         over = excess(trial)
@@ -386,12 +384,13 @@ def _less(excess: Callable[[float], float], sigma: float, far: float) -> float:
         return over if over <= far else math.inf
 
     with suppress(SearchError):
-        return least_scale(
-            near,
-            sigma,
-            floor=_EXACT_SHARE * sigma,
-            ceiling=sigma,
-            relative=_EXACT_RELATIVE,
-            evaluations=_EXACT_EVALUATIONS,
-        )
+        if excess(sigma * (1 - relative)) <= 0:
+            return least_scale(
+                near,
+                sigma,
+                floor=share * sigma,
+                ceiling=sigma,
+                relative=relative,
+                evaluations=_EXACT_EVALUATIONS,
+            )
     return sigma

@@ -48,6 +48,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Force,
     Hidden,
+    InputFile,
     LearnerName,
     Names,
     Option,
@@ -161,6 +162,7 @@ class Audit(Readable, Limited):
         if isinstance(self.detail, GivenModel):
             records = self.detail.recognised.to_dict()
         result |= {
+            "sentence": self.sentence,
             "attacks": self.attacks,
             "best": self.best,
             "confidence": self.confidence,
@@ -309,15 +311,15 @@ _RATES = (0.1, 0.01, 0.001)
 def audit(
     source: Table | None = None,
     *,
-    nonmembers: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
-    model: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    nonmembers: InputFile | None = None,
+    model: InputFile | None = None,
     members: Hidden | None = None,
-    predictions: Annotated[object, Option("file", metavar="FILE", web=False)] | None = None,
+    predictions: InputFile | None = None,
     target: Column | None = None,
     learner: LearnerName | None = None,
     trust: Annotated[bool, Option("switch", web=False)] = False,
     factory: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
-    by: Annotated[str, Option("column", metavar="COL", web=False)] | None = None,
+    by: Column | None = None,
     images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
     shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
     attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,

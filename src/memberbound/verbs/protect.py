@@ -207,6 +207,18 @@ class Protection(Readable):
         return getattr(self.released, "budget", None)
 
     @property
+    def blind(self) -> float:
+        """How often somebody is right who always gives the likelier answer."""
+        game = self.calibration.certificate.game
+        return max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+
+    @property
+    def success_upper(self) -> float:
+        """How often anybody is right at most, rounded up."""
+        read = 1.0 if self._budget is None else self._budget.curve().accuracy()
+        return min(read, sum_up(self.blind, self.calibration.certificate.value))
+
+    @property
     def rows_trained(self) -> int | None:
         """Number of rows that the release was made from."""
         game = self.calibration.certificate.game
@@ -239,6 +251,7 @@ class Protection(Readable):
         return (
             result
             | {
+                "sentence": self.sentence,
                 "what": self.what,
                 "eta": self.eta,
                 "mu": self.mu,
@@ -272,7 +285,7 @@ class Protection(Readable):
         """A sentence to pass on with the release: who is held to what, and knowing what."""
         bound = self.calibration.certificate
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
-        game, blind, odds = bound.game, 0.5, ""
+        game, odds = bound.game, ""
         knows, made = "every other record", ""
         if self._budget is not None:
             given = ", the columns' names and the bounds given"
@@ -284,15 +297,14 @@ class Protection(Readable):
             )
         if isinstance(game, SubsetGame):
             knows = f"all {game.population} records but not which {game.size} of them were drawn"
-            blind = max(game.prior, 1 - game.prior)
             if 2 * game.size != game.population:
                 outside = game.population - game.size
                 odds = f" ({max(game.size, outside)} of {game.population})"
         return (
             f"Nobody who knows {knows}, and sees the released {self.what}, is right about {whom} "
-            f"membership more than {percent(min(1.0, sum_up(blind, bound.value)), 'upper')} of the "
+            f"membership more than {percent(self.success_upper, 'upper')} of the "
             f"time{at_confidence(bound.confidence)}: guessing blindly is right "
-            f"{percent(blind, 'upper')} of the time{odds}, and the release adds at most "
+            f"{percent(self.blind, 'upper')} of the time{odds}, and the release adds at most "
             f"{percent(bound.value, 'upper').removesuffix(' %')} points."
             f"{made}"
         )
@@ -456,10 +468,17 @@ def _read_raw(
     chosen = frame[[*kept, *aim]]
     del frame
     if isinstance(source, (str, os.PathLike)):
+        import pandas
+        import pyarrow
+
         # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
         for column in kept:
             if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
                 chosen[column] = read.numbers
+        # Texts that are left would hold on to the memory of all that were read with them.
+        texts = [c for c in chosen.columns if isinstance(chosen[c].dtype, pandas.StringDtype)]
+        chosen = chosen.astype(dict.fromkeys(texts, "category"))
+        pyarrow.default_memory_pool().release_unused()
     return chosen
 
 
@@ -643,8 +662,14 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
 
 
 def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
-    """Say where the bounds contradict the table, and whom the model does not know."""
+    """Say what was left out, where bounds contradict the table, whom the model does not know."""
+    left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
     found = []
+    if left:
+        found.append(
+            f"left out: {', '.join(left)} (identifiers, free text, or nothing above the noise). "
+            "A column with bounds is kept"
+        )
     for name, bound in bounds.items():
         values = Values.of(table[name])
         if isinstance(bound, Categories):
@@ -885,7 +910,7 @@ def protect(
     method: Literal[
         "auto", "gradient", "boosting", "crowd", "neighbour", "convex", "moment", "izzo"
     ] = "auto",
-    bounds: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
+    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
     baseline: Rates | None = None,
     confidence: float = 0.95,
     tune: bool | None = None,

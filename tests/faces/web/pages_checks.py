@@ -22,7 +22,17 @@ def shortcomings(page: Any) -> list[str]:
     return [f"{name}: {text}" for name, texts in found.items() for text in texts]
 
 
-def until(page: Any, expression: str, seconds: float = 30) -> None:
+def violations(page: Any) -> list[str]:
+    """What axe finds wrong with a page: the id of its rule, and the first place."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        f"{rule['id']}: {rule['nodes'][0]['html'][:200]}"
+        for rule in Axe().run(page).response["violations"]
+    ]
+
+
+def until(page: Any, expression: str, seconds: float = 120) -> None:
     """Wait until an expression holds; Playwright's own way needs eval, which the policy refuses."""
     end = time.monotonic() + seconds
     while not page.evaluate(expression):

@@ -66,6 +66,19 @@ WORDS = [
     ),
     ("protect", "p.csv", {"target": "y"}, "protect p.csv --target y --out release.skops --json"),
     (
+        "protect",
+        "p.csv",
+        {"target": "y", "bounds": "bounds.yaml"},
+        "protect p.csv --target y --bounds bounds.yaml --out release.skops --json",
+    ),
+    ("bounds", "p.csv", {}, "bounds p.csv --out bounds.yaml --json"),
+    (
+        "audit",
+        "p.csv",
+        {"nonmembers": "q.csv", "model": "m.skops", "target": "y"},
+        "audit p.csv --nonmembers q.csv --model m.skops --target y --json",
+    ),
+    (
         "audit",
         "p.csv",
         {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},

@@ -56,6 +56,38 @@ def working(folder):
     return found
 
 
+def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
+    """The bounds of ``protect`` are sent as text; a model is no table, and a table is no model."""
+    bounds = "age: [0, 120]\n"
+    asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
+    job = performed(client, "protect", table, **asked)
+    assert job["state"] == "done", job["error"]
+    assert download(client, job, "bounds.yaml").decode() == bounds
+    assert "--bounds bounds.yaml" in job["command"]
+    assert job["result"]["game"] == "neighbour"
+    assert job["plots"]["success"]["blind"] == 0.5
+    assert job["plots"]["success"]["upper"] >= 0.5 + job["result"]["certificate"]["upper"]
+    roc = job["plots"]["roc"]
+    assert all(tpr >= fpr for fpr, tpr in zip(roc["fpr"], roc["tpr"], strict=True))
+    for text, words in (("age: [9, 1]", "bounds"), ("a: &a [*a]", "bounds"), ("- 1", "bounds")):
+        refused = performed(client, "protect", table, **asked | {"bounds": text})
+        assert refused["state"] == "failed"
+        assert words in refused["error"]["message"]
+    template = performed(client, "bounds", table)
+    assert "age" in template["result"]["template"]
+    assert download(client, template, "bounds.yaml").decode() == template["result"]["template"]
+    model = uploaded(client, b"\x08\x01", "model.onnx")
+    assert (model["rows"], model["columns"]) == (None, [])
+    refused = performed(client, "certify", model["file"])
+    assert refused["state"] == "failed"
+    assert "model.onnx" in refused["error"]["message"]
+    options = {"nonmembers": table, "target": "income", "model": table}
+    assert "model must end in" in performed(client, "audit", table, **options)["error"]["message"]
+    broken = performed(client, "audit", table, **options | {"model": model["file"]})
+    assert broken["state"] == "failed"
+    assert "model.onnx" in broken["error"]["message"]
+
+
 def test_a_job_from_start_to_download(client, table, path):
     options = {"columns": ["sex", "age"], "list_exposed": 3, "exposed_above": 0.1}
     job = performed(client, "certify", table, **options, records=True)

@@ -6,6 +6,7 @@ import io
 import stat
 import struct
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def arrow(table=TABLE, stream=False):
 def packed_feather():
     out = io.BytesIO()
     feather.write_feather(TABLE, out, compression="zstd")
+    return out.getvalue()
+
+
+def skops(part=b"{}"):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("schema.json", part)
     return out.getvalue()
 
 
@@ -118,7 +126,16 @@ BAD = {
     "head.feather": (b"ARROW1" + CSV, "Arrow"),
     "cut.arrow": (arrow()[:-50], "Arrow"),
     "old.feather": (b"FEA1" + CSV, "Arrow"),
+    "text.skops": (CSV, "skops"),
+    "cut.skops": (skops()[:-10], "skops"),
+    "bomb.skops": (skops(b"0" * 3_000_000), "unpack to at most"),
+    "long.onnx": (b"0" * 3_000_000, "unpack to at most"),
 }
+
+
+def test_models_have_no_rows(inspect):
+    assert inspect("model.skops", skops()) == {"rows": None, "columns": []}
+    assert inspect("model.onnx", b"\x08\x01") == {"rows": None, "columns": []}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -18,13 +18,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from memberbound.curve import TradeoffCurve
 from memberbound.declarations import Keywords
 from memberbound.errors import MemberboundError
 from memberbound.faces.web.work import limited
 from memberbound.verbs.explain import Explanation, explain
 from memberbound.verbs.plan import plan
 
-__all__ = ["ANSWERS", "explained", "main", "planned", "roc"]
+__all__ = ["ANSWERS", "ceiling_points", "explained", "main", "planned", "roc"]
 
 #: Points of a drawn curve: evenly, and evenly on a logarithmic scale.
 _EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
@@ -50,22 +51,24 @@ def roc(options: Keywords) -> dict[str, object]:
     """
     explanation = _explanation(json.dumps(options, sort_keys=True))
     guarantee = explanation.guarantee
+    found = ceiling_points(guarantee.curve)
+    replaced = None
+    if explanation.adjacency != "replace-one":
+        fpr = np.array(found["fpr"])
+        replaced = np.minimum(guarantee.replaced().curve.roc(fpr), 1.0).tolist()
+    return {**found, "adjacency": explanation.adjacency, "tpr_replace_one": replaced}
+
+
+def ceiling_points(curve: TradeoffCurve) -> dict[str, list[float]]:
+    """Return the points of a drawn ceiling."""
     even = np.linspace(0.0, 1.0, _EVEN)
     grid = np.append(even[even >= _LEAST], np.geomspace(_LEAST, 1.0, _LOGARITHMIC))
-    vertices = getattr(guarantee.curve, "vertices", None)
+    vertices = getattr(curve, "vertices", None)
     if vertices is not None:
         corners = vertices[0][(vertices[0] >= _LEAST) & (vertices[0] <= 1.0)]
         grid = np.append(grid, corners if corners.size <= _CORNERS else [])
     fpr = np.unique(np.clip(grid, _LEAST, 1.0))
-    swapped = explanation.adjacency != "replace-one"
-    return {
-        "fpr": fpr.tolist(),
-        "tpr": np.minimum(guarantee.curve.roc(fpr), 1.0).tolist(),
-        "adjacency": explanation.adjacency,
-        "tpr_replace_one": np.minimum(guarantee.replaced().curve.roc(fpr), 1.0).tolist()
-        if swapped
-        else None,
-    }
+    return {"fpr": fpr.tolist(), "tpr": np.minimum(curve.roc(fpr), 1.0).tolist()}
 
 
 def _report(options: Keywords) -> dict[str, object]:

@@ -63,7 +63,17 @@ __all__ = [
 
 # ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
 
-VERBS = ("explain", "plan", "certify", "harden", "population", "audit", "protect", "study")
+VERBS = (
+    "explain",
+    "plan",
+    "certify",
+    "harden",
+    "population",
+    "bounds",
+    "protect",
+    "audit",
+    "study",
+)
 
 _REASONS = {
     400: "The request is no JSON document.",
@@ -164,7 +174,10 @@ async def upload(
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
 ) -> dict[str, object]:
-    """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives."""
+    """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives.
+
+    Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
+    """
     try:
         return (await desk.uploads.add(name, request.stream())).to_dict()
     except ClientDisconnect:

@@ -109,14 +109,16 @@ class Jobs:
         }
         written = outputs_of(verb, asked)
         plain = {name: value for name, value in asked.items() if name != "records"}
+        texts = {name: asked.pop(name) for name in options.documents if name in asked}
+        documents = {name: f"{name}.yaml" for name in texts}
         shown = equivalent(
             verb_named(verb),
             None if table is None else table.name,
-            plain | {name: upload.name for name, upload in named.items()},
+            plain | {name: upload.name for name, upload in named.items()} | documents,
             written,
         )
         id = secrets.token_urlsafe(16)
-        inputs = self._prepared(id)
+        inputs = self._prepared(id, {documents[name]: text for name, text in texts.items()})
         names: dict[str, str] = {}
 
         def linked(upload: Upload, role: str) -> str:
@@ -135,7 +137,9 @@ class Jobs:
             "verb": verb,
             "folder": str(self._folder / id),
             "table": source,
-            "options": asked | {name: linked(upload, name) for name, upload in named.items()},
+            "options": asked
+            | {name: linked(upload, name) for name, upload in named.items()}
+            | documents,
             "names": names,
         }
         job = Job(
@@ -145,10 +149,16 @@ class Jobs:
         self._next()
         return job
 
-    def _prepared(self, id: str) -> Path:
-        """Make the folders of a job; where there is no room for them nothing is left."""
+    def _prepared(self, id: str, documents: dict[str, str]) -> Path:
+        """Make the folders of a job; where there is no room for them nothing is left.
+
+        What was typed as a file lies among the outputs, to be taken along.
+        """
         try:
-            return prepared(self._folder / id)
+            inputs = prepared(self._folder / id)
+            for name, text in documents.items():
+                (self._folder / id / OUTPUTS / name).write_text(text, encoding="utf-8")
+            return inputs
         except OSError:
             shutil.rmtree(self._folder / id, ignore_errors=True)
             raise

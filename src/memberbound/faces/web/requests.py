@@ -70,6 +70,7 @@ Learner = Annotated[
 #: Kind of an argument → what a request may hold for it.
 _TYPES: dict[Kind, object] = {
     "column": Name,
+    "document": Annotated[str, Field(min_length=1, max_length=200_000)],
     "file": FileId,
     "law": Numbers,
     "learner": Learner,
@@ -92,8 +93,9 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    #: Arguments whose value is the id of an upload.
+    #: Arguments whose value is the id of an upload, and those whose value is the text of a file.
     files: ClassVar[tuple[str, ...]] = ()
+    documents: ClassVar[tuple[str, ...]] = ()
 
     def given(self) -> Keywords:
         """Return the arguments that were given, ``None`` left out."""
@@ -120,6 +122,7 @@ def options_model(verb: Verb, *names: str) -> type[Options]:
         **fields,
     )
     model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
+    model.documents = tuple(p.name for p in chosen if p.kind == "document")
     return model
 
 
@@ -230,7 +233,7 @@ class _Asked(BaseModel):
 
 
 #: Verbs that run as jobs, in processes of their own.
-JOBS = ("audit", "certify", "harden", "plan", "population", "protect", "study")
+JOBS = ("audit", "bounds", "certify", "harden", "plan", "population", "protect", "study")
 
 
 def _job(name: str) -> type[_Asked]:
@@ -313,12 +316,12 @@ class Column(BaseModel):
 
 
 class UploadedFile(BaseModel):
-    """An upload that is kept: its id, and what is in it."""
+    """An upload that is kept: its id, and what is in it; a model has no rows and no columns."""
 
     file: str
     name: str
     bytes: int
-    rows: int
+    rows: int | None
     columns: list[Column]
 
 

@@ -1,4 +1,4 @@
-"""Tables that people send: kept while the server lives, looked at in a process of their own."""
+"""Tables and models that people send: kept while the server lives, looked at in a child process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import zipfile
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ __all__ = [
 # decompressing, or read from the metadata before any page is.
 
 ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+#: Models that run nothing when they are read; the others are left to the command line.
+MODELS = (".skops", ".onnx")
 _BLOCK = 2**20
 #: Beyond this many cells the distinct values are not counted.
 _COUNTED_CELLS = 20_000_000
@@ -47,22 +50,28 @@ _NOT_TEXT = (b"PAR1", b"ARROW1", b"FEA1", b"\x1f\x8b", b"PK\x03\x04", b"%PDF", b
 
 def ending_of(name: str) -> str:
     """Return the ending of a file name among those that are read, or refuse it."""
-    found = [ending for ending in ENDINGS if name.lower().endswith(ending)]
+    found = [ending for ending in (*ENDINGS, *MODELS) if name.lower().endswith(ending)]
     if not found:
-        raise InputError(f"the file's name must end in {', '.join(ENDINGS)}, got {name[-80:]!r}.")
+        raise InputError(
+            f"the file's name must end in {', '.join(ENDINGS)} (a table) or {', '.join(MODELS)} "
+            f"(a model), got {name[-80:]!r}."
+        )
     return max(found, key=len)
 
 
 class Inspection(TypedDict):
-    """How many rows a table has, and what its columns are."""
+    """How many rows a table has, and what its columns are; nothing for a model."""
 
-    rows: int
+    rows: int | None
     columns: list[dict[str, object]]
 
 
 def inspected(path: Path, rows: int, columns: int, unpacked: int) -> Inspection:
     """Return the rows and columns of a table, or refuse a file that is not one or too large."""
     ending = ending_of(path.name)
+    if ending in MODELS:
+        _check_model(path, unpacked)
+        return {"rows": None, "columns": []}
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
     checks.get(ending, _check_arrow)(path, rows, columns, unpacked)
     from memberbound.tables import open_table
@@ -196,6 +205,21 @@ def _check_arrow(path: Path, rows: int, columns: int, unpacked: int) -> None:
         raise InputError("the file must be an Arrow file, got something else.") from problem
 
 
+def _check_model(path: Path, unpacked: int) -> None:
+    """Refuse what is no model by its form; it is read where it is used, in the job."""
+    if path.suffix.lower() == ".onnx":
+        if path.stat().st_size > unpacked:
+            raise _too_large(unpacked)
+        return
+    try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(part.file_size for part in packed.infolist())
+    except (zipfile.BadZipFile, OSError) as problem:
+        raise InputError("the file must be a skops file, got something else.") from problem
+    if size > unpacked:
+        raise _too_large(unpacked)
+
+
 # ── Text that a spreadsheet would take for a formula is marked as text before it is exported ──────
 
 # A cell that starts like this is computed when a spreadsheet opens the file; the last four are the
@@ -241,13 +265,13 @@ _RECEIVED_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Upload:
-    """One table: ``name`` is what its owner calls it, ``path`` where it lies."""
+    """One table or model: ``name`` is what its owner calls it, ``path`` where it lies."""
 
     id: str
     name: str
     path: Path
     bytes: int
-    rows: int
+    rows: int | None
     columns: list[dict[str, object]]
 
     @property
@@ -294,7 +318,7 @@ class Uploads:
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
 
     async def add(self, name: str, stream: AsyncIterator[bytes]) -> Upload:
-        """Store a stream of bytes as a table, or refuse it and keep nothing."""
+        """Store a stream of bytes as a table or a model, or refuse it and keep nothing."""
         shown = shown_name(name)
         ending = ending_of(shown)
         id = secrets.token_urlsafe(16)

@@ -55,6 +55,8 @@ def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
     written: dict[str, str] = {}
     if verb == "harden":
         written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
+    elif verb == "bounds":
+        written = {"out": "bounds.yaml"}
     elif verb == "protect":
         ending = "skops" if options.get("statistic") is None else "safetensors"
         written = {"out": f"release.{ending}"}
@@ -225,7 +227,16 @@ def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
     return {"result": result.to_dict(), "plots": {}}
 
 
+def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.bounds import bounds
+
+    progress(0, None, "looking at the columns")
+    assert table is not None
+    return {"result": bounds(table, out="bounds.yaml", **options).to_dict(), "plots": {}}
+
+
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.faces.web.answering import ceiling_points
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
@@ -237,7 +248,11 @@ def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer
         progress=lambda done, total: progress(done, total, "calibrating the noise"),
         **options,
     )
-    return {"result": result.to_dict(), "plots": {}}
+    budget = getattr(result.released, "budget", None)
+    plots: dict[str, object] = {"success": {"upper": result.success_upper, "blind": result.blind}}
+    if budget is not None:  # all rows: the whole curve is known
+        plots["roc"] = ceiling_points(budget.curve())
+    return {"result": result.to_dict(), "plots": plots}
 
 
 def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -282,6 +297,7 @@ def _leak_histogram(leaks: RecordLeaks) -> dict[str, object]:
 
 _VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "audit": _audit,
+    "bounds": _bounds,
     "certify": _certify,
     "harden": _harden,
     "inspect": _inspect,

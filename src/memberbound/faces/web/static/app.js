@@ -2,13 +2,15 @@
 import { address, left, read } from "./address.js";
 import { get } from "./api.js";
 import { element, fill } from "./dom.js";
+import * as audit from "./page-audit.js";
 import * as explain from "./page-explain.js";
 import * as plan from "./page-plan.js";
 import * as population from "./page-population.js";
+import * as protect from "./page-protect.js";
 import * as study from "./page-study.js";
 import * as table from "./page-table.js";
 
-const PAGES = { explain, table, population, plan, study };
+const PAGES = { explain, table, population, plan, protect, audit, study };
 const main = document.getElementById("content");
 let close = null;
 let opened = "";

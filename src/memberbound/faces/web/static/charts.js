@@ -41,7 +41,7 @@ export function label(text, width = 22) {
   return lines.map((line) => line.replaceAll("&", "&amp;").replaceAll("<", "&lt;")).join("<br>");
 }
 
-function dressed(layout) {
+function dressed(layout, height) {
   const axis = {
     gridcolor: colour("line"),
     zerolinecolor: colour("line"),
@@ -57,7 +57,8 @@ function dressed(layout) {
     paper_bgcolor: colour("card"),
     plot_bgcolor: colour("card"),
     font: { family: "system-ui, sans-serif", size: 13, color: colour("ink") },
-    legend: { orientation: "h", x: 0, y: -0.22, yanchor: "top", font: { size: 12 } },
+    // Below the title of the axis, however high the picture is.
+    legend: { orientation: "h", x: 0, y: -66 / Math.max(height - 110, 80), yanchor: "top", font: { size: 12 } },
     hoverlabel: { bgcolor: colour("card"), font: { color: colour("ink") } },
     ...joined,
   };
@@ -95,7 +96,7 @@ export class Chart {
       await Plotly.react(
         this.place,
         data,
-        { ...dressed(layout), height: this.height, autosize: true },
+        { ...dressed(layout, this.height), height: this.height, autosize: true },
         { displayModeBar: false, responsive: true },
       );
       this.place.dataset.drawn = String(Number(this.place.dataset.drawn ?? 0) + 1);
@@ -118,7 +119,7 @@ export class Chart {
     const Plotly = await plotly();
     const { data, layout } = this.draw(colour);
     const text = label(sentence, 125);
-    const dress = dressed(layout);
+    const dress = dressed(layout, Math.max(700, this.height));
     const head = 40 + 20 * text.split("<br>").length;
     dress.title = {
       text,

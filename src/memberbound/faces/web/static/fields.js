@@ -58,6 +58,11 @@ export class Form {
     return value;
   }
 
+  /** The η of a field that says, in percent, how often somebody may be right. */
+  gain(name) {
+    return Number(((this.number(name) - 50) / 100).toFixed(14));
+  }
+
   /** Numbers separated by commas or spaces. */
   numbers(name) {
     const label = this.inputs.get(name)?.label ?? name;

@@ -44,9 +44,9 @@ export const security = (name, value, options) =>
 export const figures = (...nodes) => element("div", { class: "figures" }, nodes.flat());
 
 /** The sentence to pass on; a screen reader says it when it changes. */
-export function verdict(text) {
+export function verdict(text, kind = "certified") {
   say(text);
-  return element("blockquote", { class: "verdict" }, element("p", { class: "sentence" }, text));
+  return element("blockquote", { class: `verdict ${kind}` }, element("p", { class: "sentence" }, text));
 }
 
 /** What has to be true, and the results it rests on. */
@@ -80,7 +80,7 @@ export function warnings(answer) {
     element(
       "ul",
       {},
-      given.map((text) => element("li", {}, `${text[0].toUpperCase()}${text.slice(1)}.`)),
+      given.map((text) => element("li", {}, `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`)),
     ),
   );
 }

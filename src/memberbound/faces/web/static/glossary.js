@@ -128,6 +128,28 @@ export const GLOSSARY = {
     text: "Standard deviation of the noise on every released number.",
     theorems: ["L24-L10"],
   },
+  // protect
+  score: {
+    label: "Score",
+    text: "How well a trial model does on rows it was not trained on. For the owner of the table only: the certificate does not cover it.",
+    theorems: [],
+  },
+  // audit
+  attack_advantage: {
+    label: "Best attack, advantage",
+    text: "Share of members found minus share of non-members wrongly accused, by the best attack tried. 0 is blind guessing, 1 is certainty. Other attacks may reach more.",
+    theorems: [],
+  },
+  attack_floor: {
+    label: "At least",
+    text: "The advantage that was shown, with the stated confidence; it pays for the choice of the best attack.",
+    theorems: [],
+  },
+  recognised: {
+    label: "Members named",
+    text: "Records that the attack names as members by a rule that is rarely wrong about a name.",
+    theorems: [],
+  },
   // plan
   n_required: {
     label: "Training rows needed",

@@ -5,6 +5,20 @@ import { Invalid } from "./fields.js";
 
 let declared = null;
 
+/** The learners, in the words of a list. */
+export const LEARNERS = [
+  ["logistic", "logistic regression"],
+  ["linear", "linear regression"],
+  ["ridge", "ridge regression"],
+  ["svm", "support vector machine"],
+  ["naive-bayes", "naive Bayes"],
+  ["tree", "decision tree"],
+  ["random-forest", "random forest"],
+  ["boosting", "boosted trees"],
+  ["mlp", "small neural network"],
+  ["knn", "nearest neighbours"],
+];
+
 /** What the server says may be asked of each verb; fetched once. */
 function declarations() {
   declared ??= get("/api/verbs").catch((problem) => {

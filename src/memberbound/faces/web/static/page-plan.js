@@ -1,7 +1,8 @@
 // Plan: how many rows are enough?
-import { list, write } from "./address.js";
+import { keeping, list } from "./address.js";
 import { post } from "./api.js";
 import { Chart } from "./charts.js";
+import { ColumnChooser } from "./columns.js";
 import { delayed, element, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports } from "./exporting.js";
@@ -10,7 +11,7 @@ import { assumptions, figure, figures, verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { count, plain } from "./numbers.js";
 import { lines } from "./plots.js";
-import { ColumnChooser, FilePanel } from "./uploads.js";
+import { FilePanel } from "./uploads.js";
 
 export const title = "Plan";
 export const heading = "How many rows are enough?";
@@ -38,20 +39,12 @@ export function open(root, given) {
   const results = element("div", { class: "results" });
   const chart = new Chart(340);
   const exports = new Exports();
-  const remember = () =>
-    write(
-      "plan",
-      Object.fromEntries(
-        Object.entries({ ...state, ...form.values }).filter(
-          ([name, value]) =>
-            name in DEFAULTS &&
-            (value !== DEFAULTS[name] ||
-              name === "source" ||
-              (BY_SOURCE[form.text("source")] ?? []).includes(name) ||
-              name === "security"),
-        ),
-      ),
-    );
+  const remember = keeping(
+    "plan",
+    DEFAULTS,
+    () => ({ ...state, ...form.values }),
+    () => ["source", "security", ...(BY_SOURCE[form.text("source")] ?? [])],
+  );
 
   const form = new Form(
     "The target",

@@ -1,6 +1,7 @@
 // Population: what does ε mean for these records, and which ε should we take?
-import { list, write } from "./address.js";
+import { keeping, list } from "./address.js";
 import { Chart } from "./charts.js";
+import { ColumnChooser } from "./columns.js";
 import { element, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
@@ -10,7 +11,7 @@ import { MoreOptions } from "./more-options.js";
 import { atMost, atMostInWords, percentUp, plain, significant } from "./numbers.js";
 import { bars, lines } from "./plots.js";
 import { ATTACKERS, boundsOf } from "./population-answer.js";
-import { ColumnChooser, FilePanel } from "./uploads.js";
+import { FilePanel } from "./uploads.js";
 
 export const title = "Population";
 export const heading = "What does ε mean for our records, and which ε should we take?";
@@ -42,17 +43,12 @@ export function open(root, given) {
   const beside = new Chart(330);
   const curves = new Chart(380);
   const exports = new Exports();
-  const remember = () =>
-    write(
-      "population",
-      Object.fromEntries(
-        Object.entries({ ...state, ...form.values }).filter(
-          ([name, value]) =>
-            name in DEFAULTS &&
-            (value !== DEFAULTS[name] || ["mechanism", "amount", AMOUNTS[form.text("amount")]].includes(name)),
-        ),
-      ),
-    );
+  const remember = keeping(
+    "population",
+    DEFAULTS,
+    () => ({ ...state, ...form.values }),
+    () => ["mechanism", "amount", AMOUNTS[form.text("amount")]],
+  );
 
   const form = new Form(
     "The release",

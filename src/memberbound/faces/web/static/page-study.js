@@ -1,17 +1,17 @@
 // Study: the whole examination of a learner on a table, and the viewer of its report.
-import { list, mapping, write } from "./address.js";
+import { keeping, list, mapping } from "./address.js";
 import { get, post } from "./api.js";
 import { Chart } from "./charts.js";
+import { ColumnChooser } from "./columns.js";
 import { element, fill, notice } from "./dom.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { MoreOptions } from "./more-options.js";
+import { LEARNERS, MoreOptions } from "./more-options.js";
 import { atMostInWords, count } from "./numbers.js";
 import { sandwich } from "./plots.js";
-import { ReportDrop } from "./report-drop.js";
-import { ColumnChooser, FilePanel } from "./uploads.js";
+import { FilePanel, ReportDrop } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
@@ -31,14 +31,6 @@ const DEFAULTS = {
   job: "",
   view: "",
 };
-const LEARNERS = [
-  ["logistic", "logistic regression"],
-  ["ridge", "ridge regression"],
-  ["tree", "decision tree"],
-  ["random-forest", "random forest"],
-  ["mlp", "small neural network"],
-  ["knn", "nearest neighbours"],
-];
 
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
@@ -53,15 +45,7 @@ export function open(root, given) {
     element("h2", {}, "The report"),
     frame,
   );
-  const remember = () =>
-    write(
-      "study",
-      Object.fromEntries(
-        Object.entries({ ...state, ...form.values }).filter(
-          ([name, value]) => name in DEFAULTS && value !== DEFAULTS[name],
-        ),
-      ),
-    );
+  const remember = keeping("study", DEFAULTS, () => ({ ...state, ...form.values }));
   const form = new Form(
     "What to study",
     state,
@@ -172,8 +156,7 @@ export function open(root, given) {
         Object.assign(asked, columns.asked);
         if (Object.keys(columns.roles).length) asked.roles = columns.roles;
       }
-      const accept = form.number("accept");
-      if (accept !== 55) asked.eta = Number(((accept - 50) / 100).toFixed(14));
+      if (form.number("accept") !== 55) asked.eta = form.gain("accept");
       const shadows = form.number("shadows");
       if (shadows !== 64) asked.shadows = shadows;
       const sure = form.number("confidence");

@@ -1,6 +1,7 @@
 // Table: is this table safe to train on, whatever the model? How coarse must it be?
-import { list, write } from "./address.js";
+import { keeping, list } from "./address.js";
 import { Chart } from "./charts.js";
+import { ColumnChooser } from "./columns.js";
 import { element, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports, downloads } from "./exporting.js";
@@ -11,7 +12,7 @@ import { atMostInWords, count, plain, sixUp } from "./numbers.js";
 import { histogram, leaksBeforeAfter } from "./plots.js";
 import { certificate, costOf, hardening, many } from "./table-answers.js";
 import { certifyFields, hardenFields } from "./table-fields.js";
-import { ColumnChooser, FilePanel } from "./uploads.js";
+import { FilePanel } from "./uploads.js";
 
 export const title = "Table";
 export const heading = "Is this table safe to train on, whatever the model?";
@@ -42,15 +43,7 @@ const WORDS = {
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   let file = null;
-  const remember = () =>
-    write(
-      "table",
-      Object.fromEntries(
-        Object.entries({ ...state, ...form.values, ...coarse.values }).filter(
-          ([name, value]) => value !== DEFAULTS[name] && name in DEFAULTS,
-        ),
-      ),
-    );
+  const remember = keeping("table", DEFAULTS, () => ({ ...state, ...form.values, ...coarse.values }));
 
   const certified = element("div", { class: "results" });
   const leaks = new Chart(320);

@@ -295,7 +295,8 @@ export function bars(items, { y, level, range }) {
 
 /** Floor, estimate and ceiling of each subject on one axis: the rows of a report's sandwich. */
 export function sandwich(rows) {
-  const names = rows.map((row) => label(`${row.label}, ${row.record} record`));
+  const proved = (row) => (row.ceiling && row.ceiling.upper < 1 ? row.ceiling.upper : null);
+  const names = rows.map((row) => label(row.name ?? `${row.label}, ${row.record} record`));
   const points = (value, name, tone, symbol, write) => (ink) => {
     const there = rows
       .map((row, index) => [value(row), names[index], row])
@@ -311,14 +312,15 @@ export function sandwich(rows) {
     };
   };
   const traces = [
-    points((row) => row.ceiling?.upper, "certified ceiling ≤", "certified", "triangle-left", (x) => atMost(x)),
+    points((row) => proved(row), "certified ceiling ≤", "certified", "triangle-left", (x) => atMost(x)),
+    points((row) => (row.ceiling && proved(row) === null ? 1 : null), "nothing is proved", "warn", "x-thin", (x) => atMost(x)),
     points((row) => row.estimate?.estimate, "estimate ≈", "estimated", "circle-open", (x) => `≈ ${percentAbout(x)}`),
     points((row) => row.floor?.lower, "measured floor ≥", "measured", "triangle-right", (x, row) =>
       x > row.blind ? `≥ ${percentDown(x)}` : "blind guess",
     ),
   ];
   return (ink) => ({
-    data: traces.map((trace) => trace(ink)),
+    data: traces.map((trace) => trace(ink)).filter((trace) => trace.x.length > 0),
     layout: {
       xaxis: { title: { text: "right about membership" }, ...PERCENT, range: [0.45, 1.03], dtick: 0.25, tickangle: 0 },
       yaxis: {

@@ -1,53 +1,69 @@
 // Giving the server a file: dropped, chosen, or made up for a try.
-import { element, fill, notice, say } from "./dom.js";
-import { get, remove, upload } from "./api.js";
-import { Invalid } from "./fields.js";
+import { element, fill, freshId, notice, say } from "./dom.js";
+import { get, post, remove, upload } from "./api.js";
 import { bytes, count } from "./numbers.js";
 
-const ENDINGS = ".csv,.csv.gz,.gz,.parquet,.arrow,.feather";
+export const TABLES = ".csv,.csv.gz,.gz,.parquet,.arrow,.feather";
+export const MODELS = ".skops,.onnx";
+
+/** A place where a file is dropped or chosen; `take(file)` gets it. */
+function dropZone({ title, hint, accept, take, id = freshId("file") }, ...more) {
+  const input = element("input", {
+    type: "file",
+    accept,
+    class: "unseen",
+    id,
+    onchange: () => {
+      const [chosen] = input.files;
+      if (chosen) take(chosen);
+      // The same file can be chosen again.
+      input.value = "";
+    },
+  });
+  const zone = element(
+    "div",
+    {
+      class: "drop",
+      ondragover: (event) => {
+        event.preventDefault();
+        zone.classList.add("over");
+      },
+      ondragleave: () => zone.classList.remove("over"),
+      ondrop: (event) => {
+        event.preventDefault();
+        zone.classList.remove("over");
+        const [dropped] = event.dataTransfer.files;
+        if (dropped) take(dropped);
+      },
+    },
+    input,
+    element("label", { for: input.id, class: "button" }, title),
+    element("p", { class: "quiet" }, hint),
+    more,
+  );
+  return zone;
+}
 
 export class FilePanel {
   /** `chosen(file)` is called with the server's description of the file, or null. */
-  constructor({ title, hint, chosen, example = null }) {
+  constructor({ title, hint, chosen, example = null, accept = TABLES }) {
     this.chosen = chosen;
-    this.example = example;
     this.file = null;
-    this.input = element("input", {
-      type: "file",
-      accept: ENDINGS,
-      class: "unseen",
-      id: `file-${title.replace(/\W+/g, "-")}`,
-      onchange: () => {
-        if (this.input.files[0]) this.send(this.input.files[0]);
-      },
-    });
     this.status = element("div", { class: "filestatus" });
-    this.zone = element(
+    this.node = element(
       "div",
-      {
-        class: "drop",
-        ondragover: (event) => {
-          event.preventDefault();
-          this.zone.classList.add("over");
-        },
-        ondragleave: () => this.zone.classList.remove("over"),
-        ondrop: (event) => {
-          event.preventDefault();
-          this.zone.classList.remove("over");
-          if (event.dataTransfer.files[0]) this.send(event.dataTransfer.files[0]);
-        },
-      },
-      this.input,
-      element("label", { for: this.input.id, class: "button" }, title),
-      element("p", { class: "quiet" }, hint),
-      example &&
-        element(
-          "button",
-          { type: "button", class: "link", onclick: () => this.send(example()) },
-          "No file at hand? Try it with made-up people.",
-        ),
+      { class: "upload" },
+      dropZone(
+        { title, hint, accept, take: (file) => this.send(file) },
+        example &&
+          element(
+            "button",
+            { type: "button", class: "link", onclick: () => this.send(example()) },
+            "No file at hand? Try it with made-up people.",
+          ),
+      ),
+      this.status,
     );
-    this.node = element("div", { class: "upload" }, this.zone, this.status);
   }
 
   /** Send a file and tell the page; a file that is still on its way is stopped. */
@@ -82,7 +98,6 @@ export class FilePanel {
       if (problem.name === "AbortError") fill(this.status, notice("note", "Stopped. Nothing was kept."));
       else fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
     }
-    this.input.value = "";
   }
 
   /** Find a file of the address again after a reload. */
@@ -102,13 +117,14 @@ export class FilePanel {
 
   #take(found) {
     this.file = found;
+    const size = found.rows === null ? "" : `${count(found.rows)} rows, ${count(found.columns.length)} columns, `;
     fill(
       this.status,
       element(
         "p",
         { class: "taken" },
         element("strong", {}, found.name),
-        ` — ${count(found.rows)} rows, ${count(found.columns.length)} columns, ${bytes(found.bytes)} `,
+        ` — ${size}${bytes(found.bytes)} `,
         element(
           "button",
           { type: "button", class: "small", "aria-label": `Remove ${found.name}`, onclick: () => this.forget() },
@@ -116,7 +132,7 @@ export class FilePanel {
         ),
       ),
     );
-    say(`${found.name} was read: ${found.rows} rows.`);
+    say(`${found.name} was read.`);
     this.chosen(found);
   }
 
@@ -133,151 +149,107 @@ export class FilePanel {
   }
 }
 
-const ROLES = ["number", "category", "date", "identifier", "text"];
-
-/** Whether every row has another value that is no measurement: a name or a number of somebody. */
-const identifies = (column, rows) =>
-  rows > 1 && column.distinct === rows && (column.role === "identifier" || !column.numeric);
-
-/** Check boxes for the columns of a file; `changed` is called after each change. */
-export class ColumnChooser {
-  /** With `roles`, what a column holds can be said as well. */
-  constructor(legend, changed, { roles = false } = {}) {
-    this.legend = legend;
-    this.changed = changed;
-    this.choosesRoles = roles;
-    this.boxes = [];
-    this.usual = [];
-    this.node = element("fieldset", { class: "columns", hidden: true });
-  }
-
-  /** Show columns of a file with so many rows; `usual` are the ones that the verb takes by itself. */
-  show(columns, picked, { rows = 0, usual = columns.map(({ name }) => name), roles = {} } = {}) {
-    this.node.hidden = columns.length === 0;
-    this.usual = usual;
-    this.boxes = columns.map((column) => this.#box(column, (picked ?? usual).includes(column.name), rows, roles));
-    const every = (state) => () => {
-      this.boxes.forEach(({ box }) => {
-        box.checked = state;
-      });
-      this.#told();
-      this.changed();
-    };
-    this.sum = element("span", { class: "quiet", role: "status" });
-    this.advice = element("div", {});
-    fill(
-      this.node,
-      element("legend", {}, this.legend),
+/** The bounds of a table: a template from the server, or a file that somebody has. */
+export class BoundsFile {
+  /** `found(text)` is called with the text to show. */
+  constructor(found) {
+    this.table = null;
+    this.status = element("div", { class: "filestatus", "aria-live": "polite" });
+    const input = element("input", {
+      type: "file",
+      accept: ".yaml,.yml,.json",
+      class: "unseen",
+      id: freshId("bounds"),
+      onchange: async () => {
+        const [chosen] = input.files;
+        input.value = "";
+        if (chosen && chosen.size > 200_000) fill(this.status, notice("bad", "Bounds must be shorter than 200 kB."));
+        else if (chosen) found(await chosen.text());
+      },
+    });
+    this.template = element(
+      "button",
+      { type: "button", class: "small", disabled: true, onclick: () => this.#ask(found) },
+      "Start from the columns",
+    );
+    this.node = element(
+      "div",
+      {},
       element(
         "div",
         { class: "buttons" },
-        element("button", { type: "button", class: "small", onclick: every(true) }, "All"),
-        element("button", { type: "button", class: "small", onclick: every(false) }, "None"),
-        this.sum,
+        this.template,
+        input,
+        element("label", { for: input.id, class: "button small" }, "Open a bounds file"),
       ),
-      this.advice,
-      element(
-        "div",
-        { class: "boxes" },
-        this.boxes.map(({ node }) => node),
-      ),
-    );
-    this.#told();
-  }
-
-  #box(column, checked, rows, roles) {
-    const change = () => {
-      this.#told();
-      this.changed();
-    };
-    const box = element("input", { type: "checkbox", onchange: change });
-    box.checked = checked;
-    const kind = column.numeric ? "number" : "text";
-    const kinds =
-      column.distinct === null || column.distinct === undefined
-        ? kind
-        : `${kind}, ${count(column.distinct)} different`;
-    const role = this.choosesRoles
-      ? element(
-          "select",
-          { "aria-label": `What ${column.name} holds`, onchange: change },
-          element("option", { value: "" }, `as found: ${column.role}`),
-          ROLES.filter((name) => name !== column.role).map((name) => element("option", { value: name }, name)),
-        )
-      : null;
-    if (role) role.value = roles[column.name] ?? "";
-    const label = element(
-      "label",
-      {},
-      box,
-      element("span", { class: "column" }, column.name),
-      element("span", { class: "quiet" }, kinds),
-    );
-    return {
-      box,
-      role,
-      name: column.name,
-      unique: identifies(column, rows),
-      node: role ? element("div", { class: "with-role" }, label, role) : label,
-    };
-  }
-
-  /** A column that is different in every row is offered to be left out, with one click. */
-  #advise() {
-    const found = this.boxes.filter(({ box, unique }) => unique && box.checked);
-    fill(
-      this.advice,
-      found.map((each) =>
-        element(
-          "div",
-          { class: "notice note" },
-          element("strong", {}, each.name),
-          " is different in every row, as an ID is. Leave it out? ",
-          element(
-            "button",
-            {
-              type: "button",
-              class: "small",
-              "aria-label": `Leave out ${each.name}`,
-              onclick: () => {
-                each.box.checked = false;
-                each.box.focus();
-                this.#told();
-                this.changed();
-              },
-            },
-            "Leave it out",
-          ),
-        ),
-      ),
+      this.status,
     );
   }
 
-  #told() {
-    this.#advise();
-    this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
+  about(table) {
+    this.table = table;
+    this.template.disabled = !table;
   }
 
-  get all() {
-    return this.boxes.every(({ box }) => box.checked);
+  /** The verb `bounds` writes the template: names of columns, and no value of the table. */
+  async #ask(found) {
+    try {
+      const { job } = await post("/api/jobs", { verb: "bounds", file: this.table.file, options: {} });
+      for (;;) {
+        const { state, result, error } = await get(`/api/jobs/${encodeURIComponent(job)}`);
+        if (state === "done") found(result.template);
+        else if (error) fill(this.status, notice("bad", error.message));
+        else {
+          await new Promise((resolve) => setTimeout(resolve, 150));
+          continue;
+        }
+        return;
+      }
+    } catch (problem) {
+      fill(this.status, notice("bad", problem.message));
+    }
   }
+}
 
-  /** The chosen columns as an option: nothing where all are, and none at all is refused. */
-  get asked() {
-    if (this.names.length === 0) throw new Invalid("columns", "Choose at least one column.");
-    const names = this.names;
-    const same = names.length === this.usual.length && names.every((name) => this.usual.includes(name));
-    return same ? {} : { columns: names };
-  }
-
-  /** The roles that somebody chose, by column. */
-  get roles() {
-    return Object.fromEntries(
-      this.boxes.filter(({ role }) => role?.value).map(({ name, role }) => [name, role.value]),
+/** Opening a report.json that somebody has. */
+export class ReportDrop {
+  /** `begun()` is called when a file was chosen, `show(report)` with what it holds; it may refuse. */
+  constructor({ begun, show }) {
+    this.begun = begun;
+    this.show = show;
+    this.status = element("div", { class: "filestatus", "aria-live": "polite" });
+    const zone = dropZone({
+      id: "file-report",
+      title: "Open a report.json",
+      hint: "or drop one here, to read it as a page.",
+      accept: ".json,application/json",
+      take: (file) => this.open(file),
+    });
+    this.node = element(
+      "section",
+      { class: "card", "aria-labelledby": "open-report" },
+      element("h2", { id: "open-report" }, "Open a report"),
+      zone,
+      this.status,
     );
   }
 
-  get names() {
-    return this.boxes.filter(({ box }) => box.checked).map(({ name }) => name);
+  async open(chosen) {
+    this.begun();
+    const name = () => element("strong", {}, chosen.name);
+    fill(this.status, element("p", {}, "Reading ", name(), " …"));
+    let report;
+    try {
+      report = JSON.parse(await chosen.text());
+    } catch {
+      fill(this.status, notice("bad", name(), " must be a report.json, got a file that is not JSON."));
+      return;
+    }
+    try {
+      await this.show(report);
+      fill(this.status, element("p", { class: "taken" }, name(), " is shown below."));
+    } catch (problem) {
+      fill(this.status, notice("bad", name(), `: ${problem.message}`));
+    }
   }
 }
