@@ -260,6 +260,8 @@ _SCORED = 16
 #: that protects every one.  A quick study plays the subset game on ``_PLAYED`` rows.
 _ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
 _LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
+#: Points of the curve over ε.
+_SWEPT = 17
 _ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
 T = TypeVar("T", bound=Said)
@@ -787,7 +789,7 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
     found = population(
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )
-    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, 17)]
+    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, _SWEPT)]
     sweep = [
         SweepPoint(e, point.worst_case, point.population, point.practical)
         for e, point in zip(epsilons, found.sweep(epsilons), strict=True)
