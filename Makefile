@@ -23,6 +23,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Rewritten tests are kept between runs, and commands that tests start need not compile us again.
+export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: help study serve test test-long test-oldest constraints check docs wheel paper bench clean
@@ -50,7 +52,7 @@ test-oldest: ## import and a part of the tests with the oldest dependencies allo
 	@$(OLDEST)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
 		--extra web --extra skops --extra dask -o .venv-oldest/oldest.txt
 	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python -r .venv-oldest/oldest.txt \
-		'pytest>=8.3' pytest-xdist hypothesis mpmath polars httpx
+		'pytest>=8.3' pytest-xdist hypothesis mpmath polars httpx jsonschema
 	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python --no-deps --editable .
 	$(OLDEST)/python -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
 		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_cache.py \

@@ -125,7 +125,10 @@ def test_percent_keeps_the_side(value: float) -> None:
     assert holds(low, value, "lower")
     assert holds(high, value, "upper")
     assert read(high) - read(low) <= Fraction(1, 10_000)
-    assert value >= 1 or read(high) < 1
+    # What reads 100 % has no use as a ceiling, and is not shown as one.
+    assert read(high) < 1 or vacuous(value)
+    shown = marked(value, "certificate")
+    assert (shown.kind == "unproved") == vacuous(value)
     assert holds(percent(value, "given"), value, "given")
     assert abs(read(percent(value, "estimate")) - exact(value)) <= Fraction(1, 20_000)
 
@@ -168,7 +171,10 @@ def test_nothing_is_proved_is_said_in_words() -> None:
         line = Certificate(quantity, value, direction, IidGame(), ("X1",)).summary()  # type: ignore[arg-type]
         assert line.startswith(f"nothing is proved about {quantity}")
     assert vacuous(1.0, "accuracy of any attack on any record")
-    assert marked(0.99999999, "certificate").text == "≤ 99.999999 %"
+    assert marked(0.99999999, "certificate") == Mark("unproved", "no useful bound (< 100 %)")
+    assert marked(0.9999, "certificate") == Mark("certificate", "≤ 99.99 %")
+    assert marked(0.499999, "certificate", "eta", 6).text == "no useful bound (< 0.5)"
+    assert marked(1e-9, "certificate", "security", 6).text == "no useful bound (> 0)"
 
 
 # --- Every face: what is printed, read back, is on its safe side ----------------------------------

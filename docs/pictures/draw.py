@@ -24,8 +24,7 @@ from memberbound.release.noise import GaussianNoise
 from memberbound.release.statistics import total
 from memberbound.report.pictures import (
     BLUE,
-    GREY,
-    ORANGE,
+    GREEN,
     save,
     save_frontier,
     save_roc,
@@ -71,10 +70,10 @@ def crowd_success(path: Path) -> None:
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.subplots()
     for name, colour, style, says in (
-        ("dp", GREY, "-", "≤ any data set (differential privacy)"),
-        ("pairs", ORANGE, "-", "≤ these records, one swapped (L24-P12)"),
+        ("dp", "#8A3470", ":", "≤ any data set (differential privacy)"),
+        ("pairs", "#5B6672", "--", "≤ these records, one swapped (L24-P12)"),
         ("crowd", BLUE, "-", "≤ these records, the crowd (X21)"),
-        ("attack", BLUE, ":", "≥ an attack on the worst record (95 %)"),
+        ("attack", GREEN, "-", "≥ an attack on the worst record (95 %)"),
     ):
         axes.plot(EPSILONS, curves[name], style, color=colour, label=says)
     axes.set_xscale("log")

@@ -99,6 +99,8 @@ _VACUOUS = {
     "success": 1.0,
     "tpr": 1.0,
 }
+#: A certificate this close to that value, relative to 1 or to ½, is of no use to anybody.
+_USELESS = 1e-4
 _HUNDRED = Decimal(100)
 #: Enough digits for every double with every number of decimals that is asked for here.
 _WIDE = Context(prec=800)
@@ -134,26 +136,19 @@ def _fixed(exact: Decimal, side: Side, places: int) -> Decimal:
 def percent(value: float | None, side: Side) -> str:
     """Return a share as per cent, with two decimals; a given one exactly.
 
-    An upper bound below 1 gets as many decimals as it takes not to read 100 %.
+    An upper bound just below 1 reads 100 %, which it is not above; :func:`marked` says that it is
+    of no use.
 
     >>> percent(0.550878, "upper"), percent(0.81239, "lower"), percent(0.97384, "estimate")
     ('55.09 %', '81.23 %', '97.38 %')
     >>> percent(0.99999999, "upper"), percent(0.07, "given"), percent(1 / 3, "given")
-    ('99.999999 %', '7 %', '33.33333333333333 %')
+    ('100 %', '7 %', '33.33333333333333 %')
     """
     special = _special(value)
     if special is not None or value is None:
         return special or "–"
     exact = _WIDE.multiply(typed(value), _HUNDRED)
-    return f"{_plain(exact if side == 'given' else _rounded_share(exact, side))} %"
-
-
-def _rounded_share(exact: Decimal, side: Side) -> Decimal:
-    for places in (2, 4, 6, 9, 12):
-        rounded = _fixed(exact, side, places)
-        if side != "upper" or rounded < _HUNDRED or exact >= _HUNDRED:
-            return rounded
-    return exact
+    return f"{_plain(exact if side == 'given' else _fixed(exact, side, 2))} %"
 
 
 def of_hundred(value: float, side: Literal["upper", "lower"]) -> int:
@@ -256,7 +251,7 @@ def allowed(blind: float, eta: float) -> str:
     ('55 %', '55.09 %')
     """
     exact = _WIDE.multiply(_WIDE.add(typed(blind), typed(eta)), _HUNDRED)
-    return f"{_plain(_rounded_share(exact, 'upper'))} %"
+    return f"{_plain(_fixed(exact, 'upper', 2))} %"
 
 
 Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]
@@ -274,16 +269,28 @@ class Mark:
 
 
 def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
-    """Tell whether a certificate says nothing: there is none, or it allows every answer.
+    """Tell whether a certificate says nothing: there is none, or it allows (nearly) every answer.
 
     >>> vacuous(0.55), vacuous(1.0), vacuous(None), vacuous(0.5, "eta"), vacuous(0.0, "security")
     (False, True, True, True, True)
+    >>> vacuous(0.9999), vacuous(0.99991)
+    (False, True)
     """
-    if upper is None:
-        return True
+    return _emptiness(upper, quantity) is not None
+
+
+def _emptiness(bound: float | None, quantity: str) -> str | None:
+    """Return what stands in place of a certificate that says (nearly) nothing."""
     name = quantity.split(maxsplit=1)[0]
     limit = _VACUOUS.get(name, math.inf)
-    return upper <= limit if name == "security" else upper >= limit
+    floor = name == "security"
+    if bound is None or (bound <= limit if floor else bound >= limit):
+        return "nothing is proved"
+    if floor:
+        return "no useful bound (> 0)" if bound < _USELESS else None
+    if bound <= limit * (1 - _USELESS):
+        return None
+    return "no useful bound (< 100 %)" if limit == 1.0 else "no useful bound (< 0.5)"
 
 
 def marked(
@@ -306,13 +313,15 @@ def marked(
     ('≥ 77.83 %', '≈ 90 %', '55 %')
     >>> marked(0.95, "certificate", "security", 6).text, marked(1.0, "certificate", "leak", 6).text
     ('≥ 0.950000', 'nothing is proved')
+    >>> marked(0.99999989, "certificate")
+    Mark(kind='unproved', text='no useful bound (< 100 %)')
     >>> marked(0.492, "audit", blind=0.5).text
     'no more than blind guessing is shown'
     """
     if kind == "audit" and value is not None and blind is not None and value <= blind:
         return Mark("unproved", ONLY_BLIND)
-    if kind == "certificate" and vacuous(value, quantity):
-        return Mark("unproved", "nothing is proved")
+    if kind == "certificate" and (said := _emptiness(value, quantity)) is not None:
+        return Mark("unproved", said)
     sides: dict[str, Side] = {
         "certificate": "lower" if quantity == "security" else "upper",
         "audit": "lower",
@@ -352,8 +361,9 @@ def _cell(path: str, value: float, side: Side) -> str:
     """Return a number of an answer as text; its keys say which quantity it bounds."""
     if side in ("upper", "lower"):
         words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
-        if any(vacuous(value, word) for word in words & _VACUOUS.keys()):
-            return "nothing is proved"
+        for word in words & _VACUOUS.keys():
+            if (said := _emptiness(value, word)) is not None:
+                return said
     return SIGNS[side] + significant(value, side)
 
 
@@ -452,8 +462,8 @@ class Certificate:
 
     def summary(self) -> str:
         """Return one readable line."""
-        if vacuous(self.value, self.quantity):
-            said = f"nothing is proved about {self.quantity}"
+        if (empty := _emptiness(self.value, self.quantity)) is not None:
+            said = f"{empty} about {self.quantity}"
         else:
             shown = significant(self.value, self.direction)
             said = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"

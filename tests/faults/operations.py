@@ -164,7 +164,8 @@ class Harness:
             error, lasts = FILES.get(fault, (0, 0))
             self.shim.fault_set(ctypes.c_long(k if fault in FILES else 0), error, lasts)
         sys.argv = ["memberbound", *arguments]
-        sys.setprofile(watch)
+        if arguments is self.arguments:  # what is only prepared needs no checkpoints
+            sys.setprofile(watch)
         try:
             command_line.main()
             code = 98
@@ -252,7 +253,9 @@ def examined(scenario: str, fault: str, first: int, step: int, most: int) -> dic
     name = tempfile.mkdtemp(prefix="faults-")
     try:
         harness = Harness(scenario, Path(name))
-        for module in ("ibis", "duckdb", "pyarrow.parquet", "pandas", "sklearn.tree", "matplotlib"):
+        heavy = "ibis duckdb pyarrow.parquet pandas sklearn.tree sklearn.linear_model matplotlib"
+        heavy += " skops.io" if scenario == "predict" else ""
+        for module in heavy.split():
             __import__(module)
         harness.fresh()
         old = {"out/answers.csv": b"old\n"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from faults import damaged
-from faults.damaged import GOOD, SPECIAL, case, outcome
+from faults.damaged import GOOD, case, outcome, special
 
 #: Seconds without a line before a case counts as a hang; a busy machine is no hang.
 PATIENCE = 180.0
@@ -90,7 +90,7 @@ def test_ten_thousand_damaged_files(kind):
 
 def test_cases_are_the_same_every_time():
     for kind in ("csv", "parquet", "npy"):
-        first = len(SPECIAL[kind])
+        first = len(special(kind))
         assert case(kind, first + 3) == case(kind, first + 3) != case(kind, first + 4)
 
 

@@ -113,6 +113,17 @@ def test_the_sentence_says_what_is_public(released):
     assert bare.sentence.endswith("except its number of rows and the columns' names.")
 
 
+def test_bounds_of_another_kind_than_the_target_are_named():
+    result = protect(
+        people(), target="ill", bounds={"age": [18, 90], "city": [0, 1], "ill": [0, 1]}
+    )
+    said = [note for note in result.warnings if "look at the bounds" in note]
+    assert [name for name in ("'age'", "'city'", "'ill'") if name in " ".join(said)] == [
+        "'city'",
+        "'ill'",
+    ]
+
+
 def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
     assert released.to_dict()["game"] == "neighbour"
     quick = {"tune": False, "pairs": 40, "workers": 1, "eta": 0.2, "insecure_seed": 3}

@@ -122,7 +122,7 @@ def test_equal_sums_are_calibrated_once(monkeypatch):
 
 
 def test_protect_saves_and_predicts(tmp_path):
-    rows, target = flowers(200)
+    rows, target = flowers(80)
     table = pd.DataFrame(rows, columns=list("abc")).assign(ill=np.where(target, "yes", "no"))
     out = tmp_path / "model.skops"
     found = mb.protect(
@@ -135,7 +135,7 @@ def test_protect_saves_and_predicts(tmp_path):
     assert said["certificate"]["upper"] <= 0.2
     assert json.loads((tmp_path / "model.skops.certificate.json").read_text())["method"] == "crowd"
     answers = mb.predict(out, table.drop(columns="ill"))
-    assert answers.to_dict()["rows"] == 200
+    assert answers.to_dict()["rows"] == 80
 
 
 @pytest.mark.parametrize("statistic", ["mean", "histogram", "covariance", "contingency"])

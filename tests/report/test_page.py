@@ -337,6 +337,21 @@ def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
     assert [str(cell) for cell in drawing.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
 
 
+def test_other_guesses_are_shown_with_what_they_assume() -> None:
+    report = reports.sample()
+    assert "Other guesses about a record" not in render(report)
+    said = {"guess_upper": {"0.1": 0.45, "0.5": 0.99999}, "guess_release_upper": {"0.1": 0.151}}
+    said["guess_release_upper"]["0.5"] = 0.55
+    report["translation"] |= said
+    text = " ".join(Reader(render(report)).text.split()).replace("\u00a0", " ")
+    section = text[text.index("Other guesses about a record") :]
+    first, second = "10 % certified ≤ 45 % certified ≤ 15.1 %", "(< 100 %) certified ≤ 55 %"
+    for words in (first, second, "(X23)"):
+        assert words in section, words
+    report["translation"]["guess_release_upper"] = {}
+    assert "has no such number here" in render(report)
+
+
 def test_chance_is_the_binomial_law() -> None:
     report = reports.sample()
     drawing = plots.exposure_drawing(typed(report))

@@ -2,12 +2,14 @@
 
 import pytest
 
+from memberbound.attacks import noisy_releases
 from memberbound.release import convex, methods, refitting
+from memberbound.studies import steps
 
 
 @pytest.fixture(autouse=True, scope="module")
 def little_calibration():
-    """Calibrate on few pairs and settings: as valid, with more noise than it takes.
+    """Calibrate on few pairs and settings (as valid, with more noise), and draw few points.
 
     A study of 80 rows spends nine tenths of its time in fits that lower the noise by some per cent;
     ``release/`` tests what they are for.
@@ -18,4 +20,6 @@ def little_calibration():
         changed.setattr(convex, "_SUBSETS", {"average": 64, "every": 128})
         changed.setattr(methods, "_STRENGTHS", (1.0, 0.01))
         changed.setattr(methods, "_CLIPS", ())
+        changed.setattr(noisy_releases, "_SHIFT_FITS", 100)
+        changed.setattr(steps, "_SWEPT", 3)
         yield

@@ -252,6 +252,18 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, mo
         study(noisy(), target="y", out=tmp_path)
 
 
+def test_other_guesses_about_a_record_reach_the_report() -> None:
+    """``baseline`` (X23): with ε by ``explain``, with noise by the budget of the release itself."""
+    bench = bench_of(noisy(), baseline=(0.1, 0.5), epsilon=2.0)
+    said = steps.explain_promise(bench, silent).translation
+    own = memberbound.explain(epsilon=2.0, delta=1e-5, baseline=[0.1, 0.5])
+    assert said.guess_upper == own.guess_upper
+    assert all(float(before) < after < 1 for before, after in said.guess_upper.items())
+    assert not bench_of(noisy()).question.baseline
+    with pytest.raises(InputError, match="baseline must be"):
+        StudyQuestion("y").with_options({"baseline": [1.5]})
+
+
 def test_a_configuration_may_write_numbers_as_people_do(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(studying, "STEPS", ())
     config = tmp_path / "study.yaml"

@@ -13,6 +13,9 @@ from scipy import stats
 import memberbound
 from commands import answered
 from memberbound.errors import InputError
+from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
+from memberbound.subset.distances import clipped
+from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.verbs.population import GaussianSetting, population
 
@@ -362,3 +365,21 @@ def test_where_the_crowd_proves_nothing_the_coupling_stands_alone() -> None:
     assert answer.coupled is None
     assert "the crowd" not in answer.bounds.method
     assert answer.to_dict()["crowd"]["success_upper"] == 1.0
+
+
+def test_fresh_rows_beside_what_is_known_of_normal_ones() -> None:
+    rows = cloud(180, 2, seed=8)
+    answer = population(rows, sigma=2.0, size=3, clip=4, confidence=0.9)
+    shown = answer.to_dict()["fresh_rows"]
+    same = leak_of_means(clipped(rows, 4).vectors, 3, sigma=2.0, confidence=0.9)
+    assert shown["leak_upper"] == pytest.approx(same.value, rel=1e-9)
+    assert (shown["game"], shown["confidence"]) == ("iid", 0.9)
+    assert shown["leak_of_normal_rows_upper"] == leak_of_gaussian_mean(3, 2)
+    assert shown["leak_of_normal_rows_bound"] >= shown["leak_of_normal_rows_upper"]
+    assert {"X21", "A25-T13", "X8", "A25-P25"} <= set(shown["theorems"])
+    assert "fresh rows (i.i.d.)" in answer.summary()
+    four = population(rows, sigma=4.0, size=3, clip=4, confidence=0.9, releases=4)
+    assert four.fresh.value == pytest.approx(answer.fresh.value, rel=1e-9)
+    # Too few tables of 2k rows: nothing is claimed about other rows of the law.
+    for size in (4, 90):
+        assert "fresh_rows" not in population(rows, sigma=2.0, size=size, clip=4).to_dict()

@@ -111,6 +111,8 @@ class _VerbsOwn:
 Name = Annotated[str, Rule(min_length=1)]
 #: A probability or a share.
 Share = Annotated[float, Rule(ge=0, le=1)]
+#: A share as the key of a mapping.
+ShareName = Annotated[str, Rule(pattern="^[0-9.e-]+$")]
 #: How often a guesser is right who may do as well as a blind one.
 Right = Annotated[float, Rule(ge=0.5, le=1)]
 Confidence = Annotated[float, Rule(gt=0, le=1)]
@@ -176,6 +178,7 @@ class Question:
     columns: tuple[str, ...] | None
     roles: Mapping[str, Role] | None = None
     database_table: str | None
+    baseline: tuple[Share, ...] = ()
     bounds: str | None = None
     unit: str | None = None
     quick: bool = False
@@ -539,9 +542,13 @@ class Translation:
     epsilon: Positive
     accuracy_upper: Right
     eta_upper: Annotated[float, Rule(ge=0, le=0.5)]
-    tpr_upper: Mapping[Annotated[str, Rule(pattern="^[0-9.e-]+$")], Share]
+    tpr_upper: Mapping[ShareName, Share]
     sentence: Name
     population: PopulationTranslation | None
+    #: The chance of another guess before the release → at most after it (X23): with this ε, and
+    #: with the noise that protects every record.
+    guess_upper: Mapping[ShareName, Share] = field(default_factory=dict)
+    guess_release_upper: Mapping[ShareName, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

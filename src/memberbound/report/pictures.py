@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.attacks.overfitting import OverfittingMonitor
 from memberbound.errors import InputError
 from memberbound.files import written_whole
-from memberbound.quantities import confident, significant
+from memberbound.quantities import confident, marked, percent, significant, vacuous
 from memberbound.verbs.explain import Explanation
 from memberbound.verbs.harden import Hardening
 from memberbound.verbs.population import PopulationAnswer
@@ -40,6 +40,19 @@ __all__ = [
 FORMATS = (".png", ".svg", ".pdf", ".html")
 #: From the Okabe–Ito palette, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
+# One language of signs, the same as in the report and on the web pages: what is certified is blue,
+# solid and marked ◀; what is measured is green and marked ▶; an estimate is orange, dashed, an open
+# circle; what is not proved, asked for or guessed blindly is grey.
+_CERTIFIED: dict[str, Any] = {"color": BLUE, "ls": "-", "lw": 2.2}
+_ESTIMATE: dict[str, Any] = {
+    "color": ORANGE,
+    "ls": "--",
+    "lw": 1.6,
+    "marker": "o",
+    "mfc": "white",
+    "ms": 4,
+}
+_OTHER_CEILINGS = ("#8A3470", "#5B6672", "#8794A1")
 
 
 def check_target(path: str | Path) -> Path:
@@ -106,11 +119,17 @@ def _frontier_figure(hardening: Hardening) -> Figure:
     axes = figure.subplots()
     leaks = [max(1 - point.security_estimate, 1e-6) for point in hardening.frontier]
     information = [point.information_estimate for point in hardening.frontier]
-    axes.step(leaks, information, where="post", color=BLUE, lw=1.6, alpha=0.7)
-    axes.plot(leaks, information, "o", color=BLUE, ms=4, label="coarsenings (estimates)")
+    axes.step(leaks, information, where="post", label="coarsenings ≈ (estimates)", **_ESTIMATE)
     certified = max(float(hardening.after["delta_upper"]), 1e-6)
     kept = hardening.information_estimate
-    axes.plot([certified], [kept], "*", color=ORANGE, ms=16, label="released table (certified)")
+    proved: dict[str, Any] = {
+        "color": GREY,
+        "marker": "x",
+        "label": "released table (nothing is proved)",
+    }
+    if not vacuous(certified, "delta"):
+        proved = {"color": BLUE, "marker": "<", "label": "released table ≤ (certified)"}
+    axes.plot([certified], [kept], ls="", ms=13, **proved)
     if hardening.security is not None:
         asked = 1 - hardening.security
         label = f"asked: MIS {significant(hardening.security, 'given')}"
@@ -154,35 +173,25 @@ def _overfitting_figure(monitor: OverfittingMonitor) -> Figure:
     x = history["step"]
     figure = Figure(figsize=(7.5, 6.4), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
-    for key, colour, label in (
-        ("train_loss_mean", BLUE, "training records"),
-        ("fresh_loss_mean", ORANGE, "fresh records"),
+    for key, style, label in (
+        ("train_loss_mean", "-", "training records"),
+        ("fresh_loss_mean", ":", "fresh records"),
     ):
-        above.plot(x, history[key], color=colour, lw=1.8, marker="o", ms=3, label=label)
+        above.plot(x, history[key], color=GREY, lw=1.8, ls=style, marker="o", ms=3, label=label)
     shown = np.concatenate([history["train_loss_mean"], history["fresh_loss_mean"]])
     if (shown[np.isfinite(shown)] > 0).any():
         above.set_yscale("log")
     above.set_ylabel("mean loss")
     low, high = history["ceiling_lower"], history["ceiling_upper"]
-    below.fill_between(x, high, 1.0, color=GREY, alpha=0.12, lw=0, label="ruled out for security")
     below.fill_between(
-        *(x, low, high),
-        color=BLUE,
-        alpha=0.2,
-        lw=0,
-        label=f"{confident(monitor.confidence)} over all looks",
+        *(x, high, 1.0), color=GREEN, alpha=0.25, lw=0, label="measured: security is not here"
     )
-    below.plot(
-        *(x, history["ceiling_estimate"]),
-        color=BLUE,
-        lw=1.8,
-        marker="o",
-        ms=3,
-        label="ceiling by the loss threshold",
-    )
+    sure = f"{confident(monitor.confidence)} over all looks"
+    below.fill_between(*(x, low, high), color=ORANGE, alpha=0.15, lw=0, label=sure)
+    below.plot(x, history["ceiling_estimate"], label="ceiling by the loss threshold ≈", **_ESTIMATE)
     if monitor.security is not None:
         asked = f"asked: {significant(monitor.security, 'given')}"
-        below.axhline(monitor.security, color=ORANGE, lw=1.2, ls=":", label=asked)
+        below.axhline(monitor.security, color=GREY, lw=1.2, ls=":", label=asked)
     below.set(xlabel="step", ylabel="security of the model", ylim=(-0.02, 1.02))
     for axes in (above, below):
         axes.grid(visible=True, alpha=0.25)
@@ -220,19 +229,19 @@ def _roc_figure(explanation: Explanation) -> Figure:
         tpr = curve.roc(alpha)
         axes.fill_between(alpha, tpr, 1.0, color=BLUE, alpha=0.10, lw=0)
         label = f"certified ceiling ({explanation.adjacency})"
-        axes.plot(alpha, tpr, color=BLUE, lw=2.2, label=label)
+        axes.plot(alpha, tpr, label=label, **_CERTIFIED)
         if explanation.adjacency != "replace-one":
             axes.plot(
                 alpha,
                 swapped.roc(alpha),
-                color=ORANGE,
-                lw=1.8,
+                color=BLUE,
+                lw=1.4,
                 ls=(0, (5, 2)),
                 label="certified ceiling (replace-one)",
             )
-        axes.plot(alpha, alpha, color=GREY, lw=1.2, ls=":", label="guessing")
+        axes.plot(alpha, alpha, color=GREY, lw=1.2, ls=":", label="blind guessing")
         points = [a for a in explanation.fpr if a > 0]
-        axes.plot(points, [curve.tpr(a) for a in points], "o", color=BLUE, ms=5)
+        axes.plot(points, [curve.tpr(a) for a in points], "D", color=BLUE, ms=5)
         axes.set_xlabel("false-positive rate: outsiders wrongly named “in”")
         axes.grid(visible=True, alpha=0.25, which="major")
     linear.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", title="linear")
@@ -243,10 +252,10 @@ def _roc_figure(explanation: Explanation) -> Figure:
     for rate in [a for a in explanation.fpr if a >= 1e-5]:
         value = curve.tpr(rate)
         log.annotate(
-            f"{significant(value, 'upper')} at {significant(rate, 'given')}",
+            f"{marked(value, 'certificate', 'tpr')} at {percent(rate, 'given')}",
             (rate, value),
             textcoords="offset points",
-            xytext=(8, -13),
+            xytext=(7, -14) if rate < 0.05 else (-4, -16),
             fontsize=9,
             color=BLUE,
             bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.0},
@@ -286,20 +295,24 @@ def _success_figure(answer: PopulationAnswer, epsilons: list[float]) -> Figure:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     swept = answer.sweep(epsilons)
+    far, near, coupled = _OTHER_CEILINGS
     lines = (
-        ("worst_case", ORANGE, (0, (1, 1)), "knows all but one record, any data set (ε-DP)"),
-        ("population", BLUE, (0, (5, 2)), "knows all but one of these records"),
-        ("coupled", GREY, (0, (3, 1, 1, 1)), "… not who was drawn, by coupling alone (L24-P12)"),
-        ("practical", GREEN, "-", "knows these records, not who was drawn"),
+        ("worst_case", far, (0, (1, 1)), "≤ knows all but one record, any data set (ε-DP)"),
+        ("population", near, (0, (5, 2)), "≤ knows all but one of these records"),
+        ("coupled", coupled, (0, (3, 1, 1, 1)), "≤ … not who was drawn, by coupling (L24-P12)"),
+        ("practical", BLUE, "-", "≤ knows these records, not who was drawn"),
     )
     for name, colour, style, label in lines:
         heights = [getattr(point, name) for point in swept]
         if None in (*heights, getattr(answer.compared, name)):
             continue
-        axes.plot(epsilons, heights, color=colour, ls=style, lw=2.2, label=label)
+        # A bound that excludes nothing keeps its place, not its colour.
+        axes.plot(epsilons, heights, color=GREY, ls=style, lw=0.8)
+        proved = [float("nan") if vacuous(height) else height for height in heights]
+        axes.plot(epsilons, proved, color=colour, ls=style, lw=2.2, label=label)
         if 0 < answer.epsilon < float("inf"):
-            axes.plot([answer.epsilon], [getattr(answer.compared, name)], "o", color=colour, ms=6)
-    axes.axhline(answer.blind, color=GREY, lw=1.2, ls=":", label="guessing blindly")
+            axes.plot([answer.epsilon], [getattr(answer.compared, name)], "<", color=colour, ms=7)
+    axes.axhline(answer.blind, color=GREY, lw=1.2, ls=":", label="blind guessing")
     axes.set(
         xscale="log",
         xlabel="ε of the mechanism, worst case over all data sets"

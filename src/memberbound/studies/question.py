@@ -9,9 +9,10 @@ import math
 import os
 import pickle
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -38,6 +39,7 @@ from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.population import Population, read_population
 from memberbound.tables.source import check_file
+from memberbound.verbs.explain import chances
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -110,6 +112,7 @@ class StudyQuestion(Question):
     roles: Mapping[str, Role] | None = None
     database_table: str | None = None
     unit: str | None = None
+    baseline: tuple[float, ...] = ()
     #: The name of the file with public bounds; what it says is part of the data.
     bounds: str | None = None
     #: The names of the given model's file and of that of its non-members.
@@ -160,9 +163,9 @@ class StudyQuestion(Question):
             if not isinstance(given["roles"], Mapping):
                 raise InputError(f"roles must map columns to roles, got {given['roles']!r}.")
             given["roles"] = {str(c): str(role) for c, role in given["roles"].items()}
-        for name in ("database_table", "unit"):
-            if name in given:
-                given[name] = str(given[name])
+        read: dict[str, Callable[[Any], object]] = {"database_table": str, "unit": str}
+        read["baseline"] = partial(chances, "baseline")
+        given |= {name: read[name](given[name]) for name in read.keys() & given.keys()}
         return replace(self, **given)
 
 

@@ -135,7 +135,11 @@ class Findings:
         if self.explain is None:
             return None
         people = None if self.population is None else self.population.population
-        return replace(self.explain.translation, population=people)
+        said = replace(self.explain.translation, population=people)
+        for subject, _, _, noised in self.audits():
+            if subject == "noise-every" and noised is not None:
+                said = replace(said, guess_release_upper=noised.guess_upper)
+        return said
 
 
 def _wall(gain: float) -> tuple[tuple[float, ...], tuple[float, ...]]:

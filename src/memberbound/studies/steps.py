@@ -201,6 +201,7 @@ class Noised(Said):
     advantage_upper: float
     audit: Audited
     game: Literal["subset", "neighbour"] = "subset"
+    guess_upper: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,8 @@ _SCORED = 16
 #: that protects every one.  A quick study plays the subset game on ``_PLAYED`` rows.
 _ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
 _LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
+#: Points of the curve over ε.
+_SWEPT = 17
 _ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
 T = TypeVar("T", bound=Said)
@@ -627,6 +630,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         eta=asked.eta,
         game="neighbour",
         bounds=bench.data.bounds,
+        baseline=asked.baseline or None,
         # For trial: what the study makes is thrown away, the real release draws its own.
         insecure_seed=asked.seed,
     )
@@ -660,6 +664,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         read_ceiling(of_halves).advantage,
         audited,
         "neighbour",
+        found.guess_upper,
     )
 
 
@@ -752,7 +757,9 @@ def explain_promise(bench: Bench, progress: Progress) -> Explained:
     asked = bench.question
     strict = explain(target_eta=asked.eta)
     approximate = explain(target_eta=asked.eta, delta=asked.delta) if asked.delta else strict
-    given = explain(epsilon=asked.epsilon, delta=asked.delta or None)
+    given = explain(
+        epsilon=asked.epsilon, delta=asked.delta or None, baseline=asked.baseline or None
+    )
     progress(1, 1)
     said = Translation(
         eta=asked.eta,
@@ -765,6 +772,7 @@ def explain_promise(bench: Bench, progress: Progress) -> Explained:
         tpr_upper=given.tpr_upper,
         sentence=given.sentence,
         population=None,
+        guess_upper=given.guess_upper,
     )
     return Explained(given.to_dict(), given.sentence, said)
 
@@ -781,7 +789,7 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
     found = population(
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )
-    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, 17)]
+    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, _SWEPT)]
     sweep = [
         SweepPoint(e, point.worst_case, point.population, point.practical)
         for e, point in zip(epsilons, found.sweep(epsilons), strict=True)

@@ -24,6 +24,7 @@ from memberbound.declarations import (
     LearnerName,
     Names,
     Option,
+    Rates,
     Seed,
     Table,
     Whole,
@@ -200,6 +201,7 @@ def study(
     roles: ColumnRoles | None = None,
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
+    baseline: Rates | None = None,
     bounds: Annotated[
         Mapping[str, object] | str | os.PathLike[str],
         Option("file", metavar="FILE", web=False),
@@ -258,6 +260,9 @@ def study(
         unit: column that says whose row it is; of each person the first row is used, and a record
             is a person.
         database_table: the table inside a DuckDB or SQLite file.
+        baseline: chance of guessing something else about a record without the release (an
+            attribute, the record itself), one or several; the report says what it is at most with
+            ε and with noise that protects every record.
         bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
             that trains on all rows; see ``memberbound bounds``.
         model: a trained model: its file, or in Python the fitted object; the table is what it was
@@ -299,6 +304,7 @@ def study(
         "roles": roles,
         "database_table": database_table,
         "unit": unit,
+        "baseline": baseline or None,
         "seed": seed,
         "quick": quick or None,
     }

@@ -146,10 +146,13 @@ class Engine:
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
         self.connection: DuckDBPyConnection = self.backend.con
-        # The bar is drawn by `watched`, never by the engine, which would print on stdout.
-        self._settings(enable_progress_bar="true", enable_progress_bar_print="false")
-        # Every file is scanned once or twice; keeping it would only fill the memory.
-        self._settings(enable_external_file_cache="false")
+        self._settings(
+            # The bar is drawn by `watched`, never by the engine, which would print on stdout.
+            enable_progress_bar="true",
+            enable_progress_bar_print="false",
+            # Every file is scanned once or twice; keeping it would only fill the memory.
+            enable_external_file_cache="false",
+        )
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
 
     def _settings(self, **values: str) -> None:

@@ -222,9 +222,10 @@ def _postgres(name: str) -> Callable[..., ir.Value]:
 def exact_type(kind: pa.DataType) -> pa.DataType:
     """Return a type that the embedded engine holds without loss; most types stay as they are.
 
-    Durations become whole numbers of nanoseconds, timestamps in nanoseconds with a zone the same
-    instant in UTC, intervals a record of their three parts, half floats single ones, decimals of
-    more than 38 digits text, extension types what they are stored as.
+    Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a
+    zone the same instant in UTC, intervals a record of their three parts, half floats single ones,
+    decimals of more than 38 digits text, views of text plain text, extension types what they are
+    stored as.
 
     Examples:
         >>> import pyarrow
@@ -238,6 +239,8 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
         return kind if kind.extension_name == "arrow.uuid" else exact_type(kind.storage_type)
     if types.is_timestamp(kind):
         return pa.timestamp("ns") if kind.unit == "ns" and kind.tz else kind
+    if types.is_time64(kind):  # which some files declare to be in UTC; then the engine cuts it
+        return pa.int64() if kind.unit == "ns" else kind
     if types.is_decimal(kind) and kind.bit_width > 128:
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
     if types.is_dictionary(kind):
@@ -253,6 +256,9 @@ def exact_type(kind: pa.DataType) -> pa.DataType:
         types.is_duration: pa.int64(),
         types.is_date64: pa.timestamp("ms"),
         types.is_float16: pa.float32(),
+        # Some releases of the engine crash when they read a view.
+        types.is_string_view: pa.large_string(),
+        types.is_binary_view: pa.large_binary(),
         types.is_interval: pa.struct(
             {"months": pa.int32(), "days": pa.int32(), "nanoseconds": pa.int64()}
         ),

@@ -91,10 +91,14 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
     import pandas as pd
 
     if series.dtype.kind == "O":
-        # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.
-        spelled = [f"{type(v).__name__}\0{v if isinstance(v, str) else repr(v)}" for v in series]
-        series = pd.Series(spelled, dtype=object).where(pd.notna(series).to_numpy(), None)
-    elif isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
+        # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.  Not by
+        # pandas, whose version 2 compares texts up to their first zero byte.
+        spelled = ((type(v).__name__, v if isinstance(v, str) else repr(v)) for v in series)
+        seen: dict[tuple[str, str] | None, int] = {}
+        known = pd.notna(series).to_numpy()
+        keys = (key if there else None for key, there in zip(spelled, known, strict=True))
+        return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
         # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
         values = series.to_numpy(dtype=np.float64)
         series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))

@@ -492,7 +492,9 @@ class Explanation(Readable, Limited):
             f"likelier answer is right {blind})"
         ]
         if vacuous(self.accuracy_upper):
-            parts = [f"{lead}nothing is proved about how often an attacker can be right{odds}"]
+            parts = [
+                f"{lead}nothing useful is proved about how often an attacker can be right{odds}"
+            ]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(

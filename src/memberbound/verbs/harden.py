@@ -283,7 +283,7 @@ class Hardening(Readable):
         after = self.after
         sure = at_confidence(after["confidence"])
         if vacuous(after["delta_upper"], "delta"):
-            return f"Nothing is proved about the {len(self.table)} released rows{sure}."
+            return f"Nothing useful is proved about the {len(self.table)} released rows{sure}."
         was = marked(self.before["security_lower"], "certificate", "security", 6)
         return (
             f"Whatever is trained on the {len(self.table)} released rows, nobody{self._unless} is "

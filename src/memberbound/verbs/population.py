@@ -39,6 +39,7 @@ from memberbound.errors import (
 )
 from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
+from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, sum_slack, up
@@ -73,6 +74,7 @@ from memberbound.subset.gaussian import (
     worst_pmp_epsilon,
     worst_success,
 )
+from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.joint import repeated_noise
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
@@ -275,6 +277,12 @@ class PopulationAnswer(Readable, Limited):
         "delta": "given",
         "epsilon": "given",
         "epsilon_population": "upper",
+        "fresh_rows": {
+            "confidence": "lower",
+            "leak_upper": "upper",
+            "leak_of_normal_rows_bound": "upper",
+            "leak_of_normal_rows_upper": "upper",
+        },
         "most_exposed": {**_BOUNDS, "mean_distance": "estimate", "times_median": "estimate"},
         "sigma": "given",
         "success_blind": "upper",
@@ -305,6 +313,8 @@ class PopulationAnswer(Readable, Limited):
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     crowd: RecordBounds | None = field(default=None, kw_only=True)
+    fresh: Certificate | None = field(default=None, kw_only=True)
+    columns: int = field(default=1, kw_only=True)
     setting: Setting = field(repr=False, kw_only=True)
 
     @property
@@ -419,10 +429,26 @@ class PopulationAnswer(Readable, Limited):
                 "success_upper": self.crowd.success_upper,
                 "success_average_upper": self._average(self.crowd),
             }
+        if self.fresh is not None:
+            result["fresh_rows"] = {
+                "game": self.fresh.game.name,
+                "protects": "the average record",
+                "leak_upper": self.fresh.value,
+                "confidence": self.fresh.confidence,
+                "leak_of_normal_rows_upper": leak_of_gaussian_mean(self.game.size, self.columns),
+                "leak_of_normal_rows_bound": self._closed,
+                "theorems": [*self.fresh.theorems, "X8", "A25-P25"],
+                "assumptions": list(self.fresh.assumptions),
+            }
         if self.amount.target is not None:
             quantity, limit = self.amount.target
             result[f"target_{quantity}"] = limit
         return result
+
+    @property
+    def _closed(self) -> float:
+        """A25-P25's bound on the leak of a mean of normal rows without noise."""
+        return leak_of_gaussian_mean_bound(self.game.size, self.columns)
 
     def _average(self, bounds: RecordBounds) -> float:
         """The success bound of the average record, from above."""
@@ -460,7 +486,8 @@ class PopulationAnswer(Readable, Limited):
         """A sentence a privacy officer can pass on."""
         sure = at_confidence(self.bounds.confidence)
         if vacuous(self.success_upper):
-            return f"From {self.release}, nothing is proved about any record's membership{sure}."
+            unproved = "nothing useful is proved about any record's membership"
+            return f"From {self.release}, {unproved}{sure}."
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
             "right about any record's membership at most "
@@ -501,6 +528,14 @@ class PopulationAnswer(Readable, Limited):
             alone = self.coupled
             rows.append(("… by coupling alone", marked(alone.success_upper, "certificate")))
             rows.append(("… ε̃ by coupling alone", number(alone.pmp_epsilon_upper)))
+        if self.fresh is not None:
+            sure = at_confidence(self.fresh.confidence)
+            plain = leak_of_gaussian_mean(self.game.size, self.columns)
+            rows += [
+                ("leak of fresh rows (i.i.d.)", number(self.fresh.value) + sure),
+                ("… normal ones, no noise: X8", number(plain)),
+                ("… and by A25-P25", number(self._closed)),
+            ]
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
         shown = "\n".join(f"  {self._exposed(item)}" for item in self.most_exposed())
@@ -679,7 +714,12 @@ def _tightened(first: RecordBounds, second: RecordBounds) -> RecordBounds:
 
 
 def answer_gaussian(
-    question: Question, *, query: Query, releases: int, progress: Progress
+    question: Question,
+    *,
+    query: Query,
+    releases: int,
+    progress: Progress,
+    confidence: float = 0.95,
 ) -> PopulationAnswer:
     """Answer for Gaussian noise on the query of a uniform subset."""
     if question.delta == 0.0:
@@ -758,7 +798,32 @@ def answer_gaussian(
         amount,
         question.notes + notes,
         crowd=hidden,
+        fresh=_fresh(values, setting, noise, confidence),
+        columns=values.shape[1],
         setting=replace(setting, progress=None),
+    )
+
+
+#: Tables of twice the drawn records that bound the leak of fresh rows: with fewer the confidence
+#: costs more than 0.1, and each takes up to half a second.
+_FEWEST_TABLES, _MOST_TABLES = 30, 40
+
+
+def _fresh(
+    values: FloatArray, setting: GaussianSetting, noise: float, confidence: float
+) -> Certificate | None:
+    """Return what the same release of fresh rows leaks about the average one (A25-T13, X21).
+
+    None where the rows are too few tables of 2k, as they always are where a half is drawn.
+    """
+    size = setting.game.size
+    if size < 2 or len(values) < 2 * size * _FEWEST_TABLES:
+        return None
+    return leak_of_means(
+        values[: 2 * size * _MOST_TABLES],
+        size,
+        sigma=down(setting.effective(noise) / size),
+        confidence=confidence,
     )
 
 
@@ -1038,7 +1103,9 @@ def population(
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs.
+    number: groups of records stand in for pairs.  Where at most a sixtieth is drawn the rows are
+    many tables, and the leak of the same release about *fresh* rows of their law is bounded too
+    (i.i.d. game, average record, with ``confidence``; A25-T13 with a number).
 
     Args:
         table: a file or an object with one record per row; its numeric columns are used.
@@ -1061,7 +1128,7 @@ def population(
         unit: column that says whose row it is; of each person the first row is used, and a record
             is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        confidence: for sampled subsets.
+        confidence: for sampled subsets, and for the leak of fresh rows.
         subsets: how many subsets to sample.
         seed: of the sampled subsets.
         records: CSV file for the bounds of every record.
@@ -1106,7 +1173,10 @@ def population(
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
         kind: Query = "sum" if query == "sum" else "mean"
-        answer = answer_gaussian(question, query=kind, releases=repeats, progress=progress)
+        sure = fraction("confidence", confidence, open_left=True, open_right=True)
+        answer = answer_gaussian(
+            question, query=kind, releases=repeats, progress=progress, confidence=sure
+        )
     else:
         if query != "mean" or repeats != 1:
             raise InputError("query and releases belong to the Gaussian mechanism.")

@@ -678,7 +678,7 @@ def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) ->
         else:
             kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
             what = "are numbers between its bounds"
-        if kept < _FITTING and name != target:
+        if kept < _FITTING and (name != target or isinstance(bound, Range)):
             found.append(f"fewer than half of the values of {name!r} {what}: look at the bounds")
     if released.class_names:
         unknown = int(np.sum(Values.of(table[target]).positions(released.class_names) < 0))

@@ -3,7 +3,7 @@
 import { element, say } from "./dom.js";
 import { tip } from "./tips.js";
 import { GLOSSARY } from "./glossary.js";
-import { NOTHING, sixDown } from "./numbers.js";
+import { NOTHING, emptiness, sixDown } from "./numbers.js";
 
 const WORDS = {
   certified: "certified",
@@ -34,11 +34,15 @@ export function figure(name, kind, sign, value, { label, big = false } = {}) {
 
 /** A certified ceiling; from `limit` on it excludes nothing and is not shown as a proof. */
 export const ceiling = (name, value, write, { limit = 1, ...options } = {}) =>
-  value >= limit ? figure(name, "unproved", "", NOTHING, options) : figure(name, "certified", "≤", write(value), options);
+  emptiness(value, limit)
+    ? figure(name, "unproved", "", emptiness(value, limit), options)
+    : figure(name, "certified", "≤", write(value), options);
 
 /** A certified floor of a security; 0 excludes nothing. */
 export const security = (name, value, options) =>
-  value <= 0 ? figure(name, "unproved", "", NOTHING, options) : figure(name, "certified", "≥", sixDown(value), options);
+  value < 1e-4
+    ? figure(name, "unproved", "", value <= 0 ? NOTHING : "no useful bound (> 0)", options)
+    : figure(name, "certified", "≥", sixDown(value), options);
 
 /** Several numbers side by side. */
 export const figures = (...nodes) => element("div", { class: "figures" }, nodes.flat());
@@ -94,7 +98,7 @@ export function meter(share, blind, words) {
   // A bound that excludes nothing has the look of what is not proved.
   return element(
     "div",
-    { class: `meter${share >= 1 ? " unproved" : ""}`, role: "img", "aria-label": words },
+    { class: `meter${emptiness(share) ? " unproved" : ""}`, role: "img", "aria-label": words },
     element("div", { class: "bar" }, fillbar),
     element(
       "div",

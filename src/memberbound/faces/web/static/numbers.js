@@ -43,20 +43,13 @@ export const sixUp = (value) => decimals(value, "upper");
 /** Six decimals, rounded down: for lower bounds. */
 export const sixDown = (value) => decimals(value, "lower");
 
-/** A share in percent, with two decimals; an upper bound below 1 never reads 100 %. */
-function share([digits, power], side) {
-  const exact = [digits, power + 2];
-  const most = (places) => 100n * 10n ** BigInt(places);
-  const full = scaled(exact, 20, "lower") >= most(20);
-  for (const places of [2, 4, 6, 9, 12]) {
-    const units = scaled(exact, places, side);
-    if (side !== "upper" || full || units < most(places)) return `${shortened(written(units, places))} %`;
-  }
-  return `${shortened(written(digits, -power - 2))} %`;
+/** A share in percent, with two decimals. */
+function percentOf(value, side) {
+  if (!Number.isFinite(value)) return NONE;
+  const [digits, power] = decimal(value);
+  return `${shortened(written(scaled([digits, power + 2], 2, side), 2))} %`;
 }
-
-const percentOf = (value, side) => (Number.isFinite(value) ? share(decimal(value), side) : NONE);
-/** Percent, rounded up; more decimals where two would say 100 %. */
+/** Percent, rounded up. */
 export const percentUp = (value) => percentOf(value, "upper");
 /** Percent, rounded down. */
 export const percentDown = (value) => percentOf(value, "lower");
@@ -113,10 +106,16 @@ function exponential(units, places) {
 
 /** What a certificate says that excludes nothing. */
 export const NOTHING = "nothing is proved";
-/** A certified ceiling as text; one of `limit` is no proof. */
-export const atMost = (value, write = percentUp, limit = 1) => (value >= limit ? NOTHING : `≤ ${write(value)}`);
+/** What stands in place of a ceiling that excludes (nearly) nothing; null where it says something. */
+export function emptiness(value, limit = 1) {
+  if (value >= limit) return NOTHING;
+  if (value <= limit * (1 - 1e-4)) return null;
+  return limit === 1 ? "no useful bound (< 100 %)" : `no useful bound (< ${plain(limit)})`;
+}
+/** A certified ceiling as text. */
+export const atMost = (value, write = percentUp, limit = 1) => emptiness(value, limit) ?? `≤ ${write(value)}`;
 /** The same within a sentence. */
-export const atMostInWords = (value, write = percentUp) => (value >= 1 ? NOTHING : `at most ${write(value)}`);
+export const atMostInWords = (value, write = percentUp) => emptiness(value) ?? `at most ${write(value)}`;
 
 /** An estimate: four significant digits, no side. */
 export const about = (value) => significant(value, "estimate", 4);

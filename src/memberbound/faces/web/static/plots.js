@@ -1,6 +1,6 @@
 // What the pictures show: each function gives a drawing for `Chart.show`. Tones are names of the style sheet.
 import { label } from "./charts.js";
-import { atMost, percent, percentAbout, percentDown, plain, significant } from "./numbers.js";
+import { atMost, emptiness, percent, percentAbout, percentDown, plain, significant } from "./numbers.js";
 
 /** Ticks 1, 2, 5, 10, … of a logarithmic axis, written out. */
 function decades(values) {
@@ -295,7 +295,7 @@ export function bars(items, { y, level, range }) {
 
 /** Floor, estimate and ceiling of each subject on one axis: the rows of a report's sandwich. */
 export function sandwich(rows) {
-  const proved = (row) => (row.ceiling && row.ceiling.upper < 1 ? row.ceiling.upper : null);
+  const proved = (row) => (row.ceiling && !emptiness(row.ceiling.upper) ? row.ceiling.upper : null);
   const names = rows.map((row) => label(row.name ?? `${row.label}, ${row.record} record`));
   const points = (value, name, tone, symbol, write) => (ink) => {
     const there = rows
