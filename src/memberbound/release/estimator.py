@@ -653,7 +653,8 @@ def released_learner(model: MembershipPrivate, X: FloatArray, y: Labels) -> Rele
         >>> from sklearn.datasets import make_classification
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = make_classification(100, n_features=4, random_state=0)
-        >>> model = MembershipPrivate(LogisticRegression(), eta=0.1, tune=False, pairs=50)
+        >>> asked = {"eta": 0.1, "record": "average", "tune": False, "pairs": 50}
+        >>> model = MembershipPrivate(LogisticRegression(), **asked)
         >>> learner = released_learner(model.fit(X, y), X, y)
         >>> learner.fit(X[:50], y[:50]).predict_proba(X).shape
         (100, 2)
