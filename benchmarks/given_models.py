@@ -3,7 +3,7 @@
     python benchmarks/given_models.py --data DIR --lines FILE [--peer-python PATH …]
         [--dataset adult digits diabetes130 location30] [--learner forest boosting mlp logistic]
         [--seeds 10] [--rows 2000] [--shadows 16] [--tool memberbound art sacroml]
-    python benchmarks/given_models.py --markdown FILE
+    python benchmarks/given_models.py --markdown FILE …
 
 A target is trained on a random half of the records; the other half are the non-members.  Every tool
 gets the model, both halves and the number of reference models it may train.  A line of JSON is
@@ -170,48 +170,48 @@ def run(arguments: argparse.Namespace) -> None:
                 print(case, flush=True)
 
 
-def markdown(path: Path) -> str:
-    """Return a row per case and method: means over seeds, with the ends of the mean interval."""
-    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+#: Columns of the table: ours without training, with an interval, without one; then the peers.
+SHOWN = ("combined (no training)", "rmia-offline", "combined", "rmia", "lira")
+
+
+def markdown(paths: list[Path]) -> str:
+    """Return two tables, AUC and TPR at 1 %: a row per case, means over seeds ± standard errors."""
+    texts = [text for path in paths for text in path.read_text(encoding="utf-8").splitlines()]
     cases: dict[tuple[str, str], dict[tuple[str, str], list[Line]]] = {}
-    for one in lines:
+    for one in map(json.loads, texts):
         case = cases.setdefault((one["dataset"], one["learner"]), {})
         case.setdefault((one["tool"], one["method"]), []).append(one)
-    head = "| data | model | tool | attack | seeds | AUC | TPR at 1 % | TPR at 0.1 % | seconds |"
-    rows = [head, "|---" * 9 + "|"]
-    for (dataset, learner), methods in cases.items():
-        for tool in ("memberbound", *PACKAGES):
-            mine = {m: ones for (t, m), ones in methods.items() if t == tool}
-            rows += [_row(dataset, learner, tool, m, ones) for m, ones in _shown(tool, mine)]
-    return "\n".join(rows)
+    head = "| data | model | seeds | " + " | ".join((*SHOWN, *PACKAGES)) + " |"
+    tables = []
+    for key in ("auc", *(f"tpr@{rate:g}" for rate in RATES), "seconds"):
+        rows = [head, "|---" * (3 + len(SHOWN) + len(PACKAGES)) + "|"]
+        for (dataset, learner), methods in cases.items():
+            columns = [methods.get(("memberbound", name), []) for name in SHOWN]
+            columns += [_best(tool, methods, key) for tool in PACKAGES]
+            seeds = max(map(len, columns))
+            cells = " | ".join(_cell(ones, key, seeds) for ones in columns)
+            rows.append(f"| {dataset} | {learner} | {seeds} | {cells} |")
+        tables.append(f"**{key}**\n\n" + "\n".join(rows))
+    return "\n\n".join(tables)
 
 
-def _shown(tool: str, mine: dict[str, list[Line]]) -> list[tuple[str, list[Line]]]:
-    """Return the methods in the table: of a peer the best by AUC, of ours those that matter."""
-    good = {m: ones for m, ones in mine.items() if "auc" in ones[0]}
-    if tool != "memberbound":
-        best = sorted(good, key=lambda m: -np.mean([o["auc"] for o in good[m]]))[:2]
-        return [(m, good[m]) for m in best] or list(mine.items())
-    wanted = ("loss", "combined (no training)", "lira-shrunk", "rmia-offline", "combined", "rmia")
-    wanted += ("lira",)
-    return [(m, good[m]) for m in wanted if m in good]
+def _best(tool: str, methods: dict[tuple[str, str], list[Line]], key: str) -> list[Line]:
+    """Return the lines of a peer's method that is best by this figure, chosen in hindsight."""
+    by = "auc" if key == "seconds" else key
+    mine = [ones for (name, _), ones in methods.items() if name == tool and "auc" in ones[0]]
+    return max(mine, key=lambda ones: float(np.mean([o[by] for o in ones])), default=[])
 
 
-def _row(dataset: str, learner: str, tool: str, method: str, ones: list[Line]) -> str:
-    if "auc" not in ones[0]:
-        return f"| {dataset} | {learner} | {tool} | {ones[0].get('note', '')} | | | | | |"
-    cells = []
-    for key in ("auc", *(f"tpr@{rate:g}" for rate in RATES)):
-        text = f"{np.mean([o[key] for o in ones]):.3f}"
-        ends = [o.get(f"{key}_interval") for o in ones]
-        if all(ends):
-            text += " [{:.3f}, {:.3f}]".format(*np.mean(ends, axis=0))
-        cells.append(text)
-    seconds = np.mean([o["training"] + o["attack"] for o in ones])
-    cells.append(f"{seconds:.1f}")
-    return (
-        f"| {dataset} | {learner} | {tool} | {method} | {len(ones)} | " + " | ".join(cells) + " |"
-    )
+def _cell(ones: list[Line], key: str, seeds: int) -> str:
+    if not ones:
+        return "–"
+    if key == "seconds":
+        return f"{np.mean([o['training'] + o['attack'] for o in ones]):.1f}"
+    values = [o[key] for o in ones]
+    text = f"{np.mean(values):.3f}"
+    if len(values) > 1:
+        text += f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.3f}"
+    return text if len(values) == seeds else f"{text} ({len(values)})"
 
 
 def main() -> None:
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--tool", nargs="+", default=("memberbound", *PACKAGES))
     parser.add_argument("--peer-python", nargs="*", default=[])
     parser.add_argument("--lines", type=Path, default=Path("given_models.jsonl"))
-    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--markdown", type=Path, nargs="+")
     arguments = parser.parse_args()
     if arguments.markdown:
         print(markdown(arguments.markdown))

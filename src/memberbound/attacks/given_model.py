@@ -996,6 +996,10 @@ def audit_model(
         reach = _ORDER[level_name]
         within = [b for n, b in shared.items() if _ORDER[access_of(n, evidence.task)] <= reach]
         levels[level_name] = _highest(within, sure)
+    # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
+    too_few: dict[str, str] = {}
+    for note in (note for audit in found.values() for note in audit.notes):
+        too_few.setdefault(note.partition(":")[0], note)
     ordered = {k: levels[k] for k in sorted(levels, key=lambda k: _ORDER[k])}
     paid = _highest(list(shared.values()), sure)
     return ModelAudit(
@@ -1008,7 +1012,7 @@ def audit_model(
         sure,
         time.perf_counter() - start,
         references,
-        (*evidence.notes, *notes, *dict.fromkeys(n for a in found.values() for n in a.notes)),
+        (*evidence.notes, *notes, *too_few.values()),
         points,
     )
 

@@ -187,7 +187,8 @@ def _side(
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
-            shown = ", ".join(map(str, frame.columns[:8]))
+            more = " …" if len(frame.columns) > 8 else ""
+            shown = ", ".join(map(str, frame.columns[:8])) + more
             raise InputError(f"{said} must have the target {target!r}; it has {shown}.")
         rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
     missing = np.flatnonzero(pd.isna(truth))

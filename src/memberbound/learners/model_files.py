@@ -143,7 +143,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
         except InputError:
             raise
         except Exception as problem:
-            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0].removesuffix(": ")
             raise InputError(
                 f"model must be a file that loads here, got {first} from {file.name}. Load it "
                 "with the versions of the packages that wrote it."
