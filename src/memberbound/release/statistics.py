@@ -113,7 +113,7 @@ def calibrate_sum(
     Examples:
         >>> found = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
         >>> round(found.noise_scale, 2), found.certificate.confidence, found.fits
-        (3.27, 1.0, 0)
+        (2.38, 1.0, 0)
         >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
         'none'
     """

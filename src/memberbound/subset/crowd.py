@@ -67,6 +67,9 @@ _ARCS = (0.35, 0.5, 0.78)
 #: How many metrics of the frequencies are tried.
 _METRICS = 4
 _WEIGHTS = np.array([0.1, 0.25, 0.5, 1.0])
+#: Beyond so many columns fewer parts and multiples are tried: eigenvalues cost more, and each
+#: choice gives a bound.
+_MANY_COLUMNS = 64
 #: From so many columns on fourth moments are bounded through second ones.
 _MOST_PRODUCTS = 700
 #: Multiplications that the exact fourth moment may cost.
@@ -599,7 +602,8 @@ class _Frequencies:
         rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
         count, columns = rows.shape
         table, removed = crowd.table, crowd.table.removed
-        ends = sorted({count, *(n for part in _PARTS if (n := int(part * count)) > 4 * columns)})
+        tried = _PARTS if columns <= _MANY_COLUMNS else _PARTS[::3]
+        ends = sorted({count, *(n for part in tried if (n := int(part * count)) > 4 * columns)})
         parts: list[_Part] = []
         whole = quartic = squares = math.inf
         for size, scatter, mean, fourth, computed, weighted in _cumulated(rows, ends):
@@ -723,11 +727,21 @@ class _Frequencies:
         volume = count * np.log(high) - np.log(self.shape[wild]).sum() - special.gammaln(count + 1)
         return np.asarray(tame + volume + steepest * high + self._volume, dtype=np.float64)
 
+    @property
+    def _scales(self) -> FloatArray:
+        """Multiples of a part's scatter that are looked at: fewer where eigenvalues cost more."""
+        return np.geomspace(1e-3, 0.95, 64 if len(self.shape) <= _MANY_COLUMNS else 24)
+
+    @cached_property
+    def _spectra(self) -> list[FloatArray]:
+        """Eigenvalues of the noise and these multiples of each part's scatter, in the metric P."""
+        own, scales = np.diag(self.noise / self.shape), self._scales[:, None, None]
+        return [np.asarray(np.linalg.eigvalsh(own + scales * p.scatter)) for p in self.parts]
+
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; low < |ζ|_P² ≤ high] from the decay of part of the cosines (step 7)."""
-        own = np.diag(self.noise / self.shape)
         log_shape = float(np.log(self.shape).sum())
-        scales = np.geomspace(1e-3, 0.95, 64)
+        scales = self._scales
         # Every cosine with every share of its decay (rows), in every shell (columns).
         alpha, beta, share = (
             np.array(column)[:, None]
@@ -750,8 +764,7 @@ class _Frequencies:
         best = np.full(low.shape, math.inf)
         chosen = np.zeros(low.shape, dtype=np.intp)
         forms = np.ones((low.size, len(self.shape)))
-        for part in self.parts:
-            spectra = np.linalg.eigvalsh(own + scales[:, None, None] * part.scatter)
+        for part, spectra in zip(self.parts, self._spectra, strict=True):
             # What is left when the angle has been integrated out.
             weight = decay * part.size
             left = decay * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
