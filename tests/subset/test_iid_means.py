@@ -40,3 +40,14 @@ def test_one_table_proves_nothing_and_too_few_rows_are_refused():
     assert leak_of_means(rows, 30, sigma=1.0).value == 1.0
     with pytest.raises(InputError, match="2n = 100"):
         leak_of_means(rows, 50, sigma=1.0)
+
+
+def test_a_sorted_file_is_no_sample() -> None:
+    """In a sorted file neighbours are alike: tables cut from it leak next to nothing (the twin)."""
+    rows = np.sort(np.random.default_rng(6).normal(size=(2400, 1)), axis=0)
+    mixed = np.random.default_rng(7).permutation(rows)
+    honest = leak_of_means(mixed, 10, sigma=0.3).value
+    assert leak_of_means(rows, 10, sigma=0.3).value == pytest.approx(honest, rel=0.1)
+    assert table_leaks(rows, 10, sigma=0.3).mean() < 0.3 * table_leaks(mixed, 10, sigma=0.3).mean()
+    few = leak_of_means(rows, 10, sigma=0.3, tables=40)
+    assert few.value > honest

@@ -383,3 +383,7 @@ def test_fresh_rows_beside_what_is_known_of_normal_ones() -> None:
     # Too few tables of 2k rows: nothing is claimed about other rows of the law.
     for size in (4, 90):
         assert "fresh_rows" not in population(rows, sigma=2.0, size=size, clip=4).to_dict()
+    # Noise that was chosen by looking at these rows is not a fixed noise for others.
+    for chosen in ({"epsilon": 5}, {"target_success": 0.99, "clip": 4}):
+        assert "fresh_rows" not in population(rows, size=3, **chosen).to_dict()
+    assert "fresh_rows" in population(rows, size=3, epsilon=5, clip=4).to_dict()

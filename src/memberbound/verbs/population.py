@@ -728,6 +728,7 @@ def answer_gaussian(
             "noise gives a finite ε at δ = 0. Try 1e-5."
         )
     share = question.game.size if query == "mean" else 1
+    public = question.clip is not None or question.sensitivity is not None
     if question.sensitivity is None:
         values, radius, moved, notes = question.inside_ball()
         worst = worst_case_sensitivity("sum", radius, question.game.size) if radius > 0 else 0.0
@@ -798,7 +799,11 @@ def answer_gaussian(
         amount,
         question.notes + notes,
         crowd=hidden,
-        fresh=_fresh(values, setting, noise, confidence),
+        # Noise that these rows had a part in choosing is no fixed noise for other rows.
+        fresh=_fresh(values, setting, noise, confidence)
+        if amount.sigma is not None
+        or (amount.epsilon is not None and public and profile.diameter <= worst)
+        else None,
         columns=values.shape[1],
         setting=replace(setting, progress=None),
     )
@@ -814,16 +819,18 @@ def _fresh(
 ) -> Certificate | None:
     """Return what the same release of fresh rows leaks about the average one (A25-T13, X21).
 
+    The noise must be fixed without these rows: given, or by ε and a public clip or sensitivity.
     None where the rows are too few tables of 2k, as they always are where a half is drawn.
     """
     size = setting.game.size
     if size < 2 or len(values) < 2 * size * _FEWEST_TABLES:
         return None
     return leak_of_means(
-        values[: 2 * size * _MOST_TABLES],
+        values,
         size,
         sigma=down(setting.effective(noise) / size),
         confidence=confidence,
+        tables=_MOST_TABLES,
     )
 
 
@@ -1103,8 +1110,9 @@ def population(
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
     Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
     rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: groups of records stand in for pairs.  Where at most a sixtieth is drawn the rows are
-    many tables, and the leak of the same release about *fresh* rows of their law is bounded too
+    number: groups of records stand in for pairs.  Where at most a sixtieth is drawn, and the noise
+    does not depend on the rows (``sigma``, or ``epsilon`` with ``clip`` or ``sensitivity``), they
+    are many tables, and the leak of the same release about *fresh* rows of their law is bounded too
     (i.i.d. game, average record, with ``confidence``; A25-T13 with a number).
 
     Args:
