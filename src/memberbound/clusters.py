@@ -138,7 +138,7 @@ def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*given: P.args, **named: P.kwargs) -> R:
-        scheduler, client = named.pop("scheduler", None), named.pop("client", None)
+        scheduler, client = named.get("scheduler"), named.get("client")
         if scheduler is None and client is None:
             return function(*given, **named)
         if "backend" in inspect.signature(function).parameters:

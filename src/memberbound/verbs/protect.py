@@ -991,7 +991,8 @@ def protect(
         out: file for the release; its certificate is written beside it.
         force: overwrite it.
         workers: processes; all cores unless given.
-        scheduler: address of a dask scheduler; the calibration refits on its workers.
+        scheduler: address of a dask scheduler; the calibration of the subset game refits on its
+            workers.
         client: for Python: a ``distributed.Client`` instead.
         insecure_seed: for tests: training set and noise from a seed, which protects nobody.
         calibration_seed: seed of the calibration's halves, which are public.
@@ -1012,7 +1013,6 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    del scheduler, client  # read by on_cluster
     checked_eta(eta)
     pairs, workers, insecure_seed, calibration_seed = (
         None if value is None else whole_number(name, value, at_least=least)
@@ -1039,6 +1039,9 @@ def protect(
         "calibration_seed": calibration_seed,
         # The default cannot be told from what was given; another one would be ignored there.
         "confidence": None if confidence == 0.95 else confidence,
+        # Read by on_cluster; all rows are trained on at once, so nothing is sent to a cluster.
+        "scheduler": scheduler,
+        "client": client,
     }
     all_rows = _plays_all_rows(
         game, record, method, learner, statistic, bounds=bounds, only_subset=only_subset, size=size
