@@ -3,8 +3,9 @@
 ``python -m faults.operations SCENARIO,FAULT,FIRST,STEP,MOST …`` runs a command once undisturbed,
 then once per k = FIRST, FIRST + STEP, … (at most MOST times), each in a forked child, and checks
 what is left: outputs absent or whole, temporary folders empty, stored fits readable, one sentence.
-It prints one JSON object per argument.  File operations fail through ``operations.c``, loaded with LD_PRELOAD, so
-that writes of DuckDB and Arrow fail too; a checkpoint is a call of a function of memberbound.
+It prints one JSON object per argument.  File operations fail through ``operations.c``, loaded with
+LD_PRELOAD, so that writes of DuckDB and Arrow fail too; a checkpoint is a call of a function of
+memberbound.
 """
 
 from __future__ import annotations
