@@ -18,6 +18,7 @@ pandas                               as typed; a missing value of any kind (None
 polars, pyarrow, numpy               as typed
 ibis on polars                       copied to the embedded engine
 ibis on DuckDB                       on its own engine, as typed
+a relation of DuckDB                 as typed; streamed to the embedded engine, never held whole
 ibis on Spark                        on its own engine: truth values, whole numbers, decimals,
                                      dates, timestamps, text and bytes; other types are refused
 ibis on Postgres                     on its own engine: truth values, whole numbers, decimals,
@@ -527,6 +528,8 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
+    if type(source).__name__ == "DuckDBPyRelation":  # a query of somebody else's connection
+        source = pa.RecordBatchReader.from_stream(source)
     if isinstance(source, pa.RecordBatchReader):
         return engine.copied(source.schema, source)
     if isinstance(source, pa.RecordBatch):
@@ -539,8 +542,8 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = pa.table(source)
     if not isinstance(source, pa.Table):
         raise InputError(
-            "a table must be a file name, a pandas, polars or pyarrow table, a numpy array or an "
-            f"ibis table, got {type(source).__name__}."
+            "a table must be a file name, a pandas, polars or pyarrow table, a numpy array, "
+            f"an ibis table or a relation of DuckDB, got {type(source).__name__}."
         )
     if not source.column_names:
         raise InputError("the table in memory has no columns.")
