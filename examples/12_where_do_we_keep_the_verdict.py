@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import memberbound as mb
 
 os.environ |= {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
-import mlflow  # noqa: E402  (it reads its settings when it is imported)
+import mlflow
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)
 
@@ -42,4 +42,3 @@ with TemporaryDirectory() as folder:
     for kind in ("certified", "measured", "estimated"):
         names = [name for name in kept.data.metrics if name.startswith(f"memberbound/{kind}/")]
         print(f"{kind}: {len(names)} metrics, such as {min(names)}")
-    mlflow.set_tracking_uri(None)

@@ -77,7 +77,7 @@ class PrivacyScore:
         """Return the score of a model whose held-out rows are these."""
         truth = np.asarray(self.y)
         for inside, outside in self.splits:
-            if len(X) == len(outside) and _same(_taken(self.X, outside), X):
+            if np.array_equal(truth[outside], y) and _same(_taken(self.X, outside), X):
                 rows = np.concatenate([inside, outside])
                 member = np.arange(len(rows)) < len(inside)
                 trained = TrainedModel.of(model)

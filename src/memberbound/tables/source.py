@@ -528,10 +528,10 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
-    if type(source).__name__ == "DuckDBPyRelation":  # a query of somebody else's connection
-        source = pa.RecordBatchReader.from_stream(source)
-    if isinstance(source, pa.RecordBatchReader):
-        return engine.copied(source.schema, source)
+    # A relation is a query of somebody else's connection.
+    if isinstance(source, pa.RecordBatchReader) or type(source).__name__ == "DuckDBPyRelation":
+        stream = pa.RecordBatchReader.from_stream(source)
+        return engine.copied(stream.schema, stream)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
