@@ -73,12 +73,13 @@ from memberbound.tables.engine import (
     reading,
     streamed,
 )
-from memberbound.tables.exact import exact_type, from_pandas, moved
+from memberbound.tables.exact import exact_type, from_pandas, moved, moved_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    from duckdb import DuckDBPyRelation
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
 
@@ -516,7 +517,17 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
     return engine.copied(pa.schema([(column, kind) for column in names]), blocks())
 
 
+def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation) -> ir.Table:
+    """Copy a stream, or a query of somebody else's connection as one that loses nothing."""
+    stream: pa.RecordBatchReader = rows
+    if hasattr(rows, "project"):
+        types = dict(zip(rows.columns, rows.types, strict=True))
+        stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
+    return engine.copied(stream.schema, stream)
+
+
 def _in_memory(engine: Engine, source: object) -> ir.Table:
+    import duckdb
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
@@ -528,10 +539,8 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
-    # A relation is a query of somebody else's connection.
-    if isinstance(source, pa.RecordBatchReader) or type(source).__name__ == "DuckDBPyRelation":
-        stream = pa.RecordBatchReader.from_stream(source)
-        return engine.copied(stream.schema, stream)
+    if isinstance(source, duckdb.DuckDBPyRelation | pa.RecordBatchReader):
+        return _stream(engine, source)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
