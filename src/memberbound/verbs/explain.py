@@ -304,7 +304,7 @@ class Explanation(Readable, Limited):
 
     VERB: ClassVar = "explain"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified accuracy of any attack on any record (neighbour game)"
+    COMPARED: ClassVar = "the certified accuracy of any attack on any record"
 
     guarantee: DpGuarantee
     epsilon: float | None
@@ -588,7 +588,7 @@ def explain(
     target_eta: float | None = None,
     target_security: float | None = None,
 ) -> Explanation:
-    """Say what a DP guarantee means for membership, or find the parameter a promise allows.
+    """Translate a DP guarantee into attack success, or find the parameters for a target.
 
     Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
     ``sample_rate`` and ``steps``, or a ``history`` of such steps.  For the inverse give one target
@@ -604,24 +604,25 @@ def explain(
 
     Args:
         epsilon: ε of (ε, δ)-DP.
-        delta: δ; 0 if left out with epsilon, else 1e-5.
+        delta: δ of (ε, δ)-DP (default: 0 with epsilon, else 1e-5).
         gdp: μ of Gaussian DP.
-        noise_multiplier: DP-SGD: noise over clipping norm.
-        sample_rate: DP-SGD: Poisson sampling rate, batch over data size.
+        noise_multiplier: DP-SGD: noise divided by clipping norm.
+        sample_rate: DP-SGD: Poisson sampling rate (batch size divided by data size).
         steps: DP-SGD: number of steps.
         history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
             also that list, an Opacus accountant or ``PrivacyEngine``.
-        nu: MIS: probability of a fresh test point.
+        nu: MIS: probability that the tested record is not a member.
         lam: MIS: weight of a missed member.
-        prior: share of candidates who were in, for the accuracy.
-        fpr: false-positive rate for the TPR; may be repeated.
-        baseline: chance of guessing something about a record without the release (an attribute, the
-            record itself); says the chance with it.  May be repeated.
-        adjacency: what “out” means; replace-one for ε and μ, add-remove for DP-SGD.
-        target_advantage: inverse: largest TPR - FPR that you accept.
-        target_tpr: inverse: largest TPR that you accept at the false-positive rate.
-        target_eta: inverse: largest η; 0.05 is “right 55 % of the time”.
-        target_security: inverse: smallest MIS.
+        prior: share of candidates who are members, for the accuracy.
+        fpr: false-positive rate at which the TPR is bounded; may be repeated.
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the release; the answer bounds it with the release. May be repeated.
+        adjacency: what “out” means: ``replace-one`` (default for ε and μ) or ``add-remove``
+            (default for DP-SGD).
+        target_advantage: find the parameters for at most this advantage (TPR - FPR).
+        target_tpr: find the parameters for at most this TPR at the given FPR.
+        target_eta: find the parameters for at most this η; 0.05 means right 55 % of the time.
+        target_security: find the parameters for at least this MIS.
 
     Command line:
         memberbound explain --epsilon 8 --delta 1e-5

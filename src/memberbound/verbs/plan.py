@@ -129,7 +129,7 @@ def plan(
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
 ) -> Plan:
-    """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
+    """Find how many training rows are enough for a certified target.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
     ``table`` whose law is unknown.  Of a table the identifiers are left out unless ``columns`` or
@@ -144,17 +144,17 @@ def plan(
 
     Args:
         table: rows of the kind that will be trained on.
-        security: smallest MIS that you accept.
-        record_leak: largest leak that you accept for any row.
-        columns: the columns a learner sees; all but identifiers unless named.
-        roles: column → number, category, date, identifier or text, where the inferred role is not
-            the right one.
-        probabilities: instead of a table: a law, as an array or a file with one column.
-        uniform: instead of a table: number of equally likely atoms.
-        confidence: how sure the answer is, over the rows of the table.
-        nu: probability of a fresh test point.
+        security: smallest acceptable MIS.
+        record_leak: largest acceptable leak for any row.
+        columns: the columns a learner sees (default: all but identifiers).
+        roles: column → number, category, date, identifier or text, to correct the inferred role.
+        probabilities: instead of a table: the probability of each distinct record, as an array or a
+            file with one column.
+        uniform: instead of a table: number of equally likely records.
+        confidence: of the answer, where it comes from a table.
+        nu: probability that the tested record is not a member.
         lam: weight of a missed member.
-        unit: column that says whose row it is; a person with several rows is one record.
+        unit: column that identifies the person; all rows of a person are one record.
         database_table: the table inside a DuckDB or SQLite file.
 
     Command line:
