@@ -39,9 +39,11 @@ def typeset(text: str) -> str:
 pmp_epsilon_upper'
     """
     for _ in range(3):
-        text = _BRACES.sub(
-            lambda found: f"<{'sup' if found[1] == '^' else 'sub'}>{found[2]}"
-            f"</{'sup' if found[1] == '^' else 'sub'}>",
-            text,
-        )
-    return _LOWERED.sub(r"<sub>\1</sub>", _RAISED.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", text))
+        text = _BRACES.sub(lambda found: _set(found[1], found[2]), text)
+    text = _RAISED.sub(lambda found: _set("^", found[1] or found[2]), text)
+    return _LOWERED.sub(lambda found: _set("_", found[1]), text)
+
+
+def _set(sign: str, text: str) -> str:
+    tag = "sup" if sign == "^" else "sub"
+    return f"<{tag}>{text}</{tag}>"
