@@ -142,7 +142,7 @@ class Study(Readable, Limited):
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
-        lines = [_row("how often anybody is right", "measured", "seen", "certified")]
+        lines = [_row("how often anybody is right", "measured", "estimate", "certified")]
         for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
             lines.append(label)
             # The promise to everybody is the stronger one and goes first.

@@ -213,8 +213,8 @@ class Audit(Readable, Limited):
         estimate, lower = self.reached
         who = "attack on this model"
         more = (
-            "Other attacks may reach more, and nothing is said about other models of its "
-            "learner: this is no guarantee."
+            "This is no guarantee: other attacks may achieve more, and other models of the same "
+            "learner may leak more."
         )
         if isinstance(self.detail, GivenModel):
             who = f"best attack tried on this model ({self.best})"
@@ -222,7 +222,7 @@ class Audit(Readable, Limited):
             more = f"{law.sentence} {more}" if law is not None and law.differs else more
         if isinstance(self.detail, LearnerAudit):
             who = f"best attack tried ({self.best})"
-            more = "Other attacks may reach more: this is no guarantee."
+            more = "This is no guarantee: other attacks may achieve more."
         reached = decimals(estimate, "estimate", 3)
         sure = f"confidence {confident(self.confidence)}"
         least = f"; at {sure} {ONLY_BLIND}"

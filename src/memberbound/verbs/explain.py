@@ -478,7 +478,7 @@ class Explanation(Readable, Limited):
         odds = (
             ""
             if self.prior == 0.5
-            else f" when {percent(self.prior, 'given')} of the candidates were in"
+            else f" when {percent(self.prior, 'given')} of the candidates are members"
         )
         other = (
             "another record in its place"
@@ -487,34 +487,33 @@ class Explanation(Readable, Limited):
         )
         blind = percent(max(self.prior, 1 - self.prior), "upper")
         parts = [
-            f"{lead}an attacker who must decide between “in” and “out” can be right at most "
-            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the "
-            f"likelier answer is right {blind})"
+            f"{lead}no attacker is right about a record's membership more than "
+            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: {blind})."
         ]
         if vacuous(self.accuracy_upper):
             parts = [
-                f"{lead}nothing useful is proved about how often an attacker can be right{odds}"
+                f"{lead}nothing useful is proved about how often an attacker can be right{odds}."
             ]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
-                f"one who wrongly accuses at most {percent(alpha, 'given')} of the outsiders "
-                f"finds at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members"
+                f"An attack with a false-positive rate of at most {percent(alpha, 'given')} finds "
+                f"at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members."
             )
         if self.guess_upper:
             guesses = " and ".join(
-                f"a chance of {percent(float(before), 'given')} before the release becomes at most "
-                f"{percent(after, 'upper')} after it"
+                f"{percent(float(before), 'given')} of the time without the release is right at "
+                f"most {percent(after, 'upper')} with it"
                 for before, after in self.guess_upper.items()
             )
             parts.append(
-                "of guessing something else about a record (an attribute, the record itself, which "
-                f"of many people it is), {guesses}"
+                "A guess at something else about a record (an attribute, the record itself, which "
+                f"of many people it is) that is right {guesses}."
             )
         parts.append(
-            "this holds for every record and every attack, where “out” means training on " + other
+            f"This holds for every record and every attack; “out” means training on {other}."
         )
-        return "; ".join(parts) + "."
+        return " ".join(parts)
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""

@@ -273,7 +273,7 @@ class Hardening(Readable):
     def _unless(self) -> str:
         """What else may be seen, and would say more than the released rows do."""
         return {
-            "split": " who was not told which rows were picked for release",
+            "split": " who does not know which rows were picked for release",
             "union": " who learns nothing from the choice of this recipe",
         }.get(self.validity, "")
 
@@ -312,12 +312,10 @@ class Hardening(Readable):
         if self.information_kept_estimate is not None:
             lines.append(
                 f"{self.measure} kept: {marked(self.information_kept_estimate, 'estimate')} of the "
-                "most that any coarsening tried on the fitting rows showed (estimate)"
+                "most that any coarsening tried kept, on the fitting rows"
             )
         lines += ["", *(f"- {step}" for step in self.steps)]
         lines += [f"note: {note}." for note in self.warnings]
-        if self.out is not None:
-            lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)
 
     def _row(self, name: str, pick: Callable[[Certified], object]) -> str:

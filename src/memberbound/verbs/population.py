@@ -491,8 +491,8 @@ class PopulationAnswer(Readable, Limited):
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
             "right about any record's membership at most "
-            f"{percent(self.success_upper, 'upper')} of the time{sure}; guessing blindly is right "
-            f"{percent(self.blind, 'upper')}."
+            f"{percent(self.success_upper, 'upper')} of the time{sure} (blind guessing: "
+            f"{percent(self.blind, 'upper')})."
         )
 
     def summary(self) -> str:
@@ -504,7 +504,7 @@ class PopulationAnswer(Readable, Limited):
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
         rows: list[tuple[str, object]] = [
-            ("records, drawn", f"{self.game.population}, {self.game.size}"),
+            ("records (drawn)", f"{self.game.population} ({self.game.size})"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
@@ -515,8 +515,8 @@ class PopulationAnswer(Readable, Limited):
             (f"ε{at}, any data set", self._epsilon),
             (f"ε(X){at}, these records", number(self.epsilon_population)),
             (f"ε̃{at}, practical", number(self.pmp_epsilon_upper)),
-            ("success, knows all but one", marked(self.compared.worst_case, "certificate")),
-            ("success, … of these records", marked(self.compared.population, "certificate")),
+            ("success, any data set", marked(self.compared.worst_case, "certificate")),
+            ("success, these records", marked(self.compared.population, "certificate")),
             ("success, practical", marked(self.success_upper, "certificate")),
             ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
             ("method", self.bounds.method),
@@ -526,8 +526,8 @@ class PopulationAnswer(Readable, Limited):
             rows.append(("success, average record", average))
         if self.coupled is not None:
             alone = self.coupled
-            rows.append(("… by coupling alone", marked(alone.success_upper, "certificate")))
-            rows.append(("… ε̃ by coupling alone", number(alone.pmp_epsilon_upper)))
+            rows.append(("success, by coupling alone", marked(alone.success_upper, "certificate")))
+            rows.append(("ε̃, by coupling alone", number(alone.pmp_epsilon_upper)))
         if self.fresh is not None:
             sure = at_confidence(self.fresh.confidence)
             plain = leak_of_gaussian_mean(self.game.size, self.columns)
