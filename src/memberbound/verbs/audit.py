@@ -426,7 +426,7 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
-    del scheduler, client  # read by on_cluster
+    cluster = {"scheduler": scheduler, "client": client}  # connected by on_cluster
     source = _one_source(source, members)
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
@@ -440,7 +440,8 @@ def audit(
     shape = None if images is None else picture_shape(images)
     stored = (default_cache() if cache else None) if isinstance(cache, bool) else cache
     if model is not None or predictions is not None:
-        idle: dict[str, object] = {"certificate": certificate, "roles": roles, "unit": unit}
+        idle: dict[str, object] = {} if learner is not None else {**cluster}
+        idle |= {"certificate": certificate, "roles": roles, "unit": unit}
         if model is None:
             idle |= {"nonmembers": nonmembers, "source": source, "by": by, "images": images}
             idle |= {"learner": learner, "target": target, "columns": columns}
@@ -489,6 +490,7 @@ def audit(
             "certificate": certificate,
             "records": records,
             "cache": None if isinstance(cache, bool) else cache,
+            **cluster,
         }
         _refuse_of_scores([name for name, value in about.items() if value is not None])
         return _of_scores(source, database_table, confidence, rates, start)
