@@ -199,7 +199,7 @@ def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
         model.predict(pd.concat([new, new[["town"]]], axis=1))
     with pytest.raises(InputError, match="must be a model"):
         predict(Ridge(), new)
-    with pytest.raises(InputError, match="which is no file"):
+    with pytest.raises(InputError, match="which is not a file"):
         predict(folder / "other.skops", new)
     with pytest.raises(InputError, match="must end in"):
         predict(model, new, out=folder / "answers.txt")
