@@ -163,10 +163,16 @@ _GROUP_OF_NAME = dict.fromkeys(
     "Data",
 )
 _GROUP_OF_NAME |= dict.fromkeys(
-    ("confidence", "seed", "workers", "backend", "shadows", "scheduler"), "Computation"
+    ("confidence", "seed", "workers", "backend", "shadows", "scheduler", "tune", "pairs"),
+    "Computation",
 )
-_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser", "junit"), "Output")
-_GROUP_OF_NAME |= {"attacks": "Question"}
+_GROUP_OF_NAME |= dict.fromkeys(("insecure_seed", "learners", "width", "subsets"), "Computation")
+_GROUP_OF_NAME |= dict.fromkeys(("force", "resume", "open_report", "browser"), "Output")
+_GROUP_OF_NAME |= dict.fromkeys(("fail_above", "fail_on", "junit"), "Limit")
+_GROUP_OF_NAME |= dict.fromkeys(("host", "port", "token", "allow_host"), "Address")
+_GROUP_OF_NAME |= {"attacks": "Question", "open_browser": "Output", "data": "Data"}
+#: Choices that are longer are listed by the help text alone, which needs the room.
+_WIDEST = 20
 
 _PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _SECTION = re.compile(r"^(\w[\w ]*):\s*$")
@@ -199,9 +205,10 @@ class Parameter:
     @property
     def metavar(self) -> str | None:
         """What stands for the value in a help text."""
-        if self.option.choices:
-            return "|".join(self.option.choices)
-        return self.option.metavar
+        listed = "|".join(self.option.choices)
+        if listed and (len(listed) <= _WIDEST or self.positional):
+            return listed
+        return self.option.metavar or ("NAME" if listed else None)
 
     @property
     def group(self) -> str:
@@ -241,9 +248,10 @@ class Verb:
         """
         if not self.fails_on:
             return ()
-        above = f"Exit with code 3 if {self.compared} is above P, from 0.5 to 1."
-        part = f"What is held to the limit; {self.fails_on[0]} unless given."
-        told = "Write the outcome of --fail-above as JUnit XML."
+        above = f"Exit with code 3 if P (0.5 to 1) is exceeded by {self.compared}."
+        part = f"Which number must not exceed P: {', '.join(self.fails_on)}"
+        part += f" (default: {self.fails_on[0]})." if len(self.fails_on) > 1 else "."
+        told = "Write the result of --fail-above as JUnit XML."
         choices = Option("choice", choices=self.fails_on, web=False)
         return (
             Parameter("fail_above", Option("number", metavar="P", web=False), None, above),
@@ -298,9 +306,10 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
 
 
 def _capitalised(text: str) -> str:
-    """Begin with a capital, unless the first letter is a formula's: ε stays ε."""
+    """Begin with a capital, unless a formula or something to type comes first: ε stays ε."""
+    typed = text.startswith("``")
     text = " ".join(_ROLE.sub(r"\1", text).replace("``", "").split())
-    return text[:1].upper() + text[1:] if text[:1].isascii() else text
+    return text[:1].upper() + text[1:] if text[:1].isascii() and not typed else text
 
 
 def _option(hint: object) -> Option:

@@ -150,7 +150,7 @@ def test_help_is_in_groups_with_types_as_people_write_them() -> None:
     shown = re.sub(r"\x1b\[[0-9;]*m", "", typed("audit", "--help")[0])
     headings = re.findall(r"╭─ ([\w ]+) ─", shown)
     assert headings[0] == "Arguments"
-    assert sorted(headings[1:]) == ["Computation", "Data", "Output", "Question"]
+    assert headings[1:] == ["Data", "Question", "Computation", "Limit", "Output"]
     for word in ("<bool>", "<path>", "INTEGER", ":class:"):
         assert word not in shown
     joined = " ".join(shown.split())

@@ -22,7 +22,7 @@ pytest.importorskip("skops")
 QUICK = {
     "record": "average",
     "tune": False,
-    "pairs": 60,
+    "pairs": 30,
     "insecure_seed": 3,
     "workers": 1,
     "eta": 0.2,
@@ -199,7 +199,7 @@ def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
         model.predict(pd.concat([new, new[["town"]]], axis=1))
     with pytest.raises(InputError, match="must be a model"):
         predict(Ridge(), new)
-    with pytest.raises(InputError, match="which is no file"):
+    with pytest.raises(InputError, match="which is not a file"):
         predict(folder / "other.skops", new)
     with pytest.raises(InputError, match="must end in"):
         predict(model, new, out=folder / "answers.txt")

@@ -21,6 +21,7 @@ from memberbound.release.noise import GaussianNoise
 from memberbound.release.parameters import Population
 from memberbound.release.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
 from memberbound.release.sum_learners import SumParameters
+from memberbound.subset.crowd import Crowd
 
 
 def flowers(size=300, classes=2, seed=0):
@@ -167,3 +168,27 @@ def test_bad_input():
     sums = SumParameters.of(GaussianNB(), people, 20)
     with pytest.raises(InputError, match="finite"):
         sums.model(np.full(sums.dimension, np.nan))
+
+
+def test_a_sum_for_every_pair_of_many_columns_is_refused_before_it_is_made():
+    rows = np.random.default_rng(5).normal(size=(200, 61))
+    people = Population(rows, rows[:, 0])
+    with pytest.raises(InputError, match="at most 60 encoded columns for method='crowd', got 61"):
+        SumParameters.of(Ridge(), people, size=100)
+    assert SumParameters.of(Ridge(), Population(rows[:, :3], rows[:, 0]), size=100).dimension == 14
+
+
+def test_a_crowd_that_does_not_help_is_asked_once(monkeypatch):
+    rows = np.random.default_rng(6).normal(size=(300, 3))
+    rows[7] *= 300  # An outlier has no crowd to hide in.
+    game = SubsetGame(300, 150)
+    asked = []
+    found = Crowd.success.func
+    counted = property(lambda crowd: asked.append(crowd.sigma) or found(crowd))
+    monkeypatch.setattr(Crowd, "success", counted)
+    alone = calibrate_sum(rows, game, eta=0.1, record="every")
+    assert asked == []
+    crowd = calibrate_crowd(rows, game, eta=0.1, record="every")
+    assert crowd.noise_scale == alone.noise_scale
+    assert crowd.certificate.theorems == alone.certificate.theorems
+    assert len(asked) == 1

@@ -221,7 +221,7 @@ def test_sentence_and_assumptions_say_what_else_is_seen(frame: pd.DataFrame) -> 
     other = harden(
         frame.iloc[:half], reference=frame.iloc[half:], security=0.7, target="y", learners=False
     )
-    assert "not told which rows were picked" in split.summary()
+    assert "does not know which rows were picked" in split.summary()
     assert any("place in the table and the seed" in a for a in split.assumptions)
     assert "picked" not in other.summary()
     assert any("independent of the released ones" in a for a in other.assumptions)

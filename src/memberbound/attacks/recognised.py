@@ -79,8 +79,8 @@ class Recognised:
         if not count:
             return (
                 f"records: on a list of {len(self.rows)} members and {self.others} others the "
-                f"attack ({self.attack}) names no member\n  (a rule of which on average at most "
-                f"{percent(self.rate, 'upper')} of the names are wrong)"
+                f"attack ({self.attack}) names no member\n  (by a rule that keeps wrong "
+                f"names to at most {percent(self.rate, 'upper')} on average)"
             )
         text = (
             f"records: of {len(self.rows)} members and {self.others} others on one list, the "

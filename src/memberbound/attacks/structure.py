@@ -45,7 +45,7 @@ class Fact:
 
     def summary(self) -> str:
         """Return one readable line."""
-        return f"{'ok ' if self.passes else 'LOOK'} {self.name}: {self.value} ({self.rule})"
+        return f"{'ok   ' if self.passes else 'CHECK'} {self.name}: {self.value} ({self.rule})"
 
 
 def structural_facts(evidence: Evidence, *, small: int = SMALL) -> tuple[Fact, ...]:

@@ -40,6 +40,8 @@ _PANELS = {
     "The papers": ("reproduce", "theorems"),
     "In the browser": ("serve",),
 }
+#: Headings of a command's options, in their order.
+_GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
@@ -149,7 +151,9 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     # Square brackets are markup for the help page.
     settings: dict[str, Any] = {"help": escape(parameter.help), "metavar": parameter.metavar}
     hint: Any = str
-    if kind == "whole":
+    if kind == "text":
+        settings["metavar"] = parameter.metavar or "TEXT"
+    elif kind == "whole":
         settings["metavar"] = parameter.metavar or "N"
         default = None if default is None else str(default)
     elif kind == "number":
@@ -167,8 +171,6 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     elif kind in ("names", "numbers"):
         default = None if not default else joined(default)
     if parameter.positional:
-        if not parameter.required and settings["metavar"]:
-            settings["metavar"] = f"[{settings['metavar']}]"
         note = typer.Argument(**settings)
     else:
         note = typer.Option(_flags(parameter), rich_help_panel=parameter.group, **settings)
@@ -426,7 +428,7 @@ class _OneCommand(TyperCommand):
         for parameter in found:
             if parameter.name == "help":
                 parameter.rich_help_panel = "Output"
-        return found
+        return sorted(found, key=_place)
 
 
 class _Commands(TyperGroup):
@@ -437,11 +439,19 @@ class _Commands(TyperGroup):
         return _plainly_typed(super().get_params(ctx))
 
 
+def _place(parameter: Any) -> int:
+    """Return where a parameter's panel stands on the help page: arguments first."""
+    panel = getattr(parameter, "rich_help_panel", None)
+    return _GROUPS.index(panel) if panel in _GROUPS else -1
+
+
 def _plainly_typed(parameters: list[Any]) -> list[Any]:
     """Leave out ``<bool>`` of a switch and ``<path>`` beside FILE."""
     for parameter in parameters:
         if parameter.param_type_name == "argument":
             parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
+            shown = parameter.metavar if parameter.required else f"[{parameter.metavar}]"
+            parameter.get_usage_pieces = lambda ctx, shown=shown: [shown]  # noqa: ARG005
         elif getattr(parameter, "is_flag", False):
             parameter.metavar = ""
     return parameters

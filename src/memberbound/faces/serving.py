@@ -28,23 +28,23 @@ def serve(
     job_minutes: float = 60.0,
     jobs: Whole = 2,
 ) -> None:
-    """Open the calculator in the browser: the same answers, with sliders and file upload.
+    """Open the web calculator: the same answers, with sliders and file upload.
 
     Nothing leaves this machine.
 
     Args:
-        host: address to listen on; another than this machine needs a token.
-        port: 0 takes a free one.
-        token: secret that every request must carry, at least 16 characters; the environment
-            variable MEMBERBOUND_TOKEN unless given.
-        allow_host: further name under which the server is addressed; may be repeated.
-        open_browser: open the address in the browser.
-        max_rows: rows that an uploaded table may have.
+        host: address to listen on; any but this machine's own needs a token.
+        port: port to listen on; 0 chooses a free one.
+        token: secret that every request must carry, at least 16 characters (default: the
+            environment variable MEMBERBOUND_TOKEN).
+        allow_host: another name under which the server may be reached; may be repeated.
+        open_browser: open the page in a browser.
+        max_rows: most rows of an uploaded table.
         max_upload: largest upload, in GiB.
         max_unpacked: largest table after unpacking, in GiB.
-        job_memory: memory of one job, in GiB.
-        job_minutes: longest time of one job.
-        jobs: jobs that run at the same time.
+        job_memory: most memory for one job, in GiB.
+        job_minutes: longest running time of one job, in minutes.
+        jobs: how many jobs run at the same time.
 
     Command line:
         memberbound serve

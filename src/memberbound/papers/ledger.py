@@ -168,13 +168,13 @@ def _story(entry: Entry, demonstrate: bool) -> str:
 
 
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Ledger:
-    """List every result of the five papers: what holds, what is wrong, what is implemented.
+    """List the papers' results: what holds, what is wrong, which code and tests cover it.
 
     Asking for a single erratum computes its counterexample.
 
     Args:
-        id: a result (A25-T14, case does not matter), a numbered equation (A25-eq17, which leads to
-            its result) or a paper (L24); all unless given.
+        id: a result (A25-T14), a numbered equation (A25-eq17) or a paper (L24), in upper or lower
+            case (default: all).
 
     Command line:
         memberbound theorems

@@ -83,19 +83,18 @@ def reproduce(
     seed: Seed = 0,
     progress: Annotated[Progress, Option("progress", metavar="reproducing")] | None = None,
 ) -> Reproduction:
-    """Redo figures of the papers, with the data behind them, and check what the papers say.
+    """Reproduce figures and tables of the papers, and check what the papers claim.
 
     Args:
-        id: for example ``L24-F1``; a paper (``L24``) or ``all`` for several; nothing lists them.
-        listing: list what can be redone, and do nothing else.
+        id: a figure (``L24-F1``), a paper (``L24``) or ``all`` (default: list them).
+        listing: list what can be reproduced, and stop.
         out: folder for ``ID.png``, ``ID.svg``, ``ID.csv`` (what the figure shows),
-            ``ID-trials.csv`` (every trial) and ``ID.json``; made if need be.  Several figures get a
-            ``summary.md`` besides.  Files of an earlier run are replaced, one by one and each as a
-            whole, as soon as their figure is finished.
-        trials: random populations to average over, instead of the figure's own number.
+            ``ID-trials.csv`` (every trial) and ``ID.json``, with a ``summary.md`` for several
+            figures; files of an earlier run are replaced.
+        trials: random populations to average over (default: as in the paper).
         seed: makes the numbers repeatable.
-        data: folder with the data sets that the package does not carry (MNIST for ``A25-Tab1``);
-            the one named by the environment variable MEMBERBOUND_DATA unless given.
+        data: folder with data sets that are not part of the package (MNIST for ``A25-Tab1``;
+            default: the environment variable MEMBERBOUND_DATA).
         progress: called with (done, total).
 
     Command line:

@@ -445,6 +445,8 @@ _STRENGTHS = (1.0, 0.1, 0.01, 0.001)
 _CLIPS = (0.25, 0.75)
 #: Pairs refitted per configuration, and releases scored.
 _PAIRS, _SUBSETS, _DRAWS = 16, 6, 4
+#: Sums of more columns are ranked by their coupling alone; the certificate asks the crowd as well.
+_CROWD_COLUMNS = 64
 #: Certified noise is about this much above the plug-in noise of a pilot.
 _CERTIFIED = 1.25
 #: Draws of a pilot that refits for every record.
@@ -612,7 +614,9 @@ def _pilot_noise(
     """Return about the noise that the certificate will ask for."""
     if form == "crowd" and isinstance(statistic, SumStatistic):
         game = fresh.game
-        return calibrate_crowd(statistic, game, eta=eta, record=game.record).noise
+        # In many columns the crowd takes long to ask and hides little: the coupling ranks as well.
+        search = calibrate_crowd if statistic.dimension <= _CROWD_COLUMNS else calibrate_sum
+        return search(statistic, game, eta=eta, record=game.record).noise
     family = ScaleFamily.gaussian(statistic.dimension, shape)
     if form == "convex" and isinstance(statistic, ConvexParameters):
         return family.law(pilot_scale(statistic.risk, fresh.spawned(3), eta=eta))

@@ -478,7 +478,7 @@ def verified(path: str | Path) -> dict[str, object]:
     """
     target, beside = Path(path), certificate_path(path)
     if not target.is_file():
-        raise InputError(f"path must be a saved release, got {str(path)!r}, which is no file.")
+        raise InputError(f"path must be a saved release, got {str(path)!r}, which is not a file.")
     if not beside.is_file():
         raise InputError(
             f"path must come with its certificate {beside.name!r}, which is missing. "

@@ -117,7 +117,7 @@ def calibrate_sum(
         >>> calibrate_sum([[1.0]] * 4, SubsetGame(4, 2), eta=0.1).noise.describe()["law"]
         'none'
     """
-    return _calibrated(_summed(vectors), game, eta, record, "sum")
+    return _remembered(_summed(vectors), game, eta, record, "sum")
 
 
 #: Calibrations that are remembered: settings that share their sums are tried one after another.
@@ -142,7 +142,8 @@ def calibrate_crowd(
     on every record: always, not with some confidence.
     Theorem: X21 (proofs/crowd.md); X1, L24-P12; X9 for a sum that is one number.
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
-    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise.
+    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise (1e-3
+    for one number).
     Edge cases: never more noise than :func:`calibrate_sum` finds; the same where the crowd is too
     small for its number of columns.
 
@@ -153,13 +154,18 @@ def calibrate_crowd(
         >>> calibrate_crowd(rows, game, eta=0.05).noise_scale < 0.8 * alone
         True
     """
-    statistic = _summed(vectors)
+    return _remembered(_summed(vectors), game, eta, record, "crowd")
+
+
+def _remembered(
+    statistic: SumStatistic, game: SubsetGame, eta: float, record: Record, method: str
+) -> Calibration:
     key = (
-        hashlib.sha256(np.ascontiguousarray(statistic.vectors).tobytes()).hexdigest(),
-        *(statistic.vectors.shape, statistic.size, game.population, game.size, eta, record),
+        hashlib.sha256(np.ascontiguousarray(statistic.vectors).data).hexdigest(),
+        *(statistic.vectors.shape, statistic.size, game.population, game.size, eta, record, method),
     )
     if key not in _known:
-        _known[key] = _calibrated(statistic, game, eta, record, "crowd")
+        _known[key] = _calibrated(statistic, game, eta, record, method)
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
     return _known[key]
@@ -252,6 +258,8 @@ def _least(
     try:
         blind = max(game.prior, 1 - game.prior)
         found = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
+        if crowd is not None and found >= noise_for_success(profile, game, blind + goal, line):
+            crowd = None  # In hundreds of columns it costs seconds each time it does not help.
         try:
             sigma = confirmed(total, goal, found)
         except SearchError:

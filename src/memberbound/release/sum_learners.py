@@ -169,6 +169,10 @@ class _Bayes(_Recipe):
         return np.concatenate(parts)
 
 
+#: 1952 sums: noise on more leaves nothing of the model, and finding it takes minutes and gigabytes.
+_MOST_COLUMNS = 60
+
+
 def sum_recipe(estimator: BaseEstimator) -> type[_Recipe] | None:
     """Return how this learner is made from sums, or None if it is not.
 
@@ -220,6 +224,12 @@ class SumParameters(SumStatistic):
         if population.target is None:
             raise InputError("y must be given for a learner from sums, got None.")
         features = population.features
+        if kind is _LeastSquares and features.shape[1] > _MOST_COLUMNS:
+            raise InputError(
+                f"features must have at most {_MOST_COLUMNS} encoded columns for method='crowd', "
+                f"got {features.shape[1]}: {type(estimator).__name__} is a function of a sum for "
+                "every pair of them. Leave columns out, or use method='gradient'."
+            )
         recipe = kind(estimator, population, features.mean(axis=0), _positive(features.std(axis=0)))
         vectors = recipe.vectors()
         spread = _positive(vectors.std(axis=0))

@@ -195,15 +195,15 @@ def compare(
     *,
     earlier: Several | None = None,
 ) -> Comparison:
-    """Compare two reports: what was found then and now, and what else is different.
+    """Compare two reports: what was found before and after, and what else changed.
 
     Nothing is computed anew: a certificate stays that of its study.  A number that only one of the
     reports has is shown beside a dash.
 
     Args:
-        before: the earlier ``report.json``, its dictionary, or what ``study`` returned.
-        after: the later one.
-        earlier: reports from before, for the history; may be repeated.
+        before: the earlier report: ``report.json``, its dictionary, or what ``study`` returned.
+        after: the later report.
+        earlier: a still earlier report, for the history; may be repeated.
 
     Command line:
         memberbound compare spring/report.json autumn/report.json

@@ -92,7 +92,7 @@ def export(
     experiment: Annotated[str, Option("text", metavar="NAME")] | None = None,
     tracking_uri: Annotated[str, Option("text", metavar="URI")] | None = None,
 ) -> Export:
-    """Export a study's report: as a model card section, to MLflow, as PDF, or as two pages to sign.
+    """Export a report: model card, MLflow, PDF, or a two-page decision to sign.
 
     Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
     and what is rounded for people is rounded so that it stays a bound.
@@ -100,15 +100,16 @@ def export(
     not at all; an option of another format is refused.
 
     Args:
-        report: ``report.json``, the dictionary that it holds, or what ``study`` returned.
-        format: ``model-card``, ``mlflow``, ``pdf`` (the whole report) or ``decision`` (a PDF of two
-            pages: verdict, chart, remedy, limit, assumptions and room for signatures).
+        report: the file ``report.json``, its dictionary, or what ``study`` returned.
+        format: ``model-card``, ``mlflow``, ``pdf`` (the whole report) or ``decision`` (two pages to
+            sign: verdict, chart, remedy, limit, assumptions).
         out: file to write (``.md``, ``.pdf``); not for ``mlflow``.
         force: overwrite ``out``.
-        browser: for ``pdf`` and ``decision``: Chromium, Chrome or Edge; searched for unless given.
-        run_id: for ``mlflow``: the run; the active or else a new one unless given.
-        experiment: for ``mlflow``: name of the experiment of a new run.
-        tracking_uri: for ``mlflow``: the server or store; MLflow's own setting unless given.
+        browser: for ``pdf`` and ``decision``: path of Chromium, Chrome or Edge (default: found
+            automatically).
+        run_id: for ``mlflow``: the run (default: the active run, or a new one).
+        experiment: for ``mlflow``: experiment for the new run.
+        tracking_uri: for ``mlflow``: server or store (default: as MLflow is configured).
 
     Command line:
         memberbound export report.json --format model-card --out MODEL_CARD.md

@@ -297,13 +297,14 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     blind = report.blind_in(report.game if best is None else best.game)
     words = f"for {prose.whom(asked.record)}: {prose.promise(blind, asked.eta)}; "
     words += prose.who_chose(report)
-    shown.append(("Allowed in this study", prose.allowed_over(blind, asked.eta), words))
+    shown.append(("Limit of this study", prose.allowed_over(blind, asked.eta), words))
     if best is None:
         shown.append(("After a remedy", marked(None, "certificate"), "no remedy tried is enough"))
     else:
         name = "As it is" if best.id == "nothing" else "With the remedy"
         upper = marked(best.accuracy_upper, "certificate")
         sure = "" if best.confidence is None else at_confidence(best.confidence)
+        sure = sure or ", certain if the assumptions hold"
         words = f"for {prose.whom(asked.record)}: {best.label.lower()}{sure}"
         shown.append((name, upper, words))
         price = best.price

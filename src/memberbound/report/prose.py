@@ -126,24 +126,32 @@ LIMITS = (
 
 GLOSSARY = (
     ("record", "One row of the table; usually one person."),
-    ("membership", "Whether a record was in the training set of the model."),
+    ("training set", "The records that a model was trained on."),
+    ("member, non-member", "A record that was, or was not, in the training set."),
     ("attack", "A method that looks at what was released and says “in” or “out” about a record."),
+    (
+        "success rate, accuracy",
+        "How often an attack is right, where half of the candidates are members.",
+    ),
+    ("blind guessing", "Always giving the likelier answer without looking; right about half."),
     (
         "certified ceiling (≤)",
         "Proved: no attack, known or unknown, is right more often, if the assumptions hold.",
     ),
     (
         "measured floor (≥)",
-        "Shown by experiment: an attack that was tried is right at least this often. “Blind "
-        "guess”: no attack was proved to do better.",
+        "Shown by experiment: an attack that was tried is right at least this often. “Blind”: "
+        "no attack was shown to do better than blind guessing.",
     ),
     ("estimate (≈)", "The best single guess of a number. It may be too high or too low."),
     (
         "nothing is proved",
         "There is no ceiling below 100 %. This says nothing about how good attacks are.",
     ),
-    ("blind guessing", "Always giving the likelier answer without looking; right about half."),
-    ("average record", "A record picked at random; good and bad luck are averaged."),
+    (
+        "average record",
+        "A record picked at random. A bound for it says nothing about any particular record.",
+    ),
     (
         "most exposed record",
         "The record about which attacks are right most often; its bound holds for every record.",
@@ -153,23 +161,41 @@ GLOSSARY = (
         "With 95 %, at most 5 in 100 such statements are wrong because the data or the random "
         "trials were unlucky.",
     ),
-    ("η (eta)", "How much more often than blind guessing anybody may be right; 0.05 is 5 points."),
+    (
+        "η (eta)",
+        "How much more often than blind guessing an attack may be right; 0.05 is 5 points.",
+    ),
+    (
+        "remedy",
+        "A change that lowers the ceiling: noise, coarser columns or more rows, each at a cost.",
+    ),
     (
         "ε, δ (epsilon, delta)",
-        "The numbers of differential privacy. Smaller ones promise more; an ε near 0 makes all "
-        "attacks blind.",
+        "The parameters of differential privacy. Smaller ones promise more; with ε and δ near 0, "
+        "every attack is as good as blind.",
     ),
-    ("false alarm", "An outsider whom an attack calls a member."),
-    ("ROC", "The members an attack finds, for each rate of false alarms it puts up with."),
+    (
+        "ε̃ (PMP)",
+        "The ε against an attacker who knows the population but not who was drawn from it.",
+    ),
+    (
+        "TPR, FPR",
+        "True-positive rate: the share of members that an attack finds. False-positive rate: the "
+        "share of non-members that it calls members (false alarms).",
+    ),
+    ("advantage", "TPR minus FPR: 0 is blind guessing, 1 is certainty."),
+    ("ROC", "The members an attack finds at each rate of false alarms."),
     (
         "shadow model",
         "A model trained only for the attack, on records whose membership the attacker knows.",
     ),
     (
-        "MIS",
+        "MIS, leak Δ",
         "Membership Inference Security, between 0 and 1; 1 means that attacks are no better than "
-        "blind guessing about the average record.",
+        "blind guessing about the average record. The leak is Δ = 1 − MIS.",
     ),
+    ("cell", "All rows with the same values in the columns studied."),
+    ("game", "What the attacker knows, and what “out” means. Bounds of different games differ."),
 )
 
 
@@ -189,7 +215,9 @@ def who_chose(report: Report) -> str:
     """Return whose limit the study holds the model to."""
     if report.run.chosen is None:
         return "set for this study"
-    return "memberbound's default: nobody chose it" if report.defaulted("eta") else "chosen by you"
+    return (
+        "memberbound's default, which nobody chose" if report.defaulted("eta") else "chosen by you"
+    )
 
 
 def blind_guess(value: float) -> Mark:

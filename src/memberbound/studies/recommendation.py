@@ -280,9 +280,9 @@ def _table_promise(bound: steps.TableBound, asked: StudyQuestion) -> tuple[bool,
 def _nothing(found: steps.Certified, asked: StudyQuestion, now: steps.Score | None) -> Remedy:
     enough, most = _table_promise(found.bound, asked)
     said = (
-        "The table is coarse and large enough: whatever is trained on it keeps the promise."
+        "The table is coarse and large enough: whatever is trained on it stays within the limit."
         if enough
-        else "Nothing that keeps the promise is proved about the table or the model as they are."
+        else "It is not proved that the table or the model, as they are, stay within the limit."
     )
     remedy = replace(
         _BLANK,
@@ -415,10 +415,11 @@ def verdict(
     else:
         level = "unproved"
         blind = 0.5 if found.audit is None else found.audit.average.blind
+        about = "any record" if asked.record == "every" else "the average record"
         now = (
-            f"As it is, it is not proved that nobody gains more than {points(asked.eta)} over "
-            f"blind guessing about {_whom(asked.record)} membership, and no attack was proved to "
-            f"be right more than {allowed(blind, asked.eta)} of the time."
+            f"Nothing is proved about the model as it is: no attack was shown to be right about "
+            f"{about} more than {allowed(blind, asked.eta)} of the time, but a better one may "
+            "exist."
         )
     if found.given is not None and not found.given.given.comparable:
         now += f" {found.given.given.sides}"
@@ -491,9 +492,8 @@ def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:
     if chosen is None:
         return (
             "None of the remedies tried is certified to keep everybody within "
-            f"{points(asked.eta)} of blind guessing and leaves a model worth having; allow a "
-            "larger eta, "
-            + ("ask for the average record, " if asked.record == "every" else "")
+            f"{points(asked.eta)} of blind guessing and leaves a useful model. Allow a larger eta, "
+            + ("protect the average record only, " if asked.record == "every" else "")
             + "or collect more rows (extra_rows)."
         )
     name = f"{chosen.label[0].lower()}{chosen.label[1:]}"

@@ -86,8 +86,8 @@ class Study(Readable, Limited):
     VERB: ClassVar = "study"
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
     COMPARED: ClassVar = (
-        "how often anybody is right about the average record of the model as it is, or, with "
-        "--record every and without --model, about its worst record"
+        "how often anybody is right about the worst record of the model as it is (the average "
+        "record with --record average or --model)"
     )
 
     report: Report = field(repr=False)
@@ -142,7 +142,7 @@ class Study(Readable, Limited):
 
     def summary(self) -> str:
         """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
-        lines = [_row("how often anybody is right", "measured", "seen", "certified")]
+        lines = [_row("how often anybody is right", "measured", "estimate", "certified")]
         for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
             lines.append(label)
             # The promise to everybody is the stronger one and goes first.
@@ -229,7 +229,7 @@ def study(
     open_report: Annotated[bool, Option("switch", flag="--open", web=False)] = False,
     progress: Annotated[Progress, Option("progress")] | None = None,
 ) -> Study:
-    """Certify a table, audit a learner, protect it, translate into DP terms and recommend.
+    """Certify a table, attack and protect a model, and recommend what to do: one report.
 
     With a ``model`` the report is about that one: the table holds its training rows, ``nonmembers``
     others, and the remedies say what retraining with them would promise and cost.
@@ -242,46 +242,46 @@ def study(
     work (no noise form for a random forest) is a finding.  Bad options are refused before any work.
 
     Args:
-        table: a file or a table; the embedded one unless given.
-        target: column that the learner predicts.
-        learner: a short name or ``package.module:factory``; unless given logistic, or ridge where
-            the target is a number, or with a model its own kind, where that has a short name.
-        eta: nobody may be right more than ½ + η of the time; 0.05 unless given.
-        record: whom the recommendation protects: ``every`` (unless given) or ``average``.
-        epsilon: an ε to translate for these records; 8 unless given.
-        delta: its δ; 1e-5 unless given.
-        confidence: of each certificate and interval; 0.95 unless given.
-        shadows: models trained for each audit; unless given 64 up to 10 000 rows, fewer beyond and
-            in a quick study, 16 at least.
-        extra_rows: rows that could still be collected; 0 unless given.
-        columns: features; all columns but the target, identifiers and free text unless given.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            inferred role is not the right one.
-        unit: column that says whose row it is; of each person the first row is used, and a record
-            is a person.
+        table: a file or a table (default: the embedded data set).
+        target: column to predict.
+        learner: a short name or ``package.module:factory`` (default: the model's own kind;
+            logistic, or ridge for a numeric target).
+        eta: how far above blind guessing anybody may get (default: 0.05, right 55 % of the time).
+        record: who must be protected: ``every`` record or the ``average`` one (default: every).
+        epsilon: an ε to explain for these records (default: 8).
+        delta: its δ (default: 1e-5).
+        confidence: of each certificate and interval (default: 0.95).
+        shadows: models trained for each audit (default: 64 up to 10 000 rows; fewer for larger
+            tables and quick studies, at least 16).
+        extra_rows: how many more rows could be collected (default: 0).
+        columns: feature columns (default: all but the target, identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        baseline: chance of guessing something else about a record without the release (an
-            attribute, the record itself), one or several; the report says what it is at most with
-            ε and with noise that protects every record.
-        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the remedy
-            that trains on all rows; see ``memberbound bounds``.
-        model: a trained model: its file, or in Python the fitted object; the table is what it was
-            trained on.
-        nonmembers: with a model: rows that it was not trained on, of the same source.
-        trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
-            can do anything on this machine.
-        factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
-        config: YAML file with these options, ``source`` and ``out``; keywords go before it.
-        quick: fewer models, and what takes many fits is asked of a uniform sample of 20 000 rows,
-            which the report names; the table's certificates and the release of all rows stay.
-        out: folder for ``report.html`` and ``report.json``; nothing is written without it.
-        resume: go on with a study in ``out`` that was stopped; steps of another question, table or
-            version are not used.
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the release; the report bounds it with the release. May be repeated.
+        bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
+            remedy that trains on all rows; see ``memberbound bounds``.
+        model: a trained model to examine: its file, or in Python the fitted object; the table holds
+            its training rows.
+        nonmembers: rows from the same source that the model was not trained on.
+        trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
+            wrote the file.
+        factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
+        config: YAML file with these options, ``source`` and ``out``; other options override it.
+        quick: train fewer models, and on at most 20 000 random rows where many fits are needed; the
+            table's certificates and the release still use all rows.
+        out: folder for ``report.html`` and ``report.json``; in Python nothing is written without
+            it.
+        resume: continue an interrupted study in ``out``; steps with other options, another table or
+            another version are repeated.
         force: replace the report of an earlier study in ``out``.
-        cache: folder for finished fits of the audits.
-        workers: processes; -1 is all cores.
-        seed: makes the study repeatable; 0 unless given.
-        open_report: open the report in a browser when it is written.
+        cache: folder that keeps the audits' finished fits.
+        workers: processes; -1 uses all cores.
+        seed: makes the study repeatable (default: 0).
+        open_report: open the report in a browser.
         progress: called with (what is being done, done, total).
 
     Command line:

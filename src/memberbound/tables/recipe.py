@@ -310,10 +310,11 @@ class Pool:
 
     def describe(self) -> str:
         """Return the step in words."""
-        return (
-            f"keep the {len(self.cells)} frequent combinations of {', '.join(self.columns)} and "
-            "pool all rows with another combination"
+        count = len(self.cells)
+        kept = (
+            "the most frequent combination" if count == 1 else f"the {count} frequent combinations"
         )
+        return f"keep {kept} of {', '.join(self.columns)} and pool all other rows"
 
 
 @dataclass(frozen=True)

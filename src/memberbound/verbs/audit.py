@@ -213,8 +213,8 @@ class Audit(Readable, Limited):
         estimate, lower = self.reached
         who = "attack on this model"
         more = (
-            "Other attacks may reach more, and nothing is said about other models of its "
-            "learner: this is no guarantee."
+            "This is no guarantee: other attacks may achieve more, and other models of the same "
+            "learner may leak more."
         )
         if isinstance(self.detail, GivenModel):
             who = f"best attack tried on this model ({self.best})"
@@ -222,7 +222,7 @@ class Audit(Readable, Limited):
             more = f"{law.sentence} {more}" if law is not None and law.differs else more
         if isinstance(self.detail, LearnerAudit):
             who = f"best attack tried ({self.best})"
-            more = "Other attacks may reach more: this is no guarantee."
+            more = "This is no guarantee: other attacks may achieve more."
         reached = decimals(estimate, "estimate", 3)
         sure = f"confidence {confident(self.confidence)}"
         least = f"; at {sure} {ONLY_BLIND}"
@@ -350,7 +350,7 @@ def audit(
     progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
     | None = None,
 ) -> Audit:
-    """Measure what membership attacks reach, with intervals that hold.
+    """Measure what membership inference attacks achieve, with confidence intervals.
 
     With ``model`` (or ``predictions``) one trained model is audited as it is: its members, the
     source, against ``nonmembers``, fresh records of the same kind: the model game.  Without
@@ -368,47 +368,48 @@ def audit(
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
     Args:
-        source: a file or a table; with a model its members, in Python also a pair (X, y).
-        nonmembers: with a model: records that it was not trained on, of the same source.
+        source: a file or a table; with a model its training rows, in Python also a pair (X, y).
+        nonmembers: rows from the same source that the model was not trained on.
         model: a trained model: its file, or in Python the fitted object or a callable of rows.
-        members: another name for the source, beside a model.
-        predictions: a table of a model's answers instead of the model: ``label``, ``member`` and
-            ``probability_<class>``, ``logit_<class>`` or ``prediction``; beside a model, its
-            answers elsewhere, which it must give here too.
-        target: the column that the learner or the model predicts.
-        learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
-            With a model it is what reference models are trained with (``same``: the model's own
-            kind, on its own rows, as an estimator is); none are trained unless it is named.
-        trust: read a model file that runs code when it is read (joblib, pickle); whoever wrote it
-            can do anything on this machine.
-        factory: for a torch ``state_dict``: ``package.module:factory`` that makes the module.
-        by: with a model: a column; each of its values is a subgroup with numbers of its own.
-        images: the columns are pixels of pictures of this height and width (``28x28``, ``32x32x3``
-            with colours): every model is asked about a picture and four copies moved by a pixel,
-            which can find more members.
-        shadows: models to train.
-        attacks: names of attacks; the default ones unless given.  ``learned`` adds the classifier
-            of A25 §7, trained on some models and scored on others.
+        members: with a model: another name for the source.
+        predictions: instead of a model, a table of its predictions: ``label``, ``member`` and
+            ``probability_<class>``, ``logit_<class>`` or ``prediction``; together with a model,
+            predictions that it must reproduce here.
+        target: column to predict.
+        learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
+            With a model: what reference models are trained with (``same``: the model's own kind,
+            for scikit-learn estimators); without it none are trained.
+        trust: load model files that can run code (joblib, pickle); use it only if you trust whoever
+            wrote the file.
+        factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
+        by: with a model: a column whose values are subgroups to report separately.
+        images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
+            colours): every model is also queried with four copies shifted by a pixel, which can
+            find more members.
+        shadows: number of shadow models to train.
+        attacks: attacks to run (default: the usual ones); ``learned`` adds the attack classifier of
+            A25 §7, trained on some models and scored on others.
         confidence: of each interval.
-        fpr: false-positive rates for the TPR.
-        columns: use these columns only; all but identifiers and free text unless named.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            inferred role is not the right one.
-        unit: column that says whose row it is; of each person the first row is used, and a record
-            is a person.
+        fpr: false-positive rate at which the TPR is measured; may be repeated.
+        columns: columns to use (default: all but identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        certificate: a certificate of η in the subset game to hold the audit against: an audit above
-            it raises :class:`memberbound.attacks.learner_audit.ContradictionError`.  If fits failed
-            the two are not compared, and a warning says so.
-        records: CSV file with the exposure of every record; its ends hold for all at once.
-        force: overwrite it.
-        cache: folder for finished fits, from which a stopped run goes on; ``True`` is the user's
-            cache folder, which the command line takes unless told otherwise.
-        backend: ``processes``, ``sequential`` or ``dask``.
-        workers: processes.
-        scheduler: address of a dask scheduler; the models are trained on its workers.
+        certificate: a certificate of η in the subset game to check the audit against: an audit
+            above it raises :class:`memberbound.attacks.learner_audit.ContradictionError`. If fits
+            failed the two are not compared, and a warning says so.
+        records: write every record's exposure to this CSV file; its limits hold for all records
+            simultaneously.
+        force: overwrite ``records``.
+        cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
+            the command line's default: the user's cache folder).
+        backend: where models are trained: ``processes``, ``sequential`` or ``dask``.
+        workers: processes; -1 uses all cores.
+        scheduler: address of a dask scheduler whose workers train the models.
         client: for Python: a ``distributed.Client`` instead.
-        seed: of the halves and the learners.
+        seed: for the random halves and the learners.
         progress: called with (done, total).
 
     Command line:
@@ -425,7 +426,7 @@ def audit(
         >>> audit(pandas.DataFrame(scores)).attacks["scores"]["auc"]["lower"] > 0.7
         True
     """
-    del scheduler, client  # read by on_cluster
+    cluster = {"scheduler": scheduler, "client": client}  # connected by on_cluster
     source = _one_source(source, members)
     models = whole_number("shadows", shadows, at_least=2)
     rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
@@ -439,7 +440,8 @@ def audit(
     shape = None if images is None else picture_shape(images)
     stored = (default_cache() if cache else None) if isinstance(cache, bool) else cache
     if model is not None or predictions is not None:
-        idle: dict[str, object] = {"certificate": certificate, "roles": roles, "unit": unit}
+        idle: dict[str, object] = {} if learner is not None else {**cluster}
+        idle |= {"certificate": certificate, "roles": roles, "unit": unit}
         if model is None:
             idle |= {"nonmembers": nonmembers, "source": source, "by": by, "images": images}
             idle |= {"learner": learner, "target": target, "columns": columns}
@@ -488,6 +490,7 @@ def audit(
             "certificate": certificate,
             "records": records,
             "cache": None if isinstance(cache, bool) else cache,
+            **cluster,
         }
         _refuse_of_scores([name for name, value in about.items() if value is not None])
         return _of_scores(source, database_table, confidence, rates, start)

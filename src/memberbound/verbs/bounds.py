@@ -78,15 +78,15 @@ def bounds(
     force: Force = False,
     database_table: DatabaseTable | None = None,
 ) -> BoundsTemplate:
-    """Write a template for what is public about a table's columns: a person fills it in.
+    """Write a template in which you state what is public about a table's columns.
 
     No number and no value of the table is in it: bounds count as published.  What a column holds is
     guessed, and said in a comment.
 
     Args:
         table: a file or a table, one record per row.
-        out: YAML file to write; printed unless given.
-        force: overwrite it.
+        out: YAML file to write (default: print it).
+        force: overwrite ``out``.
         database_table: the table inside a DuckDB or SQLite file.
 
     Command line:

@@ -197,7 +197,7 @@ class Certification(Readable, Limited):
 
     VERB: ClassVar = "certify"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified accuracy about the average row, for any learner"
+    COMPARED: ClassVar = "the certified attack accuracy on the average row, for any learner"
 
     fields: Certified
     game: IidGame
@@ -439,7 +439,7 @@ def certify(
     records: RecordsFile | None = None,
     force: Force = False,
 ) -> Certification:
-    """Certify how much any learner whatsoever can leak about its training rows.
+    """Certify how much any learner at all can leak about the rows of this table.
 
     Give one of: a ``table`` (a file or an object that :func:`memberbound.tables.open_table` reads),
     the ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
@@ -453,26 +453,26 @@ def certify(
     Edge cases: rows that are all distinct give 1: nothing can be certified, and that is an answer.
 
     Args:
-        table: the rows; nulls are a category of their own.
-        columns: the columns a learner sees; all but identifiers unless named.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            inferred role is not the right one; identifiers are left out.
-        n: training rows (with ``unit``, training units); all of the table unless given.
-        confidence: 1 - β.
-        nu: probability of a fresh test point.
+        table: a file or a table; missing values count as a category of their own.
+        columns: the columns a learner sees (default: all but identifiers).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role; identifiers are left out.
+        n: number of training rows, or of persons with ``unit`` (default: the whole table).
+        confidence: of each certificate.
+        nu: probability that the tested record is not a member.
         lam: weight of a missed member.
-        probabilities: a law, as an array or a file with one column.
-        uniform: number of equally likely atoms.
-        reference: further rows of the same law, independent of the table's, that are not trained
-            on.
-        unit: column that says whose row it is; a person with several rows is one record, and all
-            numbers of rows are then numbers of persons.
-        source: instead of a file, the address of an engine on which the table is counted:
+        probabilities: instead of a table: the probability of each distinct record, as an array or a
+            file with one column.
+        uniform: instead of a table: number of equally likely records.
+        reference: further, independent rows from the same source that are not trained on.
+        unit: column that identifies the person; all rows of a person are one record, and persons
+            are counted instead of rows.
+        source: instead of a file: the address of a database in which the table is counted,
             ``postgres://user@host/database#table``, ``spark://host:7077#table``.
         database_table: the table inside a DuckDB or SQLite file, or at an address.
-        exposed_above: rows whose certified leak is larger are counted as exposed.
-        list_exposed: how many of the exposed cells to list with their values, rarest first.
-        records: file for the rows with their certified leak (.csv, .csv.gz or .parquet).
+        exposed_above: count rows with a larger certified leak as exposed.
+        list_exposed: how many exposed cells to list with their values, rarest first.
+        records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
         force: overwrite ``records``.
 
     Command line:

@@ -304,7 +304,7 @@ class Explanation(Readable, Limited):
 
     VERB: ClassVar = "explain"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified accuracy of any attack on any record (neighbour game)"
+    COMPARED: ClassVar = "the certified accuracy of any attack on any record"
 
     guarantee: DpGuarantee
     epsilon: float | None
@@ -478,7 +478,7 @@ class Explanation(Readable, Limited):
         odds = (
             ""
             if self.prior == 0.5
-            else f" when {percent(self.prior, 'given')} of the candidates were in"
+            else f" when {percent(self.prior, 'given')} of the candidates are members"
         )
         other = (
             "another record in its place"
@@ -487,34 +487,33 @@ class Explanation(Readable, Limited):
         )
         blind = percent(max(self.prior, 1 - self.prior), "upper")
         parts = [
-            f"{lead}an attacker who must decide between “in” and “out” can be right at most "
-            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (always giving the "
-            f"likelier answer is right {blind})"
+            f"{lead}no attacker is right about a record's membership more than "
+            f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: {blind})."
         ]
         if vacuous(self.accuracy_upper):
             parts = [
-                f"{lead}nothing useful is proved about how often an attacker can be right{odds}"
+                f"{lead}nothing useful is proved about how often an attacker can be right{odds}."
             ]
         if self.fpr:
             alpha = min(self.fpr, key=lambda a: abs(a - 0.01))
             parts.append(
-                f"one who wrongly accuses at most {percent(alpha, 'given')} of the outsiders "
-                f"finds at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members"
+                f"An attack with a false-positive rate of at most {percent(alpha, 'given')} finds "
+                f"at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the members."
             )
         if self.guess_upper:
             guesses = " and ".join(
-                f"a chance of {percent(float(before), 'given')} before the release becomes at most "
-                f"{percent(after, 'upper')} after it"
+                f"{percent(float(before), 'given')} of the time without the release is right at "
+                f"most {percent(after, 'upper')} with it"
                 for before, after in self.guess_upper.items()
             )
             parts.append(
-                "of guessing something else about a record (an attribute, the record itself, which "
-                f"of many people it is), {guesses}"
+                "A guess at something else about a record (an attribute, the record itself, which "
+                f"of many people it is) that is right {guesses}."
             )
         parts.append(
-            "this holds for every record and every attack, where “out” means training on " + other
+            f"This holds for every record and every attack; “out” means training on {other}."
         )
-        return "; ".join(parts) + "."
+        return " ".join(parts)
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
@@ -588,7 +587,7 @@ def explain(
     target_eta: float | None = None,
     target_security: float | None = None,
 ) -> Explanation:
-    """Say what a DP guarantee means for membership, or find the parameter a promise allows.
+    """Translate a DP guarantee into attack success, or find the parameters for a target.
 
     Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
     ``sample_rate`` and ``steps``, or a ``history`` of such steps.  For the inverse give one target
@@ -604,24 +603,25 @@ def explain(
 
     Args:
         epsilon: ε of (ε, δ)-DP.
-        delta: δ; 0 if left out with epsilon, else 1e-5.
+        delta: δ of (ε, δ)-DP (default: 0 with epsilon, else 1e-5).
         gdp: μ of Gaussian DP.
-        noise_multiplier: DP-SGD: noise over clipping norm.
-        sample_rate: DP-SGD: Poisson sampling rate, batch over data size.
+        noise_multiplier: DP-SGD: noise divided by clipping norm.
+        sample_rate: DP-SGD: Poisson sampling rate (batch size divided by data size).
         steps: DP-SGD: number of steps.
         history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
             also that list, an Opacus accountant or ``PrivacyEngine``.
-        nu: MIS: probability of a fresh test point.
+        nu: MIS: probability that the tested record is not a member.
         lam: MIS: weight of a missed member.
-        prior: share of candidates who were in, for the accuracy.
-        fpr: false-positive rate for the TPR; may be repeated.
-        baseline: chance of guessing something about a record without the release (an attribute, the
-            record itself); says the chance with it.  May be repeated.
-        adjacency: what “out” means; replace-one for ε and μ, add-remove for DP-SGD.
-        target_advantage: inverse: largest TPR - FPR that you accept.
-        target_tpr: inverse: largest TPR that you accept at the false-positive rate.
-        target_eta: inverse: largest η; 0.05 is “right 55 % of the time”.
-        target_security: inverse: smallest MIS.
+        prior: share of candidates who are members, for the accuracy.
+        fpr: false-positive rate at which the TPR is bounded; may be repeated.
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the release; the answer bounds it with the release. May be repeated.
+        adjacency: what “out” means: ``replace-one`` (default for ε and μ) or ``add-remove``
+            (default for DP-SGD).
+        target_advantage: find the parameters for at most this advantage (TPR - FPR).
+        target_tpr: find the parameters for at most this TPR at the given FPR.
+        target_eta: find the parameters for at most this η; 0.05 means right 55 % of the time.
+        target_security: find the parameters for at least this MIS.
 
     Command line:
         memberbound explain --epsilon 8 --delta 1e-5

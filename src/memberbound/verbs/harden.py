@@ -273,7 +273,7 @@ class Hardening(Readable):
     def _unless(self) -> str:
         """What else may be seen, and would say more than the released rows do."""
         return {
-            "split": " who was not told which rows were picked for release",
+            "split": " who does not know which rows were picked for release",
             "union": " who learns nothing from the choice of this recipe",
         }.get(self.validity, "")
 
@@ -312,12 +312,10 @@ class Hardening(Readable):
         if self.information_kept_estimate is not None:
             lines.append(
                 f"{self.measure} kept: {marked(self.information_kept_estimate, 'estimate')} of the "
-                "most that any coarsening tried on the fitting rows showed (estimate)"
+                "most that any coarsening tried kept, on the fitting rows"
             )
         lines += ["", *(f"- {step}" for step in self.steps)]
         lines += [f"note: {note}." for note in self.warnings]
-        if self.out is not None:
-            lines += ["", f"wrote {self.out}"]
         return "\n".join(lines)
 
     def _row(self, name: str, pick: Callable[[Certified], object]) -> str:
@@ -539,7 +537,7 @@ def harden(
     learners: bool | None = None,
     width: Annotated[int, Option("whole", web=False)] = 4,
 ) -> Hardening:
-    """Coarsen a table until it is certified that no learner trained on it leaks too much.
+    """Coarsen a table until no learner trained on it can leak too much, certified.
 
     Guarantee: with probability ≥ ``confidence`` over the rows, ``after["delta_upper"]`` ≥ Δ of
     *every* learner trained on the released rows (average record); likewise
@@ -556,33 +554,33 @@ def harden(
     best value reached; nothing is written then.
 
     Args:
-        table: a file, a pandas table, or anything ``open_table`` reads.
-        security: certified MIS to reach, in (0, 1).
-        record_leak: largest leak allowed for any single released row, in (0, 1).
-        target: column whose information is to be kept; without it, the entropy of the row.
-        columns: columns to look at; all but identifiers and free text unless named.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            role that the fitting rows suggest is not the right one.
-        unit: column that says whose row it is; of each person the first row is used, and a record
-            is a person.
+        table: a file or a table.
+        security: MIS to certify, in (0, 1).
+        record_leak: largest acceptable leak for any released row, in (0, 1).
+        target: column to predict later; as much as possible of what the others say about it is kept
+            (without it: of the whole row).
+        columns: columns to release (default: all but identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the role inferred from the fitting rows.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        keep: columns that must stay exactly as they are.
-        out: file for the hardened table (.csv, .csv.gz, .parquet, .arrow, .feather).
-        confidence: 1 - β of each certificate.
+        keep: columns that must not be changed.
+        out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather).
+        confidence: of each certificate.
         seed: makes the result repeatable.
         force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
         hierarchies: column → hierarchy (a YAML or CSV file, or a mapping).
-        validity: ``"split"`` fits and chooses the recipe on a part of the rows and releases the
-            others; ``"union"`` releases all rows, admits only plans that no row influences (given
-            bins, hierarchies, keeping or dropping) and pays for their number.
-        fit_share: share of the rows for fitting with ``"split"`` (at most 50 000 rows).
-        reference: another table of the same columns to fit and choose on; then all rows of
-            ``table`` are released.  Its rows must be independent of those of ``table``: other
-            people, not last year's answers of the same ones.
-        recipe: JSON file for the recipe.
-        learners: train three learners before and after; by default with a target and at most
-            50 000 rows.
+        validity: ``split`` chooses the recipe on some of the rows and releases the others;
+            ``union`` releases all rows, but only tries steps that do not depend on them (given
+            bins, hierarchies, keeping or dropping columns) and pays for each.
+        fit_share: with ``split``: share of the rows (at most 50 000) used to choose the recipe.
+        reference: another table with the same columns to choose the recipe on, so that all rows of
+            ``table`` are released. It must hold other people, not the same ones a year earlier.
+        recipe: write the recipe to this JSON file.
+        learners: train three learners before and after (default: if there is a target and at most
+            50 000 rows).
         width: width of the beam search.
 
     Command line:

@@ -16,7 +16,16 @@ from memberbound.iid.planning import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.quantities import Readable, Sides, common_fields, confident, decimals, significant
+from memberbound.quantities import (
+    Readable,
+    Sides,
+    at_confidence,
+    common_fields,
+    confident,
+    decimals,
+    significant,
+    vacuous,
+)
 from memberbound.verbs.certify import (
     independent_units,
     of_unit,
@@ -96,22 +105,21 @@ class Plan(Readable):
         if self.unit is not None:
             one, many = of_unit(self.unit), f"values of “{self.unit}”"
         if self.security is not None:
-            wishes.append(
-                f"MIS ≥ {significant(self.security, 'given')} for every learner (average {one})"
-            )
+            wishes.append(f"MIS ≥ {significant(self.security, 'given')} (average {one})")
         if self.record_leak is not None:
             whom = "record" if self.rows is None else "record whose value occurs in the table"
             if self.unit is not None:
                 whom = f"{one} whose rows occur alike in the table"
             most = significant(self.record_leak, "given")
             wishes.append(f"a leak of at most {most} for every {whom}")
-        sure = "" if self.confidence == 1 else f", with confidence {confident(self.confidence)}"
+        sure = "" if self.confidence == 1 else f", confidence {confident(self.confidence)}"
         wish = " and ".join(wishes)
         notes = "".join(f"\nnote: {w}." for w in self.warnings)
         if self.n_required is None:
+            sure = at_confidence(self.confidence)
             return f"No number of {many} is certified to give {wish}{sure}. {self.reason}{notes}"
         needed = rows_in_words(self.n_required, self.unit, "training ")
-        return f"{needed} give {wish}{sure} ({self.source}).{notes}"
+        return f"{needed} give {wish}, whatever the learner ({self.source}{sure}).{notes}"
 
 
 def plan(
@@ -129,7 +137,7 @@ def plan(
     unit: Column | None = None,
     database_table: DatabaseTable | None = None,
 ) -> Plan:
-    """Return the number of training rows (with ``unit``, of persons) enough for a certified target.
+    """Find how many training rows are enough for a certified target.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
     ``table`` whose law is unknown.  Of a table the identifiers are left out unless ``columns`` or
@@ -144,17 +152,17 @@ def plan(
 
     Args:
         table: rows of the kind that will be trained on.
-        security: smallest MIS that you accept.
-        record_leak: largest leak that you accept for any row.
-        columns: the columns a learner sees; all but identifiers unless named.
-        roles: column → number, category, date, identifier or text, where the inferred role is not
-            the right one.
-        probabilities: instead of a table: a law, as an array or a file with one column.
-        uniform: instead of a table: number of equally likely atoms.
-        confidence: how sure the answer is, over the rows of the table.
-        nu: probability of a fresh test point.
+        security: smallest acceptable MIS.
+        record_leak: largest acceptable leak for any row.
+        columns: the columns a learner sees (default: all but identifiers).
+        roles: column → number, category, date, identifier or text, to correct the inferred role.
+        probabilities: instead of a table: the probability of each distinct record, as an array or a
+            file with one column.
+        uniform: instead of a table: number of equally likely records.
+        confidence: of the answer, where it comes from a table.
+        nu: probability that the tested record is not a member.
         lam: weight of a missed member.
-        unit: column that says whose row it is; a person with several rows is one record.
+        unit: column that identifies the person; all rows of a person are one record.
         database_table: the table inside a DuckDB or SQLite file.
 
     Command line:
@@ -237,11 +245,18 @@ def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str
     needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
     reason = None
     if needed is None:
-        least = decimals(smallest_certifiable_leak(profile, wish.confidence), "upper")
+        smallest = smallest_certifiable_leak(profile, wish.confidence)
+        least = decimals(smallest, "upper", 3)
+        singles = int(profile.cells[0]) if profile.count[0] == 1 else 0
         reason = (
-            f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells"
-            f", {int(profile.cells[0]) if profile.count[0] == 1 else 0} of them seen once; leaks "
-            f"below about {least} cannot be certified from it, and cells seen once not at all."
+            f"The table's {rows_in_words(profile.rows, unit)} fall into {profile.atoms} cells, "
+            f"{singles} of them seen once; "
+            + (
+                "too few rows repeat to certify anything. Use fewer or coarser columns."
+                if vacuous(smallest, "delta")
+                else f"leaks below about {least} cannot be certified from it, and cells seen once "
+                "not at all."
+            )
         )
     return Plan(
         needed,

@@ -294,7 +294,7 @@ class PopulationAnswer(Readable, Limited):
 
     VERB: ClassVar = "population"
     FAILS_ON: ClassVar = ("ceiling",)
-    COMPARED: ClassVar = "the certified success of any attack on any record (subset game)"
+    COMPARED: ClassVar = "the certified success rate of any attack on any record"
 
     mechanism: str
     query: str
@@ -491,8 +491,8 @@ class PopulationAnswer(Readable, Limited):
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
             "right about any record's membership at most "
-            f"{percent(self.success_upper, 'upper')} of the time{sure}; guessing blindly is right "
-            f"{percent(self.blind, 'upper')}."
+            f"{percent(self.success_upper, 'upper')} of the time{sure} (blind guessing: "
+            f"{percent(self.blind, 'upper')})."
         )
 
     def summary(self) -> str:
@@ -504,7 +504,7 @@ class PopulationAnswer(Readable, Limited):
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
         rows: list[tuple[str, object]] = [
-            ("records, drawn", f"{self.game.population}, {self.game.size}"),
+            ("records (drawn)", f"{self.game.population} ({self.game.size})"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
@@ -515,8 +515,8 @@ class PopulationAnswer(Readable, Limited):
             (f"ε{at}, any data set", self._epsilon),
             (f"ε(X){at}, these records", number(self.epsilon_population)),
             (f"ε̃{at}, practical", number(self.pmp_epsilon_upper)),
-            ("success, knows all but one", marked(self.compared.worst_case, "certificate")),
-            ("success, … of these records", marked(self.compared.population, "certificate")),
+            ("success, any data set", marked(self.compared.worst_case, "certificate")),
+            ("success, these records", marked(self.compared.population, "certificate")),
             ("success, practical", marked(self.success_upper, "certificate")),
             ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
             ("method", self.bounds.method),
@@ -526,8 +526,8 @@ class PopulationAnswer(Readable, Limited):
             rows.append(("success, average record", average))
         if self.coupled is not None:
             alone = self.coupled
-            rows.append(("… by coupling alone", marked(alone.success_upper, "certificate")))
-            rows.append(("… ε̃ by coupling alone", number(alone.pmp_epsilon_upper)))
+            rows.append(("success, by coupling alone", marked(alone.success_upper, "certificate")))
+            rows.append(("ε̃, by coupling alone", number(alone.pmp_epsilon_upper)))
         if self.fresh is not None:
             sure = at_confidence(self.fresh.confidence)
             plain = leak_of_gaussian_mean(self.game.size, self.columns)
@@ -1096,7 +1096,7 @@ def population(
     progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
     | None = None,
 ) -> PopulationAnswer:
-    """Say what a DP parameter means for the records of a known population.
+    """Find what ε means for these records, or which ε a target allows.
 
     A uniform half of the records (or ``size`` of them) is drawn, and its mean or sum is released
     with Gaussian noise, or the exponential mechanism chooses among ``candidates``.  The attacker
@@ -1116,30 +1116,31 @@ def population(
     (i.i.d. game, average record, with ``confidence``; A25-T13 with a number).
 
     Args:
-        table: a file or an object with one record per row; its numeric columns are used.
-        mechanism: ``gaussian`` or ``exponential``.
-        query: ``mean`` or ``sum`` (Gaussian mechanism).
-        epsilon: the worst-case DP parameter to which the mechanism is calibrated.
-        sigma: instead of ε, the standard deviation of the noise on the released query.
-        delta: δ of all three ε; 1e-5 for Gaussian noise, 0 for the exponential mechanism.
-        clip: records are scaled onto the ball of this radius first.
-        sensitivity: instead of ``clip``, how far one replaced record moves the query (or the loss).
-        candidates: file or array of the candidates of the exponential mechanism (L2 loss).
-        losses: instead of candidates, an N×m array of losses of each candidate on each record.
-        size: number of records drawn; half of them unless given.
-        target_pmp: inverse: largest ε̃ that you accept; the noise or ε is found.
-        target_success: inverse: largest success rate that you accept.
-        releases: number of independent answers to the same Gaussian query, as one joint release.
-        columns: use these columns only; all numbers but identifiers unless named.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            inferred role is not the right one.
-        unit: column that says whose row it is; of each person the first row is used, and a record
-            is a person.
+        table: a file or a table, one record per row; its numeric columns are used.
+        mechanism: how the noise is added.
+        query: what the Gaussian mechanism releases.
+        epsilon: the ε to which the mechanism is calibrated.
+        sigma: instead of ε: the standard deviation of the noise on the released query.
+        delta: δ (default: 1e-5 for Gaussian noise, 0 for the exponential mechanism).
+        clip: first shrink longer records to this norm.
+        sensitivity: instead of ``clip``: how far replacing one record can move the query (or the
+            loss).
+        candidates: among which the exponential mechanism chooses, by L2 loss: a file or an array.
+        losses: instead of candidates: an N×m array, the loss of each candidate on each record.
+        size: number of records drawn (default: half of them).
+        target_pmp: find the noise or ε for at most this ε̃ (PMP).
+        target_success: find the noise or ε for at most this attack success rate.
+        releases: number of independent noisy answers to the same query, bounded as one release.
+        columns: columns to use (default: all numeric ones but identifiers).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        confidence: for sampled subsets, and for the leak of fresh rows.
+        confidence: of bounds from sampled subsets, and of the leak of fresh rows.
         subsets: how many subsets to sample.
-        seed: of the sampled subsets.
-        records: CSV file for the bounds of every record.
+        seed: for the sampled subsets.
+        records: write every record's bounds to this CSV file.
         force: overwrite ``records``.
         progress: called with (done, total).
 

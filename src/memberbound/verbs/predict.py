@@ -104,7 +104,7 @@ def predict(
     force: Force = False,
     database_table: DatabaseTable | None = None,
 ) -> Prediction:
-    """Predict for raw rows with a model that ``protect`` released.
+    """Apply a model released by ``protect`` to raw rows.
 
     Columns are found by name, whatever their order; further ones are ignored with a notice.
 
@@ -114,11 +114,11 @@ def predict(
 
     Args:
         model: a file that ``protect`` wrote, or the model itself.
-        learner: for a network: the ``package.module:factory`` that it was trained with.
+        learner: for a network: the ``package.module:factory`` it was trained with.
         table: the rows: a file, a pandas, polars or pyarrow table, or an array.
-        out: file for the answers (CSV, Parquet or Arrow): ``prediction`` and, for classifiers that
-            have them, ``probability_<class>``.
-        force: overwrite it.
+        out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
+            that give probabilities, ``probability_<class>``.
+        force: overwrite ``out``.
         database_table: the table inside a DuckDB or SQLite file.
 
     Command line:

@@ -954,47 +954,48 @@ def protect(
 
     Args:
         source: a file or a table, one record per row.
-        target: column to predict; with ``learner``.
-        learner: a short name, ``package.module:factory`` or an estimator; logistic unless given.
-        statistic: instead of a learner: mean, sum, histogram, contingency, covariance, quantiles,
-            or a function of the drawn rows (subset game).
-        eta: largest gain over blind guessing, in (0, ½).
-        record: ``every`` or ``average``.
-        game: ``neighbour`` (train on all rows, nothing is public) or ``subset`` (train on a secret
-            half of a public population); the first for every record where the learner has a
-            private form (logistic, svm, ridge, linear, huber, boosting, or a factory of PyTorch
-            modules), and for statistics with ``bounds``, unless given.
-        method: ``gradient``, ``boosting`` (neighbour game), ``crowd`` (means, counts, covariances;
-            ridge, linear, logistic and naive Bayes from sums), ``neighbour``, ``convex``,
-            ``moment``, ``izzo`` (subset game) or ``auto``.
-        bounds: YAML or JSON file (or a mapping) with what is public about columns, for the
-            neighbour game: ``age: [0, 120]``, ``sex: [F, M]``.
-        baseline: chance of guessing something about a record without the release (an attribute, the
-            record itself), one or several; the answer says what it is at most with the release
-            (neighbour game).
-        confidence: of the calibration, in the subset game.
-        tune: choose clip radius and regularisation together with the noise (subset game, unless
-            told not to); try several paces and pay for it out of the budget (neighbour game, only
-            if asked).
-        clip: scale longer rows onto this norm.
-        pairs: pairs (or subsets) to refit.
+        target: column to predict.
+        learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
+        statistic: instead of a model, release a ``mean``, ``sum``, ``histogram``, ``contingency``
+            table, ``covariance`` or ``quantiles``; in Python also a function of the drawn rows
+            (subset game).
+        eta: how far above blind guessing anybody may get, in (0, ½).
+        record: who is protected.
+        game: ``neighbour`` trains on all rows and no row is public; ``subset`` trains on a secret
+            half of a public population (default: neighbour if every record is protected and the
+            learner is logistic, svm, ridge, linear, huber, boosting or a factory of PyTorch
+            modules, or a statistic has ``bounds``).
+        method: ``gradient`` or ``boosting`` (neighbour game); ``crowd`` (means, counts,
+            covariances; ridge, linear, logistic and naive Bayes from sums), ``neighbour``,
+            ``convex``, ``moment`` or ``izzo`` (subset game); ``auto`` chooses.
+        bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
+            neighbour game: ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the release; the answer bounds it with the release (neighbour game). May be
+            repeated.
+        confidence: of the noise calibration (subset game).
+        tune: subset game: choose clip radius and regularisation together with the noise (default:
+            yes); neighbour game: try several learning rates, paid for out of the budget (default:
+            no).
+        clip: shrink longer rows to this norm.
+        pairs: how many pairs (or subsets) to refit for the calibration.
         query: public rows whose predictions are released, for learners without parameters.
         bins: edges of a histogram.
-        levels: of the quantiles; quartiles unless given.
-        size: records drawn; half of them unless given (statistics only).
-        columns: use these columns only; all but identifiers and free text unless named.
-        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, where the
-            inferred role is not the right one.
-        unit: column that says whose row it is; of each person the first row is used, and a record
-            is a person.
+        levels: of the quantiles (default: quartiles).
+        size: for a statistic: number of records drawn (default: half of them).
+        columns: columns to use (default: all but identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
         database_table: the table inside a DuckDB or SQLite file.
         out: file for the release; its certificate is written beside it.
-        force: overwrite it.
-        workers: processes; all cores unless given.
-        scheduler: address of a dask scheduler; the calibration of the subset game refits on its
-            workers.
+        force: overwrite ``out``.
+        workers: processes (default: all cores).
+        scheduler: address of a dask scheduler whose workers do the refitting (subset game).
         client: for Python: a ``distributed.Client`` instead.
-        insecure_seed: for tests: training set and noise from a seed, which protects nobody.
+        insecure_seed: for tests only: draw training set and noise from a seed, which protects
+            nobody.
         calibration_seed: seed of the calibration's halves, which are public.
         progress: called with (done, total).
 

@@ -1,10 +1,12 @@
 """The documentation as a browser opens it from files: for everybody, and with a search that finds.
 
-Needs ``make docs`` first; ``make test-long`` runs it.
+Three pages are built here; the whole site needs ``make docs`` first, and ``make test-long``.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,31 +15,106 @@ import pytest
 
 from web.pages_checks import until, violations
 
-SITE = Path(__file__).parents[3] / "site"
+ROOT = Path(__file__).parents[3]
+SITE = ROOT / "site"
 # The page for wrong addresses is only served, and its address is the server's.
 PAGES = sorted(path for path in SITE.rglob("*.html") if path.name != "404.html")
 
-pytestmark = [
-    pytest.mark.browser,
+pytestmark = pytest.mark.browser
+whole = [
     pytest.mark.long,
     pytest.mark.skipif(not PAGES, reason="the documentation is not built: make docs"),
 ]
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three pages of the documentation, built as it is but for the API and the gallery."""
+    pytest.importorskip("material", reason="needs the documentation's tools")
+    import yaml
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    place = tmp_path_factory.mktemp("site") / "docs"
+    place.mkdir()
+    for name in ("index.md", "theory.md", "glossary.md", "site.css", "site.js", "worker.js"):
+        shutil.copy(ROOT / "docs" / name, place)
+    shutil.copytree(ROOT / "docs/pictures", place / "pictures")
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    settings["plugins"] = [name for name in settings["plugins"] if isinstance(name, str)]
+    settings["nav"] = [{"Home": "index.md"}, {"Tour": "theory.md"}, {"Glossary": "glossary.md"}]
+    settings["hooks"] = [str(ROOT / f"docs/hooks/{name}.py") for name in ("cli_pages", "formulas")]
+    # The links of three pages lead to the others, which are not there.
+    settings["validation"] = {"links": {"not_found": "ignore", "anchors": "ignore"}}
+    settings |= {"docs_dir": str(place), "site_dir": str(place.parent / "site")}
+    (place.parent / "mkdocs.yml").write_text(yaml.safe_dump(settings), "utf-8")
+    build(load_config(str(place.parent / "mkdocs.yml"), strict=True))
+    return place.parent / "site"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(open_page: Callable[..., Any], scheme: str) -> None:
-    page = open_page(PAGES[0].as_uri(), scheme=scheme)
-    found = {}
-    for path in PAGES:
-        page.goto(path.as_uri())
-        found[str(path.relative_to(SITE))] = violations(page)
-    page.complaints.clear()
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+def test_axe_finds_nothing_on_three_pages(
+    site: Path, open_page: Callable[..., Any], scheme: str
+) -> None:
+    assert faults(site, sorted(site.glob("[gti]*.html")), open_page, scheme) == {}
 
 
-def test_the_search_works_without_a_server(open_page: Callable[..., Any]) -> None:
-    page = open_page((SITE / "index.html").as_uri())
+def test_axe_finds_what_is_wrong(site: Path, open_page: Callable[..., Any]) -> None:
+    """The negative control: faint text and a picture without words are found."""
+    source = (site / "index.html").read_text("utf-8")
+    worse = source.replace("</article>", '<p style="color: #ddd">faint</p></article>')
+    (site / "worse.html").write_text(worse.replace(" alt=", " data-alt="), "utf-8")
+    found = faults(site, [site / "worse.html"], open_page, "light")["worse.html"]
+    assert {text.split(":")[0] for text in found} >= {"color-contrast", "image-alt"}
+
+
+def test_the_home_page_and_its_formulas(site: Path) -> None:
+    source = (site / "index.html").read_text("utf-8")
+    home = re.sub("<[^>]*>", "", source)
+    for path in ("I train models", "I own a table", "I must choose ε"):
+        assert path in home
+    assert "pip install" in home
+    assert "memberbound study" in home
+    assert "pictures/report.png" in source
+    tour = (site / "theory.html").read_text("utf-8")
+    assert "e<sup>ε</sup>" in tour
+    assert "e^" not in tour
+
+
+def test_the_search_works_without_a_server(site: Path, open_page: Callable[..., Any]) -> None:
+    page = open_page((site / "index.html").as_uri())
     page.keyboard.press("/")
     page.keyboard.type("advantage")
     until(page, "document.querySelectorAll('.md-search-result__item').length > 0")
     page.complaints.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+class TestWholeSite:
+    """Every page of ``make docs``."""
+
+    pytestmark = whole
+
+    def test_axe_finds_nothing_on_any_page(
+        self, open_page: Callable[..., Any], scheme: str
+    ) -> None:
+        assert faults(SITE, PAGES, open_page, scheme) == {}
+
+
+def faults(
+    site: Path, pages: list[Path], open_page: Callable[..., Any], scheme: str
+) -> dict[str, list[str]]:
+    """Return what axe finds wrong, by page; one browser tab visits them all.
+
+    The pages of the two colour schemes differ in nothing but their colours.
+    """
+    assert pages
+    rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+    tab = open_page(pages[0].as_uri(), scheme=scheme)
+    found = {}
+    for path in pages:
+        tab.goto(path.as_uri())
+        if wrong := violations(tab, **rules):
+            found[str(path.relative_to(site))] = wrong
+    tab.complaints.clear()
+    return found
