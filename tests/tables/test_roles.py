@@ -513,7 +513,9 @@ def test_a_given_role_is_not_looked_for_where_only_cells_are_counted(monkeypatch
     people = pa.table({"town": ["a", "b"] * 20, "paid": ["1", "x"] * 20, "n": [1.5, 2.5] * 20})
     asked = []
     scanned = roles._scanned
-    monkeypatch.setattr(roles, "_scanned", lambda t, kinds: asked.append(set(kinds)) or scanned(t, kinds))
+    monkeypatch.setattr(
+        roles, "_scanned", lambda t, kinds: asked.append(set(kinds)) or scanned(t, kinds)
+    )
     said = {"town": "category", "paid": "identifier"}
     found = certify(people, roles=said, columns=["town", "paid", "n"])
     assert (asked, found.roles["paid"]) == ([set()], "identifier")

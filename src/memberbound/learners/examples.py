@@ -301,9 +301,10 @@ def column_encoder(
 
     numbers = [c for c in table.columns if c in forms]
     others = [c for c in table.columns if c not in forms]
-    # With few values in every column none is rare, and scikit-learn need not count them one by one.
+    # With few values in every column none is rare, and scikit-learn need not count them one by one
+    # (its indicator of the rare ones counts as one of the 50, also where there are none).
     seen = [_present(table[c]) for c in others] if whole else []
-    few = bool(seen) and max(map(len, seen)) <= _CATEGORIES
+    few = bool(seen) and max(map(len, seen)) < _CATEGORIES
     indicators = OneHotEncoder(
         categories=seen if few else "auto",
         handle_unknown="infrequent_if_exist",
