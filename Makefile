@@ -45,27 +45,25 @@ test-long: $(STAMP) ## the tests marked long, and property tests with new random
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "long or hypothesis"
 
 # The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
-OLDEST := .venv-oldest/bin
-test-oldest: ## import and a part of the tests with the oldest dependencies allowed
-	@if [ ! -x $(OLDEST)/python ]; then "$(PYTHON)" -m venv .venv-oldest; fi
-	@$(OLDEST)/python -m pip install -qq uv
-	@$(OLDEST)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
+OLDEST := .venv-oldest/bin/python
+test-oldest: $(STAMP) ## import and a part of the tests with the oldest dependencies allowed
+	@if [ ! -x $(OLDEST) ]; then $(BIN)/uv venv -q --python $(BIN)/python .venv-oldest; fi
+	@$(BIN)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
 		--extra web --extra skops --extra dask -o .venv-oldest/oldest.txt
-	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python -r .venv-oldest/oldest.txt \
+	@$(BIN)/uv pip install -q --python $(OLDEST) -r .venv-oldest/oldest.txt \
 		'pytest>=8.3' pytest-xdist hypothesis mpmath polars httpx jsonschema
-	@$(OLDEST)/uv pip install -q --python $(OLDEST)/python --no-deps --editable .
-	$(OLDEST)/python -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
+	@$(BIN)/uv pip install -q --python $(OLDEST) --no-deps --editable .
+	$(OLDEST) -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
 		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_cache.py \
 		tests/release/test_saving.py tests/report/test_model.py
 
-constraints: ## resolve constraints.txt anew
-	@if [ ! -x .venv-oldest/bin/uv ]; then "$(PYTHON)" -m venv .venv-oldest; \
-		$(OLDEST)/python -m pip install -qq uv; fi
-	@grep '^#' constraints.txt > .venv-oldest/head.txt
-	@$(OLDEST)/uv pip compile -q --python-version 3.11 --no-header --no-annotate pyproject.toml \
+constraints: $(STAMP) ## resolve constraints.txt anew
+	@mkdir -p build
+	@grep '^#' constraints.txt > build/constraints.txt
+	@$(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate pyproject.toml \
 		--extra web --extra skops --extra dask --extra accounting --extra mlflow \
-		-o .venv-oldest/new.txt
-	@cat .venv-oldest/head.txt .venv-oldest/new.txt > constraints.txt
+		-o build/resolved.txt
+	@cat build/constraints.txt build/resolved.txt > constraints.txt
 
 check: $(STAMP) ## ruff, its formatter, mypy, the order of imports and spelling
 	$(BIN)/ruff check .
@@ -78,15 +76,26 @@ docs: $(STAMP) ## the documentation, into site/
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
 
+# Every file of the package is in the wheel, and what is installed from it, with nothing else of ours
+# in sight, answers, studies a small table and serves.
+TRIAL := BEGIN { print "age,smoker,ill"; for (i = 0; i < 300; i++) \
+	print 18 + i * 7 % 70 "," i % 3 "," (i * 7 % 70 > 35 ? "yes" : "no") }
 wheel: $(STAMP) ## the wheel, tried in an environment of its own: dist/
-	@rm -rf dist build/fresh
+	@rm -rf dist build/fresh build/trial*
+	@mkdir -p build
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
-	@$(BIN)/python -m venv build/fresh
-	@wheel=$$(ls dist/*.whl); build/fresh/bin/python -m pip install -qq "$$wheel[web,skops]"
-	@cd build && fresh/bin/memberbound explain --epsilon 1 --json >/dev/null && \
-		fresh/bin/memberbound study --out trial --force --shadows 8 >/dev/null 2>&1 && \
-		fresh/bin/python -c "from memberbound.faces.web.application import application; application()"
-	@echo "wheel: $$(ls dist/*.whl), tried: explain, study, the web application"
+	@missing=$$(comm -23 \
+		<(cd src && find memberbound -type f -not -name '*.pyc' | sort) \
+		<($(BIN)/python -m zipfile -l dist/*.whl | awk '{ print $$1 }' | sort)); \
+		if [ -n "$$missing" ]; then echo "not in the wheel:" $$missing >&2; exit 1; fi
+	@$(BIN)/uv venv -q --python $(BIN)/python build/fresh
+	@wheel=$$(ls dist/*.whl); $(BIN)/uv pip install -q --python build/fresh/bin/python "$$wheel[web,skops]"
+	@cd build && awk '$(TRIAL)' > trial.csv && fresh/bin/memberbound explain --epsilon 1 --json >/dev/null && \
+		fresh/bin/memberbound theorems --json >/dev/null && \
+		fresh/bin/memberbound study trial.csv --target ill --learner tree --shadows 8 --quick \
+			--out trial >trial.log 2>&1 || { cat trial.log >&2; exit 1; }
+	@cd build && fresh/bin/python -c "from memberbound.faces.web.application import application; application()"
+	@echo "wheel: $$(ls dist/*.whl), tried: explain, theorems, study, the web application"
 
 paper: ## the JOSS paper as a page, with pandoc: build/paper.html
 	@mkdir -p build

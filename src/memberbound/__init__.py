@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from memberbound._version import __version__
 
 if TYPE_CHECKING:
+    from memberbound.attacks.scorer import PrivacyScore
     from memberbound.curve import (
         GaussianCurve,
         LaplaceCurve,
@@ -80,6 +81,7 @@ _PUBLIC = {
     "PolygonCurve": "curve",
     "PopulationAnswer": "verbs.population",
     "Prediction": "verbs.predict",
+    "PrivacyScore": "attacks.scorer",
     "Protection": "verbs.protect",
     "RecordBounds": "subset.bounds",
     "Reproduction": "papers.reproduction",
@@ -137,6 +139,7 @@ __all__ = [
     "PolygonCurve",
     "PopulationAnswer",
     "Prediction",
+    "PrivacyScore",
     "Protection",
     "RecordBounds",
     "Reproduction",

@@ -3,14 +3,18 @@
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.linear_model import LogisticRegression
 
-from memberbound.curve.families import GaussianCurve
+from memberbound import InputError, MembershipPrivate
+from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
+from memberbound.release.budget import NeighbourBudget
 from memberbound.release.gradient import gradient_loss
 from memberbound.release.neighbour import LEARNERS, _Training, fit_private
 from memberbound.release.randomness import InsecureSource, SecureSource
@@ -173,3 +177,42 @@ def test_every_learner_takes_public_bounds_alone(learner):
     model = fit_private(table, "ill", eta=0.05, bounds=bounds, learner=learner)
     assert len(model.predict(table)) == 400
     assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))
+
+
+@pytest.mark.parametrize("releases", [2, 5])
+def test_several_models_keep_the_promise_together(releases: int) -> None:
+    slack = 1e-6
+    one = NeighbourBudget.for_eta(0.05, slack=slack, releases=releases)
+    whole = one.repeated(releases)
+    # Squares of μ and slacks add up, in rationals.
+    assert Fraction(whole.mu) ** 2 >= releases * Fraction(one.mu) ** 2
+    assert Fraction(whole.slack) >= releases * Fraction(slack)
+    assert whole.curve().eta <= 0.05
+    assert NeighbourBudget(one.mu * 1.001, slack).repeated(releases).curve().eta > 0.05
+    # The broken twin: as many models with the budget of one do not keep it.
+    alone = NeighbourBudget.for_eta(0.05, slack=slack).mu
+    assert SlackCurve(GaussianCurve(alone * releases**0.5), releases * slack).eta > 0.05 * 1.3
+
+
+def test_an_estimator_of_several_promises_for_all_of_them() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = (X[:, 0] > 0).astype(int)
+    public = {"x0": [-4, 4], "x1": [-4, 4], "y": {"categories": [0, 1]}}
+    asked = {"bounds": public, "insecure_seed": 1}
+    one, three = (
+        MembershipPrivate(LogisticRegression(), releases=n, **asked).fit(X, y) for n in (1, 3)
+    )
+    assert 0.0499 < three.certificate_.value <= 0.05
+    assert "No more than 3 models" in three.certificate_.assumptions[-1]
+    assert "No more" not in one.certificate_.assumptions[-1]
+    alone = three.released_.certificate_.value
+    assert alone < 0.03
+    assert three.calibration_.noise_scale > 1.5 * one.calibration_.noise_scale
+    read = three.calibration_.details["curve"]
+    assert read["eta_upper"] == three.certificate_.value
+    assert read["add_remove"]["advantage_upper"] < read["replace_one"]["advantage_upper"]
+    with pytest.raises(InputError, match="releases must be 1 in the subset game"):
+        MembershipPrivate(LogisticRegression(), record="average", releases=2).fit(X, y)
+    with pytest.raises(InputError, match="releases must be a whole number"):
+        MembershipPrivate(LogisticRegression(), releases=0).fit(X, y)

@@ -491,6 +491,8 @@ def test_types_that_only_duckdb_has(tmp_path):
             assert counted(table) == expected, name
             assert sum(count_pair_profile(table, table).cells) == len(values), name
         assert counted(backend.table(name)) == expected, name
+        # A relation of somebody's own connection, streamed through Arrow.
+        assert counted(backend.con.table(name)) == expected, name
         # Written from another engine, the rows are copied first; each gets its own count.
         out = tmp_path / f"{name}.parquet"
         write_records(backend.table(name), None, {n: float(n) for n in range(1, 99)}, out)

@@ -10,7 +10,7 @@ advance as well.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,20 +138,36 @@ class NeighbourBudget:
         self.slack = fraction("slack", self.slack)
 
     @classmethod
-    def for_eta(cls, eta: float, *, slack: float) -> NeighbourBudget:
-        """Return the largest budget that keeps η, the slack included."""
+    def for_eta(cls, eta: float, *, slack: float, releases: int = 1) -> NeighbourBudget:
+        """Return the largest budget of which so many together keep η, their slack included."""
         goal = checked_eta(eta)
         # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
         goal = min(goal, (0.5 + goal) - 0.5)
 
         def kept(mu: float) -> bool:
-            return SlackCurve(GaussianCurve(mu), slack).eta <= goal
+            return cls(mu, slack).repeated(releases).curve().eta <= goal
 
         if not kept(1e-9):
             raise InputError(
                 f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
         return cls(last_true(kept, 1e-9, _LARGEST_MU), slack)
+
+    def repeated(self, releases: int) -> NeighbourBudget:
+        """Return the budget of so many releases from the same rows, each within this one.
+
+        Theorem: X22 (proofs/gradient-descent.md, claim 1); each may depend on the results of those
+        before it.  Distances in total variation add up.
+        """
+        if releases == 1:
+            return self
+
+        def longer(mu: float) -> float:
+            return up(mu * math.sqrt(releases), 4)
+
+        parts = [replace(part, mu=longer(part.mu)) for part in self._parts]
+        slack = min(1.0, up(releases * self.slack))
+        return NeighbourBudget(longer(self.mu), slack, parts, 1.0)
 
     @property
     def normal_mu(self) -> float | None:

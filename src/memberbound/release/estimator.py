@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from memberbound.errors import InputError, fraction, one_of, positive
+from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import (
@@ -83,6 +83,10 @@ _SHAPE_PAIRS, _SCORED = 64, 8
 _GIVEN_TRAIN = (
     "train= was drawn uniformly from the population, by its owner and apart from this calibration."
 )
+_TOGETHER = (
+    "No more than {} models are made from these rows, each asked for this eta with this number of "
+    "releases; the bound is for all of them together, whichever is chosen."
+)
 _INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
 
 
@@ -146,6 +150,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
         game: ``"neighbour"`` to train on all rows, or ``"subset"``; unless given the first for
             ``record="every"`` and an estimator that has a private form, else the second.
+        releases: for the neighbour game: how many such models are made from the same rows (several
+            settings, of which one is chosen); ``eta`` is then promised for all of them together.
         bounds: for the neighbour game: what is public about the columns (``x0``, ``x1``, … of an
             array) and the target (``y``): a mapping, or a YAML or JSON file.
         n_jobs: worker processes; None decides by the work.
@@ -180,6 +186,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     #: Of models in files from before there was a choice.
     game: str | None = "subset"
     bounds: Any = None
+    releases: int = 1
     released_: Any
     scores_: Scores | None
     trials_: tuple[Trial, ...]
@@ -193,6 +200,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         method: str = "auto",
         game: str | None = None,
         bounds: Any = None,
+        releases: int = 1,
         tune: bool | None = None,
         confidence: float = 0.95,
         clip: float | None = None,
@@ -211,6 +219,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.method = method
         self.game = game
         self.bounds = bounds
+        self.releases = releases
         self.tune = tune
         self.confidence = confidence
         self.clip = clip
@@ -249,6 +258,11 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         one_of("record", self.record, ("average", "every"))
         if self.game is not None:
             one_of("game", self.game, ("neighbour", "subset"))
+        if whole_number("releases", self.releases) > 1 and not self._all_rows:
+            raise InputError(
+                f"releases must be 1 in the subset game, got {self.releases}: there promises about "
+                "the same rows do not add up (docs/howto/several-releases.md)."
+            )
         if self._all_rows:
             return
         if self.bounds is not None:
@@ -383,11 +397,23 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             learner=str(private_form(self.estimator)),
             bounds=self.bounds,
             tune=bool(self.tune),
+            releases=self.releases,
             source=source_from_seed(self.insecure_seed),
         )
-        self.calibration_ = self.released_.calibration_
-        self.certificate_ = self.released_.certificate_
         self.secure_ = self.released_.secure
+        self.calibration_ = self.released_.calibration_
+        if self.releases > 1:
+            together = self.released_.budget.repeated(self.releases)
+            promised = together.certificate(secure=self.secure_)
+            said = (*promised.assumptions, _TOGETHER.format(self.releases))
+            details = {"mu": together.mu, "curve": together.described()}
+            self.calibration_ = replace(
+                self.calibration_,
+                certificate=replace(promised, assumptions=said),
+                eta=self.eta,
+                details=self.calibration_.details | details,
+            )
+        self.certificate_ = self.calibration_.certificate
         self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
         self.__dict__.pop("classes_", None)
         if self.released_.class_names:

@@ -334,6 +334,7 @@ def fit_private(
     learner: str = "logistic",
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
+    releases: int = 1,
     source: RandomSource | None = None,
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
@@ -350,7 +351,9 @@ def fit_private(
     :func:`memberbound.release.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
-    that costs is a part of the budget like any other (35 % of what preprocessing leaves).
+    that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
+    ``releases`` η holds for so many such models of the same rows together, and the result's own
+    certificate, of the one model, is smaller.
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
@@ -379,7 +382,14 @@ def fit_private(
         return (1 + (len(_PACES) if tune else 0)) * (1 + most)
 
     made = prepare(
-        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+        table,
+        target,
+        eta=eta,
+        classifier=classifier,
+        bounds=public,
+        source=drawn,
+        draws=draws,
+        releases=releases,
     )
     encoder, code, budget = made.encoder, made.target, made.budget
     count = len(code.classes)
@@ -394,9 +404,8 @@ def fit_private(
     work = replace(work, boosted=encoder) if boosted else work
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
-    return PrivateModel(
-        encoder, code, model, budget, made.rows, drawn.secure, checked_eta(eta), learner
-    )
+    own = checked_eta(eta) if releases == 1 else budget.curve().eta
+    return PrivateModel(encoder, code, model, budget, made.rows, drawn.secure, own, learner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,11 +430,12 @@ def prepare(
     bounds: Mapping[str, object] | str | Path | None,
     source: RandomSource,
     draws: Callable[[int, int, int], int],
+    releases: int = 1,
 ) -> Prepared:
     """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
-    and number of outputs.
+    and number of outputs.  η is of ``releases`` such models together.
     """
     public = read_bounds(bounds)
     names = [str(name) for name in table.columns]
@@ -443,7 +453,8 @@ def prepare(
     private = [name for name in features if name not in public]
     open_target = target not in public
     known = public.get(target)
-    budget = _budget(eta, rows, features, public, known, classifier=classifier, draws=draws)
+    slack = _slack(rows, features, public, known, classifier=classifier, draws=draws)
+    budget = NeighbourBudget.for_eta(eta, slack=slack, releases=releases)
     _refuse_small(rows, len(private), budget.mu, open_target)
 
     first_scale, fine_mu = None, None
@@ -519,8 +530,7 @@ class _Training:
         return float(units.sum() / _UNITS)
 
 
-def _budget(
-    eta: float,
+def _slack(
     rows: int,
     features: list[str],
     bounds: Bounds,
@@ -528,8 +538,8 @@ def _budget(
     *,
     classifier: bool,
     draws: Callable[[int, int, int], int],
-) -> NeighbourBudget:
-    """Return μ and the slack from public numbers alone; ``known`` is the target's bound."""
+) -> float:
+    """Return the slack from public numbers alone; ``known`` is the target's bound."""
     outputs = 1
     if classifier:
         outputs = MOST_CLASSES if known is None else len(getattr(known, "labels", ()))
@@ -541,9 +551,7 @@ def _budget(
         + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     slack = release_slack(coordinates)
-    if known is None and classifier:
-        slack = up(slack + CLASS_SLACK)
-    return NeighbourBudget.for_eta(eta, slack=slack)
+    return up(slack + CLASS_SLACK) if known is None and classifier else slack
 
 
 def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "exact_type",
     "from_pandas",
     "moved",
+    "moved_columns",
     "stored_types",
 ]
 
@@ -107,8 +108,14 @@ def stored_types(rows: ir.Table) -> dict[str, DuckDBPyType]:
 
 def moved(rows: ir.Table, name: str) -> str:
     """Return a query of the rows that loses nothing on the way out of DuckDB through Arrow."""
+    chosen = moved_columns(stored_types(rows), name)
+    return f"SELECT {chosen} FROM ({rows.get_backend().compile(rows)}) AS stored_rows"
+
+
+def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:
+    """Return the columns of such a query."""
     chosen = []
-    for column, kind in stored_types(rows).items():
+    for column, kind in types.items():
         place = _quoted(column)
         if kind.id in _UNMOVED:
             chosen.append(f"CAST({place} AS VARCHAR) AS {place}")
@@ -119,7 +126,7 @@ def moved(rows: ir.Table, name: str) -> str:
             )
         else:
             chosen.append(place)
-    return f"SELECT {', '.join(chosen)} FROM ({rows.get_backend().compile(rows)}) AS stored_rows"
+    return ", ".join(chosen)
 
 
 def _quoted(name: str) -> str:

@@ -18,6 +18,7 @@ pandas                               as typed; a missing value of any kind (None
 polars, pyarrow, numpy               as typed
 ibis on polars                       copied to the embedded engine
 ibis on DuckDB                       on its own engine, as typed
+a relation of DuckDB                 as typed; streamed to the embedded engine, never held whole
 ibis on Spark                        on its own engine: truth values, whole numbers, decimals,
                                      dates, timestamps, text and bytes; other types are refused
 ibis on Postgres                     on its own engine: truth values, whole numbers, decimals,
@@ -72,12 +73,13 @@ from memberbound.tables.engine import (
     reading,
     streamed,
 )
-from memberbound.tables.exact import exact_type, from_pandas, moved
+from memberbound.tables.exact import exact_type, from_pandas, moved, moved_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    from duckdb import DuckDBPyRelation
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
 
@@ -515,7 +517,17 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
     return engine.copied(pa.schema([(column, kind) for column in names]), blocks())
 
 
+def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation) -> ir.Table:
+    """Copy a stream, or a query of somebody else's connection as one that loses nothing."""
+    stream: pa.RecordBatchReader = rows
+    if hasattr(rows, "project"):
+        types = dict(zip(rows.columns, rows.types, strict=True))
+        stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
+    return engine.copied(stream.schema, stream)
+
+
 def _in_memory(engine: Engine, source: object) -> ir.Table:
+    import duckdb
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
@@ -527,8 +539,8 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
-    if isinstance(source, pa.RecordBatchReader):
-        return engine.copied(source.schema, source)
+    if isinstance(source, duckdb.DuckDBPyRelation | pa.RecordBatchReader):
+        return _stream(engine, source)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
@@ -539,8 +551,8 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
         source = pa.table(source)
     if not isinstance(source, pa.Table):
         raise InputError(
-            "a table must be a file name, a pandas, polars or pyarrow table, a numpy array or an "
-            f"ibis table, got {type(source).__name__}."
+            "a table must be a file name, a pandas, polars or pyarrow table, a numpy array, "
+            f"an ibis table or a relation of DuckDB, got {type(source).__name__}."
         )
     if not source.column_names:
         raise InputError("the table in memory has no columns.")
