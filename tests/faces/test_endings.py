@@ -47,12 +47,12 @@ def test_what_nobody_foresaw_is_one_sentence_and_a_private_file(tmp_path):
     assert ran.stdout == ""
     (line,) = ran.stderr.splitlines()
     (file,) = tmp_path.glob("memberbound-traceback-*.txt")
-    assert line == (f"memberbound: unexpected error (KeyError). Its details are in {file}.")
+    assert line == (f"memberbound: unexpected error (KeyError). Details are in {file}.")
     assert file.stat().st_mode & 0o077 == 0
     assert "KeyError: 'nobody expects this'" in file.read_text()
     shown = run(UNFORESEEN, tmp_path, MEMBERBOUND_DEBUG="1")
     assert "Traceback (most recent call last)" in shown.stderr
-    assert shown.stderr.splitlines()[-1].startswith("memberbound: an error")
+    assert shown.stderr.splitlines()[-1].startswith("memberbound: unexpected error")
 
 
 def test_a_full_disk_does_not_hide_the_sentence(tmp_path):
@@ -63,7 +63,7 @@ def test_a_full_disk_does_not_hide_the_sentence(tmp_path):
     )), tmp_path)  # fmt: skip
     assert ran.returncode == 1
     assert ran.stderr == (
-        "memberbound: unexpected error (KeyError). Its details could not be written to a file.\n"
+        "memberbound: unexpected error (KeyError). Details could not be written to a file.\n"
     )
     assert list(tmp_path.iterdir()) == []
 

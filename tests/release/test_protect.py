@@ -130,8 +130,8 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "one of them"),
-        ({"target": "ill", "statistic": "mean"}, "one of them"),
+        ({}, "needs either a target"),
+        ({"target": "ill", "statistic": "mean"}, "needs either a target"),
         ({"target": "ill", "eta": 0.5}, "in \\(0, 0.5\\)"),
         ({"target": "ill", "eta": 0.0}, "in \\(0, 0.5\\)"),
         ({"target": "none"}, "no column 'none'"),

@@ -211,7 +211,7 @@ def assumed(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
     found: dict[str, None] = {}
     for step in report.steps_in("done"):
-        name = step.id
+        name: str = step.id
         if name.startswith("protect"):
             alone = step.result is not None and step.result.get("game") == "neighbour"
             name = "protect-all" if alone else "protect"
