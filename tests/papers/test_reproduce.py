@@ -41,7 +41,7 @@ ENDINGS = (".png", ".svg", ".csv", "-trials.csv", ".json")
 SELF_CONTAINED = [id for id in EXPERIMENTS if experiment(id).read is None]
 GAMES = {"A25": "iid", "I24": "subset", "L24": "subset"}
 #: Two trials of these take a minute of computing; small settings have tests of their own.
-SLOW = ("A25-F1", "A25-F2", "L24-F5")
+SLOW = ("A25-F1", "A25-F2", "L24-F4", "L24-F5")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduction-summary.md"
 #: What the default runs are known not to match: id → how the claims that do not hold begin; the
 #: notes of each figure say why.
