@@ -80,6 +80,11 @@ def test_a_thousand_damaged_files(kinds):
     assert well == 48 * len(kinds)
 
 
+def test_what_the_long_run_found():
+    """Types that Arrow does not know raise an error that is a RuntimeError as well."""
+    assert watched(["parquet:79:80", "feather:127:128", "arrow stream:177:178"]) == (3, [])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", GOOD)
 def test_ten_thousand_damaged_files(kind):
