@@ -41,8 +41,9 @@ ENDINGS = (".png", ".svg", ".csv", "-trials.csv", ".json")
 SELF_CONTAINED = [id for id in EXPERIMENTS if experiment(id).read is None]
 GAMES = {"A25": "iid", "I24": "subset", "L24": "subset"}
 #: Two trials of these take a minute of computing; small settings have tests of their own (of L24-F5
-#: test_figure_5_end_to_end_at_two_clips, of the others tests/papers/test_aubinais_overfitting.py).
-SLOW = ("A25-F1", "A25-F2", "L24-F5")
+#: test_figure_5_end_to_end_at_two_clips, of L24-F4 the end-to-end run of L24-F6; of
+#: the others tests/papers/test_aubinais_overfitting.py).
+SLOW = ("A25-F1", "A25-F2", "L24-F4", "L24-F5")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduction-summary.md"
 #: What the default runs are known not to match: id → how the claims that do not hold begin; the
 #: notes of each figure say why.

@@ -177,7 +177,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         >>> model.score(X, y) > 0.7
         True
         >>> half = MembershipPrivate(
-        ...     LogisticRegression(), record="average", tune=False, pairs=200, insecure_seed=1
+        ...     LogisticRegression(), record="average", tune=False, pairs=60, insecure_seed=1
         ... )
         >>> half.fit(X, y).certificate_.game.record
         'average'
@@ -267,8 +267,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             return
         if self.bounds is not None:
             raise InputError(
-                "bounds belong to the neighbour game: give record='every' and an estimator with a "
-                "private form."
+                "bounds apply only to the neighbour game: give record='every' and an estimator "
+                "with a private form."
             )
         one_of("method", self.method, METHODS)
         one_of("release", self.release, ("parameters", "predictions"))
