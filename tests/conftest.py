@@ -1,4 +1,4 @@
-"""How property tests draw; a real browser for the tests that open pages.
+"""How property tests draw, how many processes; a real browser for the tests that open pages.
 
 Property tests draw the same examples every time, so that ``make test`` fails for a change and
 never by chance.  ``MEMBERBOUND_EXAMPLES=explore`` (``make test-long``) draws new ones.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -26,6 +28,18 @@ if _EXAMPLES == "fixed" and hasattr(providers, "_get_local_constants"):
     # depends on the tests that ran before in the same process: the examples would not be fixed.
     _NOTHING = providers.Constants()
     providers._get_local_constants = lambda: _NOTHING
+
+# Several test processes share the cores already: where a test does not say how many processes it
+# wants, it gets none of its own, which would each import everything once more.
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[None]:
+    """Look for doctests in src only: those of tests would be searched for, and there are none."""
+    found: list[Any] = yield
+    return [part for part in found if not isinstance(part, DoctestModule)]
+
 
 #: Debian's names and the usual others.
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -62,22 +76,26 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def context(chromium: Any) -> Any:
+    """What pages share: scripts are loaded and compiled once.  They store nothing to share."""
+    return chromium.new_context()
+
+
 @pytest.fixture
-def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Open pages as ``open_page(address, width=1400, scheme="light")``.
+def open_page(chromium: Any, context: Any) -> Iterator[Callable[..., Any]]:
+    """Open pages as ``open_page(address, width=1400, scheme="light")``; options of a context of
+    its own may follow.
 
     A page that logs an error, throws, or asks the network for anything but its own address fails
     the test when it ends, unless the test clears ``page.complaints`` (a list of sentences).
     """
-    contexts = []
     pages = []
 
     def open_(address: str, *, width: int = 1400, scheme: str = "light", **options: Any) -> Any:
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
+        page = chromium.new_page(**options) if options else context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         page.complaints = []
         own = address if address.startswith("file:") else "/".join(address.split("/")[:3])
 
@@ -98,6 +116,6 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 
     yield open_
     complaints = [complaint for page in pages for complaint in page.complaints]
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert not complaints, complaints

@@ -28,7 +28,7 @@ def shifted(rng, targets, records, shift):
     return Targets(member, signals=shift * (member[:, :, None] - 0.5) + noise)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.5, 1.5])
+@pytest.mark.parametrize("shift", [0.0, pytest.param(0.5, marks=pytest.mark.long), 1.5])
 def test_lower_end_is_calibrated(shift):
     """Each lower end may exceed Δ with probability 2.5 %; P(Bin(60, 0.025) > 7) < 1e-3."""
     rng = np.random.default_rng(int(10 * shift))

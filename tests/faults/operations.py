@@ -1,10 +1,11 @@
 """A process in which the k-th file operation, step or checkpoint of a command fails.
 
-``python -m faults.operations SCENARIO FAULT FIRST STEP MOST`` runs a command once undisturbed, then
-once per k = FIRST, FIRST + STEP, … (at most MOST times), each in a forked child, and checks what is
-left: outputs absent or whole, temporary folders empty, stored fits readable, one sentence.  It
-prints one JSON object.  File operations fail through ``operations.c``, loaded with LD_PRELOAD, so
-that writes of DuckDB and Arrow fail too; a checkpoint is a call of a function of memberbound.
+``python -m faults.operations SCENARIO,FAULT,FIRST,STEP,MOST …`` runs a command once undisturbed,
+then once per k = FIRST, FIRST + STEP, … (at most MOST times), each in a forked child, and checks
+what is left: outputs absent or whole, temporary folders empty, stored fits readable, one sentence.
+It prints one JSON object per argument.  File operations fail through ``operations.c``, loaded with
+LD_PRELOAD, so that writes of DuckDB and Arrow fail too; a checkpoint is a call of a function of
+memberbound.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -164,7 +164,8 @@ class Harness:
             error, lasts = FILES.get(fault, (0, 0))
             self.shim.fault_set(ctypes.c_long(k if fault in FILES else 0), error, lasts)
         sys.argv = ["memberbound", *arguments]
-        if arguments is self.arguments:  # what is only prepared needs no checkpoints
+        # What is only prepared needs no checkpoints, nor does a fault of files.
+        if arguments is self.arguments and fault in CHECKPOINTS:
             sys.setprofile(watch)
         try:
             command_line.main()
@@ -259,7 +260,7 @@ def examined(scenario: str, fault: str, first: int, step: int, most: int) -> dic
             __import__(module)
         harness.fresh()
         old = {"out/answers.csv": b"old\n"}
-        good = harness.run()
+        good = harness.run(fault=fault)
         assert good.code == 0, good.err
         total = good.operations if fault in FILES else good.calls
         tried, wrong = 0, []
@@ -284,10 +285,11 @@ def examined(scenario: str, fault: str, first: int, step: int, most: int) -> dic
 
 
 def main() -> None:
-    """Print what one scenario with one kind of fault leads to."""
-    scenario, fault, *numbers = sys.argv[1:]
-    act: Callable[..., dict[str, object]] = examined
-    print(json.dumps(act(scenario, fault, *map(int, numbers))), flush=True)
+    """Print what each scenario with one kind of fault leads to; modules are imported once."""
+    for asked in sys.argv[1:]:
+        scenario, fault, *numbers = asked.split(",")
+        first, step, most = map(int, numbers)
+        print(json.dumps(examined(scenario, fault, first, step, most)), flush=True)
 
 
 if __name__ == "__main__":

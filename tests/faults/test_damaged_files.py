@@ -80,6 +80,11 @@ def test_a_thousand_damaged_files(kinds):
     assert well == 48 * len(kinds)
 
 
+def test_what_the_long_run_found():
+    """Types that Arrow does not know raise an error that is a RuntimeError as well."""
+    assert watched(["parquet:79:80", "feather:127:128", "arrow stream:177:178"]) == (3, [])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", GOOD)
 def test_ten_thousand_damaged_files(kind):
@@ -181,11 +186,12 @@ def test_workers_that_are_no_number_of_processes(workers, tmp_path):
     assert "workers must be" in told
 
 
-def test_ten_thousand_columns(tmp_path):
+@pytest.mark.parametrize("columns", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_thousands_of_columns(columns, tmp_path):
     from memberbound.tables.counting import count_profile
 
-    names = [f"column{i}" for i in range(10_000)]
-    lines = [names, *([str(i * j % 3) for i in range(10_000)] for j in (1, 2, 3))]
+    names = [f"column{i}" for i in range(columns)]
+    lines = [names, *([str(i * j % 3) for i in range(columns)] for j in (1, 2, 3))]
     wide = tmp_path / "wide.csv"
     wide.write_text("".join(",".join(line) + "\n" for line in lines))
     assert count_profile(wide).expanded().tolist() == [1, 1, 1]

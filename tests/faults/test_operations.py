@@ -29,11 +29,11 @@ def library(tmp_path_factory):
     return path
 
 
-def found(library, scenario, fault, numbers=(1, 1, 10**6)):
+def found(library, *asked):
     """Return how many operations or checkpoints there are, how many were tried, what was wrong."""
+    words = [",".join(map(str, (scenario, fault, *numbers))) for scenario, fault, numbers in asked]
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faults.operations", scenario, fault]
-        + [str(number) for number in numbers],
+        [sys.executable, "-W", "ignore", "-m", "faults.operations", *words],
         cwd=HERE.parent,
         env=os.environ | {"LD_PRELOAD": str(library), "FAULTS": str(library)},
         capture_output=True,
@@ -41,9 +41,10 @@ def found(library, scenario, fault, numbers=(1, 1, 10**6)):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+    return [json.loads(line) for line in ran.stdout.splitlines()[-len(asked) :]]
 
 
+EVERY = (1, 1, 10**6)
 #: One or two faults of each kind, spread over the commands that write.
 QUICK = [
     ("certify", "full", (2, 4, 3)),
@@ -56,10 +57,16 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize(("scenario", "fault", "numbers"), QUICK)
-def test_some_faults(library, scenario, fault, numbers):
+@pytest.fixture(scope="module")
+def quick(library):
+    """All of them in one process, which imports once what they need."""
+    return found(library, *QUICK)
+
+
+@pytest.mark.parametrize("place", range(len(QUICK)), ids=["-".join(asked[:2]) for asked in QUICK])
+def test_some_faults(quick, place):
     """From the first number on, so many steps on each time, at most so often."""
-    said = found(library, scenario, fault, numbers)
+    said = quick[place]
     assert said["tried"] > 0
     assert not said["wrong"], "\n".join(said["wrong"][:5])
 
@@ -68,7 +75,7 @@ def test_some_faults(library, scenario, fault, numbers):
 @pytest.mark.parametrize("fault", FILES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_file_operation(library, scenario, fault):
-    said = found(library, scenario, fault)
+    (said,) = found(library, (scenario, fault, EVERY))
     assert said["tried"] == said["total"]
     assert not said["wrong"], "\n".join(said["wrong"][:5])
 
@@ -78,8 +85,9 @@ def test_every_file_operation(library, scenario, fault):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_checkpoints_all_along(library, scenario, fault):
     """Two hundred checkpoints, evenly spread; a command has thousands."""
-    total = found(library, scenario, fault, (1, 1, 0))["total"]
-    said = found(library, scenario, fault, (1, max(1, total // 200), 10**6))
+    (none,) = found(library, (scenario, fault, (1, 1, 0)))
+    total = none["total"]
+    (said,) = found(library, (scenario, fault, (1, max(1, total // 200), 10**6)))
     assert said["tried"] >= min(total, 200)
     assert not said["wrong"], "\n".join(said["wrong"][:5])
 

@@ -209,7 +209,7 @@ def test_nested_seeds_and_global_generators_are_shared(name):
         record="average",
         release="predictions",
         query=X[:2],
-        pairs=20,
+        pairs=10,
         insecure_seed=1,
         n_jobs=1,
     ).fit(X, Y)

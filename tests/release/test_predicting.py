@@ -22,7 +22,7 @@ pytest.importorskip("skops")
 QUICK = {
     "record": "average",
     "tune": False,
-    "pairs": 60,
+    "pairs": 30,
     "insecure_seed": 3,
     "workers": 1,
     "eta": 0.2,

@@ -56,7 +56,7 @@ def column(values):
     return pd.Series(values, dtype=object)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(values=st.lists(anything, min_size=2, max_size=8), place=st.integers(0, 7), other=anything)
 def test_a_replaced_record_changes_its_own_reading_only(values, place, other):
     place %= len(values)

@@ -26,7 +26,7 @@ def people() -> pd.DataFrame:
 
 
 def quick(**more):
-    subset = {"record": "average", "tune": False, "pairs": 120, "workers": 1}
+    subset = {"record": "average", "tune": False, "pairs": 40, "workers": 1}
     return subset | {"insecure_seed": 3, "eta": 0.2} | more
 
 
@@ -55,14 +55,15 @@ def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
     assert not np.array_equal(*models)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "sum", "covariance"])
-@pytest.mark.parametrize("record", ["average", "every"])
+@pytest.mark.parametrize(
+    ("statistic", "record"),
+    [("mean", "average"), ("mean", "every"), ("sum", "every"), ("covariance", "average")],
+)
 def test_sums_are_certified_without_sampling(
     people: pd.DataFrame, statistic: str, record: str
 ) -> None:
-    result = protect(
-        people, statistic=statistic, columns=["age"], eta=0.05, record=record, insecure_seed=1
-    )
+    options = {"columns": ["age"], "eta": 0.05, "insecure_seed": 1}
+    result = protect(people.iloc[:40], statistic=statistic, record=record, **options)
     assert result.calibration.certificate.confidence == 1.0
     assert result.calibration.certificate.value <= 0.05
     assert result.to_dict()["protects"] == f"{record} record"
@@ -70,15 +71,17 @@ def test_sums_are_certified_without_sampling(
 
 
 def test_every_record_needs_more_noise_than_the_average_one(people: pd.DataFrame) -> None:
-    people.loc[0, "age"] = 5000
+    few = people.iloc[:40].copy()
+    few.loc[0, "age"] = 5000
     options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 1}
     assert (
-        protect(people, record="every", **options).noise_scale
-        > 3 * protect(people, record="average", **options).noise_scale
+        protect(few, record="every", **options).noise_scale
+        > 3 * protect(few, record="average", **options).noise_scale
     )
 
 
 def test_a_histogram_of_words_and_of_numbers(people: pd.DataFrame) -> None:
+    people = people.iloc[:40]
     words = protect(people, statistic="histogram", columns=["town"], insecure_seed=1)
     assert sorted(words.to_dict()["names"]) == ["a", "b", "c"]
     ages = protect(

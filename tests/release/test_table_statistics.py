@@ -112,7 +112,7 @@ RECORDS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("statistic", TABLE_STATISTICS)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(old=RECORDS, new=RECORDS)
 def test_no_record_moves_more_than_is_paid_for(statistic, old, new):
     rest = PEOPLE.head(30)

@@ -45,7 +45,10 @@ def true_averages(table: np.ndarray, unit: float) -> np.ndarray:
     return np.array(own, dtype=np.longdouble).T
 
 
-@pytest.mark.parametrize("groups", [1, 5, 64, 1000])
+@pytest.mark.parametrize(
+    "groups",
+    [1, pytest.param(5, marks=pytest.mark.long), 64, pytest.param(1000, marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("name", TABLES)
 def test_averages_are_never_below_the_truth(name: str, groups: int) -> None:
     table = TABLES[name]
@@ -71,7 +74,9 @@ def test_the_mean_distance_alone_would_be_caught(monkeypatch) -> None:
     assert (shown < true_averages(table, unit)).any(axis=0)[[1, 4]].all()
 
 
-@pytest.mark.parametrize("name", ["normal", "clusters", "heavy"])
+@pytest.mark.parametrize(
+    "name", ["normal", "clusters", pytest.param("heavy", marks=pytest.mark.long)]
+)
 def test_read_offs_are_close_to_those_of_pairs(name: str) -> None:
     """Tight: within 3 % of the gain over a coin, the worst record's within 1 %."""
     table = TABLES[name]
@@ -86,9 +91,15 @@ def test_read_offs_are_close_to_those_of_pairs(name: str) -> None:
         assert (coarse.pmp_epsilon(1e-3, sigma) >= exact.pmp_epsilon(1e-3, sigma) * 0.999).all()
 
 
-def test_equal_records_and_large_populations() -> None:
+@pytest.mark.parametrize("most", [600, pytest.param(None, marks=pytest.mark.long)])
+def test_equal_records_and_large_populations(
+    most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if most is not None:
+        monkeypatch.setattr("memberbound.subset.profile.MOST_PAIRED_RECORDS", most)
     assert GroupedDistances.of(np.ones((50, 2))).averages(lambda d: d[:, None]).max() == 0.0
-    many = np.random.default_rng(5).normal(size=(distances.MOST_PAIRED_RECORDS + 1, 1))
+    count = 1 + (most or distances.MOST_PAIRED_RECORDS)
+    many = np.random.default_rng(5).normal(size=(count, 1))
     profile = NeighbourProfile.from_vectors(many)
     assert isinstance(profile.distances, GroupedDistances)
     assert (

@@ -302,7 +302,9 @@ def few(monkeypatch):
     monkeypatch.setattr(mixtures, "_FIRST", 50)
 
 
-@pytest.mark.parametrize("name", ["normal", "even", "outlier"])
+@pytest.mark.parametrize(
+    "name", ["normal", pytest.param("even", marks=pytest.mark.long), "outlier"]
+)
 @pytest.mark.parametrize("share", [0.5, 0.25])
 def test_values_not_worked_out_are_bounded_and_the_worst_is_exact(name, share, few):
     count = 400

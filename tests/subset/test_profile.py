@@ -103,7 +103,7 @@ def test_exact_distances_are_tight(name):
         )
 
 
-@pytest.mark.parametrize("size", [257, 600])
+@pytest.mark.parametrize("size", [257, pytest.param(600, marks=pytest.mark.long)])
 def test_binned_distances_are_tight(size):
     rng = np.random.default_rng(size)
     table = rng.normal(size=(size, 6)) * np.where(rng.random((size, 1)) < 0.02, 40.0, 1.0)
@@ -207,7 +207,7 @@ def test_pmp_epsilon_satisfies_its_inequality_again(name, exact):
     for delta in (0.3, 1e-2, 1e-6, 1e-30):
         for sigma in (0.01, 1.0, 100.0):
             said = profile.pmp_epsilon(delta, sigma)
-            for x in range(0, profile.records, 4):
+            for x in range(0, profile.records, 8):
                 assert profile.delta(said[x], sigma)[x] <= delta
                 if said[x] > 1e-9:  # and a little less would not do
                     assert profile.delta(said[x] * (1 - 1e-3), sigma)[x] > delta
@@ -245,9 +245,9 @@ def naive_tpr(profile, record, fpr, sigma):
 def test_tpr_is_the_lowest_line(exact):
     profile = NeighbourProfile.from_vectors(tables()["plain"], exact=exact)
     x = 7
-    for sigma in (0.5, 2.0, 40.0):
+    for sigma in (0.5, 40.0):
         curve = profile.curve(x, sigma)
-        for fpr in (1e-6, 1e-3, 0.1, 0.6, 0.999):
+        for fpr in (1e-6, 0.1, 0.999):
             said, truth = profile.tpr(fpr, sigma)[x], naive_tpr(profile, x, fpr, sigma)
             # Any line is a bound, so neither search can go below the lowest of all.
             assert truth * (1 - 1e-5) <= said <= truth * (1 + TPR)

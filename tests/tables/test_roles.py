@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import random
+import re
 import uuid
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.studies.question import StudyData, StudyQuestion
-from memberbound.tables import open_table
+from memberbound.tables import open_table, roles
 from memberbound.tables.population import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
 from memberbound.verbs.audit import audit
@@ -160,7 +162,8 @@ def test_every_verb_reads_the_same_numbers(table: Path) -> None:
     by_file = population(table, **asked)
     by_array = population(np.column_stack([wanted[c] for c in asked["columns"]]), epsilon=1.0)
     assert by_file.success_upper == by_array.success_upper
-    hard = harden(table, security=0.3, target="ill", columns=["price", "seen", "half"])
+    wish = {"security": 0.3, "target": "ill", "learners": False}
+    hard = harden(table, columns=["price", "seen", "half"], **wish)
     for name, rule in hard.coarsener.recipe_.rules:
         if name in ("price", "seen", "half") and hasattr(rule, "codes"):
             edges = np.asarray(rule.edges)
@@ -463,3 +466,60 @@ def test_the_command_line_takes_roles_and_says_what_it_left_out(table: Path) -> 
     )
     assert run.exit_code == 0, run.stderr
     assert set(json.loads(run.stdout)["roles"]) == {"half", "ill"}
+
+
+# ---- one scan, few patterns ----------------------------------------------------------------------
+
+
+def spelled_plainly(value: str) -> str:
+    """Naive: the first of the spellings that fits, one after the other."""
+    fits = (n for n, pattern in roles._SPELLINGS.items() if re.fullmatch(pattern, value, re.ASCII))
+    return next(fits, "other")
+
+
+def spelled_by_the_engine(values: list[str]) -> list[str]:
+    asked = roles._asked("v", "text")
+    start = asked.index("bit_or(") + len("bit_or(")
+    case = asked[start : asked.index(" FILTER", start) - 1]
+    names = {bit: name for name, bit in roles._BITS.items()}
+    with open_table(pa.table({"v": values})) as opened:
+        source = opened.engine.backend.compile(opened.expr)
+        found = opened.engine.sql(f"SELECT {case} FROM ({source})").fetchall()
+    return [names[bit] for (bit,) in found]
+
+
+def some_spellings() -> list[str]:
+    draw = random.Random(0)
+    made = {"2020-01-02", "01.02.2020", "true", "3 Jan 2020", "a b c d", "0.123", "1.234", "1.23"}
+    for _ in range(4000):
+        made.add("".join(draw.choices("0123456789+-.,eE/:T Zafjt{}", k=draw.randint(1, 9))).strip())
+        whole = str(draw.randint(0, 10 ** draw.randint(1, 17)))
+        places = "".join(draw.choices("0123456789", k=draw.randint(0, 6)))
+        sign, mark = draw.choice(["", "+", "-"]), draw.choice(["", ".", ","])
+        made.add(sign + whole + mark + places + draw.choice(["", "", "e5"]))
+    return sorted(made - {""})
+
+
+def test_the_quick_order_of_the_patterns_finds_what_the_plain_one_does(monkeypatch):
+    values = some_spellings()
+    plain = [spelled_plainly(value) for value in values]
+    assert len(set(plain)) >= 8
+    assert spelled_by_the_engine(values) == plain
+    # Negative control: thousands taken for decimals.
+    monkeypatch.setattr(roles, "_DECIMAL", "[+-]?(0|[1-9][0-9]*)[.][0-9]+")
+    assert spelled_by_the_engine(values) != plain
+
+
+def test_a_given_role_is_not_looked_for_where_only_cells_are_counted(monkeypatch):
+    people = pa.table({"town": ["a", "b"] * 20, "paid": ["1", "x"] * 20, "n": [1.5, 2.5] * 20})
+    asked = []
+    scanned = roles._scanned
+    monkeypatch.setattr(
+        roles, "_scanned", lambda t, kinds: asked.append(set(kinds)) or scanned(t, kinds)
+    )
+    said = {"town": "category", "paid": "identifier"}
+    found = certify(people, roles=said, columns=["town", "paid", "n"])
+    assert (asked, found.roles["paid"]) == ([set()], "identifier")
+    # A role that needs certain values is looked at, and refused where they are not there.
+    with pytest.raises(InputError, match="must hold numbers"):
+        certify(people, roles={"paid": "number"})

@@ -57,7 +57,7 @@ def test_bound_is_reached_by_two_records():
     assert centred(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
 
 
-@pytest.mark.parametrize("eta", [0.02, 0.3])
+@pytest.mark.parametrize("eta", [0.02, pytest.param(0.3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("size", "k"), GAMES)
 def test_calibrated_noise_keeps_the_promise(size, k, eta):
     for name, statistic in statistics(size):

@@ -317,7 +317,7 @@ def test_shells_by_simulation(count, size, draws, sigma):
         u = (others - others.mean(0)) / 2
         covariance = sigma**2 * np.eye(2) + 2 * size / (2 * size - 1) * u.T @ u
         root = np.linalg.cholesky(np.linalg.inv(covariance))
-        shape = (3000 // draws // (count // 80), 2)
+        shape = (1200 // draws // (count // 80), 2)
         zeta = (rng.normal(size=shape) + 1j * rng.normal(size=shape)) * math.sqrt(0.5)
         raw = zeta @ root.T  # t with t·(raw record) = ζ·(whitened record)
         metric.append(np.square(np.abs(raw @ basis)) * 4.0**table.exponent)
@@ -448,7 +448,7 @@ def lattice_laws(values, size, record):
     return inside / inside.sum(), counts[size] / counts[size].sum()
 
 
-@pytest.mark.parametrize("size", [250, 350, 275])
+@pytest.mark.parametrize("size", [250, pytest.param(350, marks=pytest.mark.long), 275])
 def test_other_sizes_against_exact_lattice_laws(size):
     """N = 600 whole numbers: total variation and a hockey-stick, exactly; a twin."""
     count, sigma = 600, 8.0
@@ -462,7 +462,7 @@ def test_other_sizes_against_exact_lattice_laws(size):
     for record in (0, 1, 5):
         inside, outside = lattice_laws(values, size, record)
         sums = np.flatnonzero((inside > 1e-18) | (outside > 1e-18))
-        x = np.linspace(sums[0] - 8 * sigma, sums[-1] + 8 * sigma, 6000)
+        x = np.linspace(sums[0] - 8 * sigma, sums[-1] + 8 * sigma, 3000)
         noise = np.exp(-0.5 * np.square((x[:, None] - sums) / sigma)) / (
             sigma * math.sqrt(2 * math.pi)
         )

@@ -25,7 +25,7 @@ def gaussian_distance(scale):
 GAMES = [(6, 3), (8, 4), (6, 2), (7, 5)]
 
 
-@pytest.mark.parametrize("eta", [0.02, 0.2])
+@pytest.mark.parametrize("eta", [0.02, pytest.param(0.2, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("size", "k"), GAMES)
 def test_exact_noise_keeps_the_promise_for_every_attack(size, k, eta):
     for name, statistic in statistics(size):

@@ -90,7 +90,12 @@ def test_repeated_answers_are_one_release_with_less_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", [{"target_pmp": 0.7}, {"target_success": 0.56}, {"target_pmp": 5.0}]
+    "target",
+    [
+        {"target_pmp": 0.7},
+        {"target_success": 0.56},
+        pytest.param({"target_pmp": 5.0}, marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_targets_are_met_when_evaluated_again(target: dict[str, float], dimension: int) -> None:
@@ -280,7 +285,10 @@ def test_command_line_refuses_in_one_sentence(tmp_path: Path) -> None:
         assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("target", [{"target_success": 0.53}, {"target_pmp": 0.5}])
+@pytest.mark.parametrize(
+    "target",
+    [{"target_success": 0.53}, pytest.param({"target_pmp": 0.5}, marks=pytest.mark.long)],
+)
 def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
     """The coupling asks for more noise; the answer's own bound meets the target, and barely."""
     values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: sooner worked out

@@ -177,7 +177,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         >>> model.score(X, y) > 0.7
         True
         >>> half = MembershipPrivate(
-        ...     LogisticRegression(), record="average", tune=False, pairs=200, insecure_seed=1
+        ...     LogisticRegression(), record="average", tune=False, pairs=60, insecure_seed=1
         ... )
         >>> half.fit(X, y).certificate_.game.record
         'average'

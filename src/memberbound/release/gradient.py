@@ -238,7 +238,7 @@ def clipped_sum(
     for number, block in enumerate(blocks):
         scores = np.asarray(block @ theta[:-1]) + intercept * theta[-1]
         moved = clipped_residuals(residuals(number, scores), lengths[number], clip)
-        total[:-1] += block.T @ moved
+        total[:-1] += _turned(block) @ moved
         total[-1] += intercept * moved.sum(axis=0)
     return total
 
@@ -344,6 +344,15 @@ def _split(features: Features) -> list[Features]:
         block.indptr = ends - ends[0]
         found.append(block)
     return found
+
+
+def _turned(block: Features) -> Features:
+    """Return the transpose of a block, in the block's own memory."""
+    if not sparse.issparse(block):
+        return block.T
+    turned = sparse.csc_array(block.shape[::-1])
+    turned.data, turned.indices, turned.indptr = block.data, block.indices, block.indptr
+    return turned
 
 
 def _checked(features: Features, records: int) -> Features:

@@ -142,7 +142,8 @@ def calibrate_crowd(
     on every record: always, not with some confidence.
     Theorem: X21 (proofs/crowd.md); X1, L24-P12; X9 for a sum that is one number.
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
-    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise.
+    Numerics: as :func:`calibrate_sum`; the same search with the crowd, to 1e-4 of the noise (1e-3
+    for one number).
     Edge cases: never more noise than :func:`calibrate_sum` finds; the same where the crowd is too
     small for its number of columns.
 

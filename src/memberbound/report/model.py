@@ -639,9 +639,6 @@ class Report:
     run: Run
     given: GivenModel | None = None
 
-    #: A key that nobody described is an error, and a number is finite.
-    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
-
     def __post_init__(self) -> None:
         chosen = [remedy.id for remedy in self.remedies if remedy.recommended]
         if len(chosen) > 1:
@@ -744,6 +741,13 @@ def plain(value: object) -> dict[str, object]:
 
 _LONGEST = 80
 T = TypeVar("T")
+
+# A key that nobody described is an error, and a number is finite: said to every class, because
+# pydantic 2.13 does not hand it down to the classes of fields.
+for _kind in [kind for kind in vars().values() if isinstance(kind, type) and is_dataclass(kind)]:
+    setattr(  # noqa: B010  # what a dataclass of the standard library does not declare
+        _kind, "__pydantic_config__", {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+    )
 
 
 @cache

@@ -289,8 +289,10 @@ def _written(frame: DataFrame) -> bytes:
         if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
             parts.append(((), column.to_numpy()))
         else:
-            # Values that are equal may differ in type, and then in what they say.
-            for part in (column, column.map(lambda value: type(value).__name__)):
+            # Values that are equal may differ in type, and then in what they say; texts do not.
+            plain = isinstance(column.dtype, pd.StringDtype)
+            kinds = () if plain else (column.map(lambda value: type(value).__name__),)
+            for part in (column, *kinds):
                 codes, found = pd.factorize(part, use_na_sentinel=False)
                 parts.append((tuple(found), codes))
         for found, codes in parts:

@@ -261,7 +261,7 @@ _SCORED = 16
 _ATTACKED, _ATTACKED_QUICKLY, _PLAYED = 20_000, 4_000, 20_000
 _LARGE, _HUGE, _PAIRS, _FEWER = 10_000, 20_000, 64, 4
 #: Points of the curve over ε.
-_SWEPT = 17
+_SWEPT, _SWEPT_QUICKLY = 17, 9
 _ALL_ROWS = "all rows"
 Progress = Callable[[int, int], None]
 T = TypeVar("T", bound=Said)
@@ -789,7 +789,8 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
     found = population(
         features, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed, progress=progress
     )
-    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, _SWEPT)]
+    points = _SWEPT_QUICKLY if asked.quick else _SWEPT
+    epsilons = [float(e) for e in np.geomspace(asked.epsilon / 30, asked.epsilon * 10, points)]
     sweep = [
         SweepPoint(e, point.worst_case, point.population, point.practical)
         for e, point in zip(epsilons, found.sweep(epsilons), strict=True)

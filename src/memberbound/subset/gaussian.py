@@ -74,7 +74,7 @@ _LEAST_SHARE = 2.0**-60
 #: Exact mixtures cost seconds: with them σ is found to this much, in so many evaluations,
 #: and not below this share of what the coupling asks for.
 _EXACT_RELATIVE, _EXACT_EVALUATIONS, _EXACT_SHARE = 1e-3, 24, math.exp(-4.0)
-#: The crowd costs less than a second, and may do with next to no noise.
+#: The crowd alone costs less than a second, and may do with next to no noise.
 _CROWD_RELATIVE, _CROWD_SHARE = 1e-4, 1e-4
 
 THEOREMS = ("X1", "L24-P12", "L24-L10", "I24-P2")
@@ -304,7 +304,7 @@ def noise_for_pmp(
     def over(trial: float) -> float:
         return worst_pmp_epsilon(profile, game, trial, dlt, line, crowd=crowd) - eps
 
-    return _less(over, sigma, eps, crowd is not None)
+    return _less(over, sigma, eps, exact=line is not None)
 
 
 def noise_for_success(
@@ -324,7 +324,8 @@ def noise_for_success(
     :func:`worst_success` with a line, is at most the target.
     Theorem: X1, I24-P2, X9, X21.
     Numerics: evaluated again at the returned σ, less than 1e-6 above the least one; with a line
-    less than 1e-3, with a crowd 1e-4.
+    less than 1e-3, with a crowd alone 1e-4.  With a line not below e^-4 of the coupling's σ, where
+    mixtures of whole numbers would take minutes.
     Edge cases: as :func:`noise_for_pmp`.  The target must exceed the blind guess
     max(k/N, 1 - k/N), which no noise can undercut.
     """
@@ -359,7 +360,7 @@ def noise_for_success(
     def over(trial: float) -> float:
         return worst_success(profile, game, trial, line, crowd=crowd) - limit
 
-    return _less(over, sigma, limit - blind, crowd is not None)
+    return _less(over, sigma, limit - blind, exact=line is not None)
 
 
 def _of_the_record(success: FloatArray, game: SubsetGame) -> float:
@@ -374,9 +375,9 @@ def _least_noise(excess: Callable[[float], float], start: float, diameter: float
     return least_scale(excess, start, floor=_LEAST_SHARE * diameter, ceiling=1e6 * start)
 
 
-def _less(excess: Callable[[float], float], sigma: float, far: float, crowd: bool) -> float:
+def _less(excess: Callable[[float], float], sigma: float, far: float, *, exact: bool) -> float:
     """Return a smaller σ than the coupling's if exact mixtures or the crowd allow one."""
-    relative, share = (_CROWD_RELATIVE, _CROWD_SHARE) if crowd else (_EXACT_RELATIVE, _EXACT_SHARE)
+    relative, share = (_EXACT_RELATIVE, _EXACT_SHARE) if exact else (_CROWD_RELATIVE, _CROWD_SHARE)
 
     def near(trial: float) -> float:
         over = excess(trial)

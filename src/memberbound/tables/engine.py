@@ -89,11 +89,9 @@ def reading(name: str) -> Iterator[None]:
         yield
     except MemberboundError:
         raise
-    except (duckdb.InterruptException, RuntimeError) as error:
-        # So DuckDB says that Ctrl-C was pressed.
-        if isinstance(error, duckdb.InterruptException) or str(error) == "Query interrupted":
-            raise KeyboardInterrupt from error
-        raise
+    except duckdb.InterruptException as error:
+        # So DuckDB says that Ctrl-C was pressed, here and as a RuntimeError below.
+        raise KeyboardInterrupt from error
     except (duckdb.OutOfMemoryException, MemoryError) as error:
         raise MemberboundError(
             f"{name} does not fit into the memory and disk allowed: {one_sentence(error)}."
@@ -106,6 +104,10 @@ def reading(name: str) -> Iterator[None]:
         if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
             raise unwritable("a temporary copy of the table", OSError(ENOSPC, _NO_SPACE)) from error
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
+    except RuntimeError as error:  # after the formats: some of their errors are such errors too
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
+        raise
 
 
 def streamed(

@@ -8,6 +8,7 @@ bins, unknown categories into ``(other)``, missing ones into ``(missing)``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -89,7 +90,14 @@ def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
 def exact_codes(series: Series) -> NDArray[np.int64]:
     """Number the values of a column; what any program could tell apart gets two numbers."""
     import pandas as pd
+    import pyarrow as pa
 
+    if isinstance(series.dtype, pd.StringDtype):
+        # Arrow compares all bytes of a text; half a surrogate has none, and goes by the way below.
+        with contextlib.suppress(UnicodeError, pa.ArrowException):
+            texts = pa.array(series.to_numpy(dtype=object, na_value=None), pa.large_string())
+            found = texts.dictionary_encode(null_encoding="encode").indices
+            return np.asarray(found, dtype=np.int64)
     if series.dtype.kind == "O":
         # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.  Not by
         # pandas, whose version 2 compares texts up to their first zero byte.

@@ -66,6 +66,8 @@ __all__ = [
 
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
+#: Roles that a column can be given whatever its values are.
+_ANYTHING = ("category", "identifier", "text")
 #: What the user says about columns.
 Roles = Mapping[str, str] | None
 #: How the values of a column are written.
@@ -108,6 +110,8 @@ _SPELLINGS = {
     "uuid": r"[{]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[}]?",
     "sentence": r"(?s:\S+(\s+\S+){3,})",
 }
+#: Numbers that "point" fits and neither of those before it.
+_DECIMAL = "[+-]?(0|[1-9][0-9]*)[.]([0-9]{1,2}|[0-9]{4,})"
 _BITS = {name: 1 << place for place, name in enumerate([*_SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
@@ -137,12 +141,18 @@ class Reading:
 
 
 def read_roles(
-    table: Table, columns: Columns = None, given: Roles = None, *, array: bool = False
+    table: Table,
+    columns: Columns = None,
+    given: Roles = None,
+    *,
+    array: bool = False,
+    forms: bool = True,
 ) -> dict[str, Reading]:
     """Return the reading of the table's columns (all unless named), inferred in one scan.
 
     ``given`` roles replace inferred ones.  ``array`` says that the columns are those of an array:
-    numbers, by whoever made it.
+    numbers, by whoever made it.  Without ``forms`` nobody asks how values are written, and a column
+    that was given a role that any values can have is not looked at.
 
     Edge cases: an unknown column or role is refused; so is the role of a number or a date for
     values that are none.  On an engine of its own the first 100 000 rows are looked at.
@@ -157,6 +167,7 @@ def read_roles(
     """
     names = table.choose(columns)
     said = checked_roles(given, table)
+    settled = () if forms else [name for name in names if said.get(name) in _ANYTHING]
     if array:
         found = {name: Reading("number", "number") for name in names}
     else:
@@ -165,7 +176,9 @@ def read_roles(
             sample = replace(table, expr=table.expr.limit(_SAMPLE_ROWS))
             local = sample.embedded(columns=names) if table.moves else sample.spelled(names)
         try:
-            found = _inferred(local, names, _separator(table))
+            asked = [name for name in names if name not in settled]
+            looked = _inferred(local, asked, _separator(table))
+            found = {name: looked.get(name, Reading("category")) for name in names}
         finally:
             if local is not table:
                 local.close()
@@ -274,11 +287,18 @@ def _asked(name: str, kind: str) -> str:
     asked = ["0", "0", "0"]
     if kind == "text":
         trimmed = f"trim({column}, {_BLANKS})"
-        cases = " ".join(
+        cases = [
             f"WHEN regexp_full_match({trimmed}, {literal(pattern)}) THEN {_BITS[spelling]}"
             for spelling, pattern in _SPELLINGS.items()
-        )
-        asked[0] = f"bit_or(CASE {cases} ELSE {_BITS['other']} END) FILTER ({column} NOT NULL)"
+        ]
+        # After whole numbers, what most values are, so that few patterns are tried: plain decimals
+        # (not of three places, which may be thousands), and texts spelled in none of these ways.
+        any_way = literal("|".join(f"({pattern})" for pattern in _SPELLINGS.values()))
+        cases[1:1] = [
+            f"WHEN regexp_full_match({trimmed}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
+            f"WHEN NOT regexp_full_match({trimmed}, {any_way}) THEN {_BITS['other']}",
+        ]
+        asked[0] = f"bit_or(CASE {' '.join(cases)} END) FILTER ({column} NOT NULL)"
         sentence = literal(_SPELLINGS["sentence"])
         asked[1] = f"count(*) FILTER (regexp_full_match({trimmed}, {sentence}))"
     elif kind == "whole":
@@ -486,7 +506,7 @@ def chosen_columns(
     table.choose(columns)
     looked_at = table.columns if columns is None else columns
     apart = () if unit is None else (unit,)
-    readings = read_roles(table, looked_at, given, array=array)
+    readings = read_roles(table, looked_at, given, array=array, forms=False)
     return selected(readings, columns, apart=apart if columns is None else (), texts=True)
 
 

@@ -407,7 +407,7 @@ def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -
 def test_population_from_records_to_an_epsilon(visit: Open, tmp_path: Path) -> None:
     rng = random.Random(2)
     records = tmp_path / "records.csv"
-    lines = [f"{rng.gauss(0, 1)!r},{rng.gauss(0, 1)!r},x" for _ in range(60)]
+    lines = [f"{rng.gauss(0, 1)!r},{rng.gauss(0, 1)!r},x" for _ in range(30)]
     records.write_text("a,b,word\n" + "\n".join(lines) + "\n", encoding="utf-8")
     page = visit("/population?clip=5&epsilon=8")
     page.set_input_files("input[type=file]", records)

@@ -186,7 +186,7 @@ def soaked(folder: Path, *, rounds: int, seconds: float = 0.0, people: int = 2) 
 
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
 def test_nothing_piles_up_in_a_few_rounds(tmp_path) -> None:
-    soaked(tmp_path, rounds=4, people=1)
+    soaked(tmp_path, rounds=3, people=1)
 
 
 @pytest.mark.long
