@@ -1,6 +1,7 @@
 """How the time of every verb grows with the rows: CPU seconds at three sizes, and the exponent.
 
     python benchmarks/growth.py [--sizes 2000,8000,32000] [--verbs certify,audit,…] [--json FILE]
+    python benchmarks/growth.py --million m.csv    # the table for `study` in docs/benchmarks.md
 
 Every question runs in a process of its own with one thread and one worker.  CPU seconds (its
 children included) are counted from the call to the answer, so that other work on the machine and
@@ -21,30 +22,39 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SIZES = (2_000, 8_000, 32_000)
 #: The target beyond which a verb is said not to grow like the data.
 LINEAR = 1.2
 
 
-def made(rows: int, folder: Path) -> Path:
-    """A table of 24 columns: numbers, whole numbers, categories and a target that they explain."""
+def drawn(rows: int, numbers: int, wholes: int, values: list[int]) -> DataFrame:
+    """Numbers, whole numbers, categories of so many values, and a target that they explain."""
     import numpy as np
     import pandas as pd
 
     rng = np.random.default_rng(0)
     columns: dict[str, object] = {}
-    for place in range(12):
+    for place in range(numbers):
         columns[f"n{place}"] = rng.normal(size=rows).round(2)
-    for place in range(4):
+    for place in range(wholes):
         columns[f"w{place}"] = rng.integers(0, 50, rows)
-    for place in range(7):
-        names = np.array([f"v{value}" for value in range(3 + place)])
-        columns[f"c{place}"] = names[rng.integers(0, 3 + place, rows)]
+    for place, count in enumerate(values):
+        names = np.array([f"v{value}" for value in range(count)])
+        columns[f"c{place}"] = names[rng.integers(0, count, rows)]
     score = columns["n0"] + columns["n1"] / 2 + (columns["c0"] == "v1")  # type: ignore[operator]
     columns["y"] = np.where(score + rng.normal(size=rows) > 0, "yes", "no")
+    return pd.DataFrame(columns)
+
+
+def made(rows: int, folder: Path) -> Path:
+    """A table of 24 columns."""
     path = folder / f"table-{rows}.parquet"
-    pd.DataFrame(columns).to_parquet(path, index=False)
+    drawn(rows, 12, 4, list(range(3, 10))).to_parquet(path, index=False)
     return path
 
 
@@ -104,8 +114,12 @@ def main() -> None:
     options.add_argument("--sizes", default=",".join(map(str, SIZES)))
     options.add_argument("--verbs", help="all unless named, with commas between")
     options.add_argument("--json", type=Path)
+    options.add_argument("--million", type=Path, help="only write a CSV of a million rows × 30")
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.million is not None:
+        drawn(1_000_000, 20, 0, [8] * 9).to_csv(given.million, index=False)
+        return
     if given.one:
         one(given.one[0], Path(given.one[1]))
         return

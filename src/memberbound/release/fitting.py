@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import sys
 import time
@@ -10,8 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
+from pathlib import Path
 from pickle import PicklingError
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,8 +22,10 @@ from typing import TYPE_CHECKING
 import joblib
 import numpy as np
 
+from memberbound._version import __version__
 from memberbound.clusters import LOST, current
 from memberbound.errors import InputError, whole_number
+from memberbound.files import written_whole
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
@@ -39,6 +44,7 @@ __all__ = [
     "evaluated",
     "fit_once",
     "fitted",
+    "kept_fits",
     "public_coins",
     "tosses_coins",
     "with_public_coins",
@@ -241,6 +247,81 @@ def _portion(
     return done
 
 
+# ── Finished fits on disk, so that a calibration that was stopped goes on ─────────────────────────
+
+_FOLDER: ContextVar[Path | None] = ContextVar("folder of finished fits", default=None)
+
+
+@contextmanager
+def kept_fits(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Keep the fits of this block in a folder, and take from it what an earlier run has finished.
+
+    The folder is for one learner on one table: whoever names it answers for that.
+    """
+    before = _FOLDER.set(None if folder is None else Path(folder))
+    try:
+        yield
+    finally:
+        _FOLDER.reset(before)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The first portions of one stream of fits; a portion with a failure or a warning ends them."""
+
+    folder: Path
+
+    @classmethod
+    def of(
+        cls, statistic: Statistic, groups: Sequence[Sequence[Rows]], reduce: Reduce, seed: object
+    ) -> _Kept | None:
+        """Return the place of a stream, None where nothing is kept or a change would go unseen."""
+        root = _FOLDER.get()
+        if root is None:
+            return None
+        try:
+            cells = [cell.cell_contents for cell in getattr(reduce, "__closure__", None) or ()]
+            how = (reduce.__module__, reduce.__qualname__, cells)
+            what = (statistic, [list(group) for group in groups], how, seed)
+            key = str(joblib.hash((what, __version__, np.__version__), hash_name="sha1"))
+        except (PicklingError, TypeError, AttributeError):
+            return None
+        folder = root / "calibrations" / key
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder)
+
+    def portions(self, total: int) -> Iterator[_Portion]:
+        """Yield the portions that are there, in order; a missing or damaged one is the last."""
+        place = 0
+        while place < total:
+            try:
+                with np.load(self.folder / f"{place:06d}.npz", allow_pickle=False) as stored:
+                    rows, fits, stuck = (stored[name] for name in ("rows", "fits", "unconverged"))
+                if not 1 <= len(rows) <= total - place:
+                    return
+            except Exception:  # a damaged archive raises whatever its broken part leads to
+                return
+            place += len(rows)
+            yield _Portion(list(rows), int(fits), int(stuck))
+
+    def keep(self, place: int, done: _Portion) -> bool:
+        """Write a portion, all of it or nothing; tell whether the next one may follow."""
+        if done.failures or done.warned:
+            return False
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
+                np.savez(
+                    file,
+                    rows=np.array(done.rows),
+                    fits=np.array(done.fits),
+                    unconverged=np.array(done.unconverged),
+                )
+
+        written_whole(self.folder / f"{place:06d}.npz", write, force=True)
+        return True
+
+
 def fitted(
     statistic: Statistic,
     groups: Sequence[Sequence[Rows]],
@@ -270,7 +351,15 @@ def fitted(
     fits = unconverged = 0
     warned: dict[str, type[Warning]] = {}
     failures: list[tuple[int, str]] = []
-    for done in _portions(statistic, groups, reduce, jobs, automatic=workers is None, own=own):
+    kept = None if own else _Kept.of(statistic, groups, reduce, seed)
+    known = [] if kept is None else list(kept.portions(total))
+    first = sum(len(portion.rows) for portion in known)
+    missing = _portions(
+        statistic, groups, reduce, jobs, first=first, automatic=workers is None, own=own
+    )
+    for done in chain(known, missing):
+        if kept is not None and len(rows) >= first and not kept.keep(len(rows), done):
+            kept = None
         fits, unconverged = fits + done.fits, unconverged + done.unconverged
         warned |= done.warned
         failures += done.failures
@@ -302,14 +391,16 @@ def _portions(
     reduce: Reduce,
     jobs: int,
     *,
+    first: int = 0,
     automatic: bool,
     own: bool,
 ) -> Iterator[_Portion]:
+    """Yield the portions from the group ``first`` on, in order."""
     # The first groups say how long a fit takes, and fail before any process is started; the least
     # of three, because first calls load things.
     seconds = math.inf
-    lead = min(_LEAD, len(groups))
-    for place in range(lead):
+    lead = min(first + _LEAD, len(groups))
+    for place in range(first, lead):
         began = time.perf_counter()
         yield _portion(statistic, groups[place : place + 1], place, reduce)
         seconds = min(seconds, time.perf_counter() - began)

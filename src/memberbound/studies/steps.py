@@ -24,6 +24,7 @@ from memberbound.attacks.learner_audit import (
 from memberbound.attacks.model_report import GivenModel as GivenAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
 from memberbound.attacks.shadows import ShadowRun, cacheable, train_shadows
+from memberbound.attacks.shadows import fingerprint as run_fingerprint
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import write_text
@@ -32,6 +33,7 @@ from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.quantities import Certificate, at_confidence, json_number, percent
 from memberbound.release.estimator import released_learner
+from memberbound.release.fitting import kept_fits
 from memberbound.release.neighbour import PrivateRows, private_form
 from memberbound.release.parameters import Population, convex_loss
 from memberbound.release.preprocessing import label_of
@@ -315,6 +317,14 @@ class Bench:
         if self.cache is not None or self.scratch is None:
             return self.cache
         return self.scratch if cacheable(learner) else None
+
+    def calibrations(self) -> Path | None:
+        """Return the folder for finished fits of a calibration, of this learner on these rows."""
+        learner, examples = self.learner(), self.played.examples
+        root = self.fits(learner)
+        if root is None or not cacheable(learner):
+            return None
+        return Path(root) / run_fingerprint(examples, learner, seed=self.question.seed)[:32]
 
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
@@ -711,26 +721,27 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
-        found = protect(
-            played.frame,
-            target=asked.target,
-            **played.features,
-            learner=asked.learner,
-            eta=asked.eta,
-            record=record,
-            game="subset",
-            confidence=asked.confidence,
-            method="auto" if average or pairs is None else "convex",
-            pairs=pairs,
-            # Some hundred more fits for less noise, of which many records need little.
-            tune=False if average and bench.large else None,
-            workers=None if bench.workers < 1 else bench.workers,
-            # For trial: what the study makes is thrown away, the real release draws its own.
-            insecure_seed=asked.seed,
-            # Halves of its own, apart from those of the audits.
-            calibration_seed=asked.seed + _APART,
-            progress=first_half,
-        )
+        with kept_fits(bench.calibrations()):
+            found = protect(
+                played.frame,
+                target=asked.target,
+                **played.features,
+                learner=asked.learner,
+                eta=asked.eta,
+                record=record,
+                game="subset",
+                confidence=asked.confidence,
+                method="auto" if average or pairs is None else "convex",
+                pairs=pairs,
+                # Some hundred more fits for less noise, of which many records need little.
+                tune=False if average and bench.large else None,
+                workers=None if bench.workers < 1 else bench.workers,
+                # For trial: what the study makes is thrown away, the real release draws its own.
+                insecure_seed=asked.seed,
+                # Halves of its own, apart from those of the audits.
+                calibration_seed=asked.seed + _APART,
+                progress=first_half,
+            )
         assert isinstance(found.released, TableModel)
         learner = released_learner(found.released.model, examples.features, examples.target)
         certificate = found.calibration.certificate

@@ -1,0 +1,163 @@
+"""A calibration that is stopped goes on where it stopped, with the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound.games import SubsetGame
+from memberbound.release import fitting
+from memberbound.release.calibration import FreshSubsets, ScaleFamily
+from memberbound.release.fitting import fitted, kept_fits
+from memberbound.release.refitting import calibrate_neighbour
+from memberbound.studies import steps
+from memberbound.studies.question import StudyData, StudyQuestion
+
+GAME = SubsetGame(30, 15)
+
+
+class Mean:
+    """The mean of some rows; how often it was fitted, and when somebody pulls the plug."""
+
+    count = 0
+    stop: int | None = None
+    dimension = 2
+
+    def __init__(self, table):
+        self.table = table
+
+    def __call__(self, rows):
+        Mean.count += 1
+        if Mean.stop is not None and Mean.count > Mean.stop:
+            raise KeyboardInterrupt
+        return self.table[rows].mean(axis=0)
+
+
+class Coins(Mean):
+    """Nothing that can be seeded from outside."""
+
+    drawn = np.random.default_rng(3)
+
+    def __call__(self, rows):
+        return super().__call__(rows) + Coins.drawn.normal(size=2)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    Mean.count, Mean.stop = 0, None
+
+
+def table(seed=0):
+    return np.random.default_rng(seed).normal(size=(GAME.population, 2))
+
+
+def groups(count=40):
+    draws = np.random.default_rng(1)
+    return [[np.sort(draws.permutation(30)[:15]) for _ in range(2)] for _ in range(count)]
+
+
+def lengths(statistic, seed=7):
+    family = ScaleFamily.gaussian(2)
+    reduce = lambda outputs: family.lengths(outputs[1:] - outputs[0])  # noqa: E731
+    return fitted(statistic, groups(), reduce, seed=seed, workers=1)
+
+
+def fits(call):
+    before = Mean.count
+    result = call()
+    return result, Mean.count - before
+
+
+def test_stopped_in_the_middle(tmp_path):
+    whole, all_of_them = fits(lambda: lengths(Mean(table())))
+    probes = all_of_them - whole.count
+    Mean.count, Mean.stop = 0, probes + 50
+    with pytest.raises(KeyboardInterrupt), kept_fits(tmp_path):
+        lengths(Mean(table()))
+    Mean.stop = None
+    with kept_fits(tmp_path):
+        again, redone = fits(lambda: lengths(Mean(table())))
+        third, nothing = fits(lambda: lengths(Mean(table())))
+    for found in (again, third):
+        np.testing.assert_array_equal(found.rows, whole.rows)
+        assert (found.count, found.unconverged) == (whole.count, whole.unconverged)
+    # Of 50 fits that were finished at most a portion is lost, and of all of them none.
+    assert probes + 30 <= redone <= probes + 44
+    assert nothing == probes
+    # Negative controls: another table, another stream, another reduction, no folder.
+    with kept_fits(tmp_path):
+        assert fits(lambda: lengths(Mean(table(1))))[1] == all_of_them
+        assert fits(lambda: lengths(Mean(table()), seed=8))[1] == all_of_them
+        other = fits(lambda: fitted(Mean(table()), groups(), np.ravel, seed=7, workers=1))
+        assert other[1] == all_of_them
+    assert fits(lambda: lengths(Mean(table())))[1] == all_of_them
+
+
+def test_a_damaged_portion_and_what_follows_are_fitted_again(tmp_path):
+    with kept_fits(tmp_path):
+        whole, _ = fits(lambda: lengths(Mean(table())))
+        files = sorted(tmp_path.rglob("*.npz"))
+        files[1].write_bytes(files[1].read_bytes()[:60])
+        again, redone = fits(lambda: lengths(Mean(table())))
+    np.testing.assert_array_equal(again.rows, whole.rows)
+    assert redone > whole.count
+
+
+def test_coins_of_its_own_are_never_taken_from_a_folder(tmp_path):
+    with kept_fits(tmp_path):
+        first = lengths(Coins(table()))
+        second = lengths(Coins(table()))
+    assert first.own_coins
+    assert second.own_coins
+    assert not list(tmp_path.rglob("*.npz"))
+    assert (first.rows != second.rows).any()
+
+
+def test_a_certificate_is_the_same(tmp_path):
+    def asked():
+        stream = FreshSubsets(GAME, seed=5)
+        return calibrate_neighbour(Mean(table()), stream, eta=0.2, confidence=0.9, workers=1)
+
+    plain, all_of_them = fits(asked)
+    with kept_fits(tmp_path):
+        fits(asked)
+        again, redone = fits(asked)
+    assert again.certificate == plain.certificate
+    assert again.noise_scale == plain.noise_scale
+    assert redone < all_of_them / 4
+
+
+def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
+    """Stopped during the calibration for the average record: the rest alone is fitted."""
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(rng.normal(size=(60, 2)).round(2), columns=["a", "b"])
+    people["y"] = np.where(people["a"] + rng.normal(size=60) > 0, "yes", "no")
+    asked = StudyQuestion("y", eta=0.2, shadows=8, record="average")
+    data = StudyData.read(people, asked)
+    monkeypatch.setattr(steps, "_LARGE", 10)  # few pairs, as for a large table
+    monkeypatch.setattr(steps, "_audited", lambda *_: None)  # its fits have tests of their own
+    protected = steps._protected("average")
+    done, stop = [], [10**9]
+    once = fitting.evaluated
+
+    def counted(statistic, rows):
+        done.append(1)
+        if len(done) > stop[0]:
+            raise KeyboardInterrupt
+        return once(statistic, rows)
+
+    def run(folder):
+        before = len(done)
+        bench = steps.Bench(asked, data, 1, None, str(tmp_path / folder))
+        return protected(bench, lambda *_: None), len(done) - before
+
+    monkeypatch.setattr(fitting, "evaluated", counted)
+    whole, every = run("whole")
+    stop[0] = len(done) + every * 3 // 4
+    with pytest.raises(KeyboardInterrupt):
+        run("cut")
+    stop[0] = 10**9
+    again, redone = run("cut")
+    assert again == whole
+    assert redone < every * 3 // 4
