@@ -459,7 +459,7 @@ class _Run:
 
     def _step(self, step: Step, place: int) -> Finished:
         weights = [each.weight for each in self.plan]
-        label = f"{step.title} ({place + 1} of {len(self.plan)})"
+        label = f"{step.title} (step {place + 1} of {len(self.plan)})"
 
         def advance(done: int, total: int) -> None:
             if self.progress is not None:
