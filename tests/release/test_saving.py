@@ -141,7 +141,7 @@ def test_a_missing_or_foreign_certificate_is_refused(vector, tmp_path):
         load(path)
     beside.write_text(text, encoding="utf-8")
     load(path)
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match="not a file"):
         load(tmp_path / "nothing.safetensors")
 
 
