@@ -131,7 +131,7 @@ def main() -> None:
                 args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
             )
             drawn_figure = ".js-plotly-plot .main-svg"
-            pictured(browser, REPORT.as_uri(), "report", height=1500, ready=".plot svg")
+            pictured(browser, REPORT.as_uri(), "report", height=1110, ready=".plot svg")
             address = "http://127.0.0.1:8765/"
             pictured(browser, address, "calculator", height=1100, ready=drawn_figure)
             browser.close()

@@ -65,9 +65,7 @@ def _opened(address: str | None, seconds: float) -> Client:
     try:
         distributed = import_module("distributed")
     except ImportError:
-        raise InputError(
-            "a cluster must not be asked for without dask. Install memberbound[dask]."
-        ) from None
+        raise InputError("a cluster needs dask: pip install 'memberbound[dask]'.") from None
     if address is None:  # a cluster on this machine, for as long as the client lives
         return cast(Client, distributed.Client(set_as_default=False))
     try:

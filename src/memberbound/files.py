@@ -124,7 +124,7 @@ def read_document(
             return json.loads(text, parse_constant=refuse)
         return _yaml_value(text, words)
     except RecursionError:
-        raise InputError(f"{name} must not be nested without end, got {place.name!r}.") from None
+        raise InputError(f"{name} must not be nested too deeply, got {place.name!r}.") from None
     except InputError:
         raise
     except ValueError as error:

@@ -234,8 +234,11 @@ def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> 
         ({"shadows": 4}, "at least 8"),
         ({"confidence": 1.0}, "confidence"),
         ({"target": None, "certificate": {}}, "about one model, .* so neither bounds the other"),
-        ({"target": None, "certificate": {}, "attacks": []}, "belong to the audit of a learner"),
-        ({"target": None, "attacks": ["loss"]}, "attacks belong to"),
+        (
+            {"target": None, "certificate": {}, "attacks": []},
+            "apply only to the audit of a learner",
+        ),
+        ({"target": None, "attacks": ["loss"]}, "attacks apply only to"),
     ],
 )
 def test_bad_questions(table: pd.DataFrame, more: dict, words: str) -> None:

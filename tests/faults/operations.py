@@ -210,7 +210,7 @@ def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str
     if ran.code not in right | ({0} if fault in ("SIGTERM", "SIGINT") else set()):
         found.append(f"exit code {ran.code}")
     lines = [line for line in ran.err.splitlines() if line.startswith("memberbound:")]
-    if "Traceback" in ran.err or "nobody foresaw" in ran.err:
+    if "Traceback" in ran.err or "unexpected error" in ran.err:
         found.append(f"said {ran.err[-300:]!r}")
     if ran.code not in (0, -9) and len(lines) != 1:
         found.append(f"{len(lines)} sentences: {ran.err[-300:]!r}")

@@ -136,10 +136,10 @@ def test_audit_and_protect_by_address(cluster, people, tmp_path):
     with distributed.Client(cluster.address) as client:
         assert protect(people, **calibration, client=client).to_dict() == here
         # All rows are trained on in one process: a cluster would be asked for and ignored.
-        with pytest.raises(InputError, match="client belongs to the subset game"):
+        with pytest.raises(InputError, match="client applies only to the subset game"):
             protect(people, target="y", record="every", client=client)
         scores = pd.DataFrame({"score": range(20), "member": [0, 1] * 10})
-        with pytest.raises(InputError, match="client belong to the audit of a learner"):
+        with pytest.raises(InputError, match="client apply only to the audit of a learner"):
             audit(scores, client=client)
     # Every line of the page about clusters, with the address of this one.
     page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]

@@ -115,7 +115,7 @@ def test_one_search_whoever_asks():
 
 def test_a_form_refuses_what_it_cannot_take():
     fresh = FreshSubsets(SubsetGame(20, 10))
-    with pytest.raises(InputError, match="'convex' belongs to linear models"):
+    with pytest.raises(InputError, match="'convex' applies only to linear models"):
         calibrate(computed(np.arange(20.0), np.median), fresh, eta=0.1, method="convex")
     with pytest.raises(InputError, match="method must be one of"):
         calibrate(mean(np.arange(20.0)), fresh, eta=0.1, method="magic")

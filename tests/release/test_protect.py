@@ -130,8 +130,8 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "one of them"),
-        ({"target": "ill", "statistic": "mean"}, "one of them"),
+        ({}, "needs either a target"),
+        ({"target": "ill", "statistic": "mean"}, "needs either a target"),
         ({"target": "ill", "eta": 0.5}, "in \\(0, 0.5\\)"),
         ({"target": "ill", "eta": 0.0}, "in \\(0, 0.5\\)"),
         ({"target": "none"}, "no column 'none'"),
@@ -143,9 +143,9 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
         ({"statistic": "mean", "method": "convex"}, "linear models"),
         ({"statistic": "mean", "bins": [1, 2]}, "histogram"),
         ({"statistic": "histogram"}, "one column"),
-        ({"statistic": "mean", "learner": "ridge"}, "belong to a target"),
-        ({"statistic": "mean", "levels": [0.5]}, "belong to quantiles"),
-        ({"target": "ill", "levels": [0.5]}, "belong to a statistic"),
+        ({"statistic": "mean", "learner": "ridge"}, "apply to a model"),
+        ({"statistic": "mean", "levels": [0.5]}, "apply only to quantiles"),
+        ({"target": "ill", "levels": [0.5]}, "apply to a statistic"),
         ({"target": "ill", "out": "model.pickle"}, "must end in"),
         ({"statistic": "mean", "out": "values.skops"}, "must end in"),
     ],

@@ -94,7 +94,7 @@ def test_guesses_about_a_record_are_read_off_the_curve():
     assert "a guess right 10 % of the time before" in found.summary()
     with pytest.raises(InputError, match="baseline must be in"):
         protect(people(), bounds=BOUNDS, baseline=1.5, **EVERY)
-    with pytest.raises(InputError, match="baseline belongs to the neighbour game"):
+    with pytest.raises(InputError, match="baseline applies only to the neighbour game"):
         protect(people(), game="subset", baseline=0.1, **EVERY)
 
 
@@ -152,15 +152,15 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"method": "gradient", "record": "average"}, "give record='every'"),
         ({"game": "neighbour", "method": "convex"}, "'gradient', .* got 'convex'"),
         ({"learner": "svm", "method": "boosting"}, "got 'boosting' for svm"),
-        ({"game": "subset", "method": "gradient"}, "belongs to the neighbour game"),
-        ({"game": "subset", "bounds": BOUNDS}, "bounds belong to the neighbour game"),
-        ({"record": "average", "bounds": BOUNDS}, "bounds belong to the neighbour game"),
+        ({"game": "subset", "method": "gradient"}, "applies only to game='neighbour'"),
+        ({"game": "subset", "bounds": BOUNDS}, "bounds apply only to the neighbour game"),
+        ({"record": "average", "bounds": BOUNDS}, "bounds apply only to the neighbour game"),
         ({"game": "neighbour", "learner": "tree"}, "logistic, svm, ridge.* 'tree'"),
         ({"game": "neighbour", "learner": DecisionTreeClassifier()}, "'DecisionTreeClassifier'"),
-        ({"pairs": 10}, "pairs belongs to the subset game"),
-        ({"confidence": 0.9}, "confidence belongs to the subset game"),
-        ({"clip": 1.0}, "clip belongs to the subset game"),
-        ({"game": "neighbour", "query": people(3)}, "query belongs to the subset game"),
+        ({"pairs": 10}, "pairs applies only to the subset game"),
+        ({"confidence": 0.9}, "confidence applies only to the subset game"),
+        ({"clip": 1.0}, "clip applies only to the subset game"),
+        ({"game": "neighbour", "query": people(3)}, "query applies only to the subset game"),
         ({"target": "none"}, "no column 'none'"),
         ({"columns": ["age", "none"]}, "no column 'none'"),
         ({"bounds": {"none": [0, 1]}}, "no column 'none'"),
@@ -171,7 +171,7 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
         ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
         ({"bounds": "nowhere.yaml"}, "existing file"),
-        ({"size": 3}, "belong to a statistic"),
+        ({"size": 3}, "apply to a statistic"),
         ({"target": None, "statistic": "mean", "game": "neighbour"}, "at least about .* rows"),
         ({"target": None, "statistic": "mean", "bounds": BOUNDS}, "columns of numbers"),
         ({"target": None, "statistic": "mean", "method": "gradient"}, "the neighbour game"),
@@ -502,13 +502,13 @@ def test_the_estimators_classes_are_of_the_targets_kind():
     [
         ({"record": "average"}, "give record='every'"),
         ({"game": "some"}, "game must be one of"),
-        ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds belong to"),
+        ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds apply only to"),
         ({"estimator": DecisionTreeClassifier()}, "no private form"),
-        ({"method": "convex"}, "belongs to game='subset'"),
-        ({"pairs": 9}, "pairs belongs to the subset game"),
-        ({"confidence": 0.9}, "confidence belongs to the subset game"),
-        ({"release": "predictions"}, "release belongs to the subset game"),
-        ({"shape": False}, "shape belongs to the subset game"),
+        ({"method": "convex"}, "applies only to game='subset'"),
+        ({"pairs": 9}, "pairs applies only to the subset game"),
+        ({"confidence": 0.9}, "confidence applies only to the subset game"),
+        ({"release": "predictions"}, "release applies only to the subset game"),
+        ({"shape": False}, "shape applies only to the subset game"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],

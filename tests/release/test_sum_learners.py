@@ -163,7 +163,7 @@ def test_bad_input():
         mb.protect(table, statistic="quantiles", method="crowd", game="subset", eta=0.1)
     with pytest.raises(InputError, match="crowd"):
         mb.protect(table.assign(t=target), target="t", learner="tree", method="crowd", eta=0.1)
-    with pytest.raises(InputError, match="belongs to game='subset'"):
+    with pytest.raises(InputError, match="applies only to game='subset'"):
         mb.protect(table.assign(t=target), target="t", method="crowd", game="neighbour", eta=0.1)
     sums = SumParameters.of(GaussianNB(), people, 20)
     with pytest.raises(InputError, match="finite"):

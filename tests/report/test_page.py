@@ -235,7 +235,7 @@ def test_the_recommended_remedy_is_marked_with_its_command() -> None:
     marked = page.split('<li class="remedy recommended"')
     assert len(marked) == 2
     assert best["label"] in marked[1][:200]
-    assert f"<code>{best['command']}</code>" in marked[1]
+    assert best["command"] in re.sub("</?span>", "", marked[1])
     none = reports.extreme()
     assert 'class="remedy recommended"' not in render(none)
     assert "no remedy tried is enough" in Reader(render(none)).text

@@ -176,8 +176,8 @@ BAD = [
     ({"uniform": 5, "n": 0}, "n must be"),
     ({"probabilities": [0.5, 0.4], "n": 10}, "1"),
     ({"probabilities": [0.5, -0.1, 0.6], "n": 10}, "probabilit"),
-    ({"uniform": 5, "n": 10, "unit": "a"}, "belong to a table"),
-    ({"uniform": 5, "n": 10, "list_exposed": 3}, "belong to a table"),
+    ({"uniform": 5, "n": 10, "unit": "a"}, "apply only to a table"),
+    ({"uniform": 5, "n": 10, "list_exposed": 3}, "apply only to a table"),
     ({"uniform": 5, "n": 10, "nu": 1}, "nu must be"),
     ({"table": "missing.csv"}, "missing.csv"),
 ]
@@ -250,7 +250,7 @@ def test_plan_says_when_nothing_can_be_certified(tmp_path):
         ({"security": 1.0, "uniform": 5}, "security"),
         ({"security": 0.5}, "exactly one"),
         ({"record_leak": 0, "uniform": 5}, "record_leak"),
-        ({"security": 0.5, "uniform": 5, "columns": ["a"]}, "belong to a table"),
+        ({"security": 0.5, "uniform": 5, "columns": ["a"]}, "apply only to a table"),
     ],
 )
 def test_bad_plans(options, word):

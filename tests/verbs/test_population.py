@@ -174,7 +174,7 @@ def test_odd_populations_and_left_out_columns_are_mentioned(tmp_path: Path) -> N
         ({"epsilon": 1, "mechanism": "laplace"}, "one of"),
         ({"epsilon": 1, "query": "median"}, "one of"),
         ({"epsilon": 1, "candidates": [[1.0]]}, "cannot be used"),
-        ({"epsilon": 1, "mechanism": "exponential"}, "needs candidates or losses"),
+        ({"epsilon": 1, "mechanism": "exponential"}, "needs either candidates or losses"),
         ({"epsilon": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]}, "clip or"),
         (
             {"epsilon": 1, "mechanism": "exponential", "candidates": [[0.0]], "clip": 3},

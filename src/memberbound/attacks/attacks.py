@@ -460,7 +460,7 @@ def _calibrated(duel: Duel) -> FloatArray:
 def _gradient(duel: Duel) -> FloatArray:
     own, known = duel.target.gradient, duel.shadow.gradient
     if own is None or known is None:
-        raise InputError("the gradient attack must have a linear model or a perceptron.")
+        raise InputError("the gradient attack needs a linear model or a multilayer perceptron.")
     _, outs = duel.moments(known)
     return np.asarray(outs.mean - own)
 

@@ -163,7 +163,7 @@ class Evidence:
         if len(table) and bool((table == table[:1]).all()):
             raise InputError(
                 "the model must tell records apart, got the same answer to all "
-                f"{len(table)} records. Nothing can be learnt about membership from it."
+                f"{len(table)} records. Nothing about membership can be learnt from it."
             )
         if answers.access == "values":
             return cls(answers, _numbers(target, name), member)

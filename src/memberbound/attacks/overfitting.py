@@ -670,9 +670,7 @@ class TorchWatch:
         try:
             import torch
         except ImportError:
-            raise InputError(
-                "model must be a PyTorch module, got no PyTorch. Install memberbound[torch]."
-            ) from None
+            raise InputError("this needs PyTorch: pip install 'memberbound[torch]'.") from None
         parts = []
         with torch.no_grad():
             for start in range(0, len(labels), self.batch):

@@ -544,7 +544,7 @@ def _on_processes(
             if len(left) == before:
                 raise MemberboundError(
                     f"a worker process was killed before any of {before} fits was finished, "
-                    "perhaps for want of memory. Use fewer --workers; finished fits in the cache "
+                    "perhaps out of memory. Use fewer --workers; finished fits in the cache "
                     "are kept."
                 ) from problem
 
@@ -567,7 +567,7 @@ def _on_dask(
                 if idle == _IDLE:
                     raise MemberboundError(
                         f"the cluster was lost {idle} times before any of {before} fits was "
-                        "finished, perhaps for want of memory on its workers."
+                        "finished, perhaps because its workers ran out of memory."
                     ) from problem
                 cluster = reconnected(address)
 

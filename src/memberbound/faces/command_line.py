@@ -298,7 +298,7 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     """
     act = _Command(verb, drawing)
 
-    hint = " Go on with the same command and --resume." if "resume" in verb.by_name else ""
+    hint = " Continue with the same command and --resume." if "resume" in verb.by_name else ""
 
     def run(**given: Any) -> None:
         try:

@@ -95,18 +95,18 @@ def ending(problem: BaseException) -> tuple[str, int]:
     if described is not None:
         return described(), getattr(problem, "exit_code", 2)
     if isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
-        return "the memory ran out. Use fewer rows, columns or --workers, or a larger machine.", 1
+        return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
     if isinstance(problem, BrokenPipeError):
         # Who reads the answer has gone; what Python still holds for them must not raise again.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return "the answer could not be written: nobody reads it any more.", 1
+        return "the answer could not be written: its reader has closed the pipe.", 1
     if isinstance(problem, OSError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
         return f"{where}{problem.strerror or str(problem) or type(problem).__name__}.", 1
     kept = keep_traceback(problem)
     where = "could not be written to a file" if kept is None else f"are in {kept}"
-    return f"an error that nobody foresaw ({type(problem).__name__}). Its details {where}.", 1
+    return f"unexpected error ({type(problem).__name__}). Details {where}.", 1
 
 
 def _interrupted(problem: BaseException) -> bool:

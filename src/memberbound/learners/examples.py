@@ -443,7 +443,7 @@ def examples_of(population: Population, task: Task | None = None) -> Examples:
     if wanted.isna().any():
         place = int(np.flatnonzero(wanted.isna().to_numpy())[0])
         raise InputError(
-            f"{target!r} must be given in every row, got nothing in row {place + 1}. "
+            f"{target!r} must have a value in every row, got none in row {place + 1}. "
             "Drop such rows first."
         )
     number = population.readings[target].numeric

@@ -80,7 +80,7 @@ class _File:
         if not self.trust:
             raise InputError(
                 f"model must be a file that runs no code when it is read, got {self.name!r}, "
-                f"{what}. If you trust whoever wrote it, say --trust; {instead}."
+                f"{what}. If you trust whoever wrote it, pass --trust; {instead}."
             )
 
     @property
@@ -91,8 +91,8 @@ class _File:
     def unsound(self, what: str) -> InputError:
         """Return the refusal of a file that would lead native code astray."""
         return InputError(
-            f"model must be a whole and sound file, got {self.name!r} with {what}. It was damaged "
-            "or tampered with: save it anew."
+            f"model must be an intact file, got {self.name!r} with {what}. It was damaged "
+            "or tampered with: save it again."
         )
 
 
@@ -153,7 +153,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
         raise InputError(
             "model must be of the version of scikit-learn that is installed, got "
             f"{str(other[0].message).partition('. ')[0]}. Its answers could differ: install that "
-            "version, or save the model anew."
+            "version, or save the model again."
         )
     return found
 
@@ -179,7 +179,7 @@ def _skops(file: _File) -> TrainedModel:
         if foreign and not file.trust:
             raise InputError(
                 f"model must hold types that are known to be data, got {', '.join(foreign[:5])}. "
-                "If you trust whoever wrote the file, say --trust."
+                "If you trust whoever wrote the file, pass --trust."
             )
         return reader.load(file.path, trusted=sorted({*foreign, *_SKOPS_TYPES}))
 

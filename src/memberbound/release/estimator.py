@@ -267,8 +267,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             return
         if self.bounds is not None:
             raise InputError(
-                "bounds belong to the neighbour game: give record='every' and an estimator with a "
-                "private form."
+                "bounds apply only to the neighbour game: give record='every' and an estimator "
+                "with a private form."
             )
         one_of("method", self.method, METHODS)
         one_of("release", self.release, ("parameters", "predictions"))

@@ -243,7 +243,7 @@ def calibrate(
         name = min(forms, key=lambda form: laws[form])
     form = FORMS[name]
     if form.takes is not None and not isinstance(statistic, form.takes):
-        raise InputError(f"method {name!r} belongs to {form.refusal}.")
+        raise InputError(f"method {name!r} applies only to {form.refusal}.")
     options: dict[str, object] = {form.draws: pairs}
     if shape is not None:
         options["shape"] = shape

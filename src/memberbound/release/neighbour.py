@@ -157,10 +157,10 @@ def plays_neighbour(
             )
         return True
     if method in ALL_ROWS_METHODS:
-        raise InputError(f"method {method!r} belongs to the neighbour game, got game='subset'.")
+        raise InputError(f"method {method!r} applies only to game='neighbour', got 'subset'.")
     if bounds is not None:
         raise InputError(
-            "bounds belong to the neighbour game: give record='every', a learner out of "
+            "bounds apply only to the neighbour game: give record='every', a learner out of "
             f"{NAMED_FORMS}, and no method of the subset game."
         )
     return False
@@ -173,12 +173,12 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, object])
     if method not in ("auto", *ALL_ROWS_METHODS):
         raise InputError(
             f"method must be 'gradient', 'boosting' or 'auto' here, got {method!r}, which "
-            "belongs to game='subset'."
+            "applies only to game='subset'."
         )
     for name, value in only_subset.items():
         if value is not None:
             raise InputError(
-                f"{name} belongs to the subset game: leave it out, or give game='subset'."
+                f"{name} applies only to the subset game: leave it out, or give game='subset'."
             )
 
 

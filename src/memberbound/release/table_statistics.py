@@ -100,7 +100,7 @@ def release_table_statistic(
         raise InputError("the table must have at least two rows, and columns of different names.")
     if bins is not None:
         if statistic != "histogram":
-            raise InputError("bins belong to a histogram.")
+            raise InputError("bins apply only to a histogram.")
         public[names[0]] = _edges(bins)
     if statistic == "histogram" and len(names) != 1:
         raise InputError(f"a histogram needs one column, got {', '.join(names)}.")

@@ -128,7 +128,7 @@ def export(
         if given[name] is not None and format not in owners:
             raise InputError(
                 f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
-                f"It belongs to format {owners[0]!r}."
+                f"It is an option of format {owners[0]!r}."
             )
     if format == "mlflow":
         if out is not None:

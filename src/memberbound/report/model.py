@@ -781,7 +781,7 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
     except UnicodeEncodeError:
         raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None
     except RecursionError:
-        raise InputError(f"{name} must not be nested without end.") from None
+        raise InputError(f"{name} must not be nested too deeply.") from None
     except ValidationError as problem:
         raise InputError(_sentence(problem, name)) from None
     except (TypeError, ValueError) as problem:
@@ -845,7 +845,7 @@ def _sentence(problem: ValidationError, name: str) -> str:
     if kind == "value_error":  # said by the object itself, with the field in front
         return f"{_place(name, path)}.{context['error']}"
     if kind == "json_invalid":
-        return f"{name} must not be nested without end."
+        return f"{name} must not be nested too deeply."
     got = _shown(first["input"])
     if kind == "missing":
         rule = f"an object with {path.pop()!r}"

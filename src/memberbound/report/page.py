@@ -280,7 +280,7 @@ def _people(report: Report) -> list[People]:
         right = of_hundred(best.accuracy_upper, "upper")
         whom = "any record, the most exposed one included," if every else "the average record"
         words = f"Of 100 guesses about {whom} at most {right} are right"
-        title = "As it is" if best.id == "nothing" else f"With the remedy: {best.label.lower()}"
+        title = "As it is" if best.id == "nothing" else f"With {best.label.lower()}"
         blind = min(right, of_hundred(report.blind_in(best.game), "lower"))
         found.append(People(title, right, blind, "certificate", words))
     return found

@@ -242,7 +242,7 @@ def _roc_figure(explanation: Explanation) -> Figure:
         axes.plot(alpha, alpha, color=GREY, lw=1.2, ls=":", label="blind guessing")
         points = [a for a in explanation.fpr if a > 0]
         axes.plot(points, [curve.tpr(a) for a in points], "D", color=BLUE, ms=5)
-        axes.set_xlabel("false-positive rate: outsiders wrongly named “in”")
+        axes.set_xlabel("false-positive rate: non-members called members")
         axes.grid(visible=True, alpha=0.25, which="major")
     linear.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", title="linear")
     linear.set_ylabel("true-positive rate: members found")

@@ -514,7 +514,7 @@ def _remedies_alt(priced: list[tuple[Remedy, Price]], name: str, before: float) 
 
 #: False-positive rates of the table.
 _RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
-_X = "false alarms: outsiders called members"
+_X = "false alarms: non-members called members"
 _Y = "members found"
 
 
@@ -617,7 +617,7 @@ def _at(curve: RocCurve, rate: float) -> Mark:
 def _roc_alt(curves: Sequence[RocCurve]) -> str:
     said = [f"{curve.label}: {_at(curve, 0.1)} of the members" for curve in curves]
     return (
-        "Share of the members found against the share of outsiders falsely called members. "
+        "Share of the members found against the share of non-members falsely called members. "
         f"At 10 percent false alarms: {'; '.join(said)}. Blind guessing finds 10 percent."
     )
 

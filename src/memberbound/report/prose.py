@@ -50,6 +50,10 @@ ACCESS = {
     "parameters": "the model itself",
 }
 
+_FRESH_NOISE = (
+    "The noise is fresh, secret and used for one release. This study's own trials come from a seed "
+    "and are thrown away; a real release draws its own noise."
+)
 #: Step → what has to be true for its numbers to hold.
 _ASSUMED = {
     "given": (
@@ -66,10 +70,14 @@ _ASSUMED = {
         "the records, the learner and other models of the same kind.",
     ),
     "protect": (
-        "The training set is a random half of the records, drawn apart from the halves that the "
-        "noise was measured on.",
-        "The noise is fresh, secret and used for one release. This study's own trials come from a "
-        "seed and are thrown away; a real release draws its own noise.",
+        "Noise calibrated on random halves: the training set is a random half of the records, "
+        "drawn independently of the halves that the noise was calibrated on.",
+        _FRESH_NOISE,
+    ),
+    "protect-all": (
+        "Noise on all rows: one person is one row, and the bounds given for columns are public "
+        "knowledge, not taken from the table.",
+        _FRESH_NOISE,
     ),
     "explain": (
         "ε and δ are about replacing one record by another. A person who owns several records is "
@@ -81,7 +89,7 @@ _ASSUMED = {
     ),
     "rows": ("Rows that are still to come are of the same kind as the present ones.",),
     "coarser": (
-        "The coarser table is made once. Trying several and keeping the nicest is not covered.",
+        "The coarser table is made once. Trying several and keeping the best is not covered.",
     ),
 }
 
@@ -201,9 +209,14 @@ GLOSSARY = (
 
 def assumed(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
-    done = [step.id for step in report.steps_in("done")]
-    names = dict.fromkeys("protect" if name.startswith("protect") else name for name in done)
-    return [sentence for name in names for sentence in _ASSUMED.get(name, ())]
+    found: dict[str, None] = {}
+    for step in report.steps_in("done"):
+        name: str = step.id
+        if name.startswith("protect"):
+            alone = step.result is not None and step.result.get("game") == "neighbour"
+            name = "protect-all" if alone else "protect"
+        found |= dict.fromkeys(_ASSUMED.get(name, ()))
+    return list(found)
 
 
 def whom(record: str) -> str:

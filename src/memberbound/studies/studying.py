@@ -416,7 +416,7 @@ def _folder(place: str | os.PathLike[str], *, resume: bool, force: bool) -> Path
             if (folder / name).exists():
                 raise InputError(
                     f"out must not hold a report yet, got {str(folder / name)!r}. "
-                    "Go on with it by --resume or replace it with --force."
+                    "Continue it with --resume or replace it with --force."
                 )
     return folder
 

@@ -646,7 +646,7 @@ def _refuse_of_scores(given: list[str]) -> None:
         )
     if given:
         raise InputError(
-            f"{' and '.join(given)} belong to the audit of a learner; name its target."
+            f"{' and '.join(given)} apply only to the audit of a learner; name its target."
         )
 
 

@@ -673,8 +673,8 @@ def _of_law(
         raise InputError("n must be given with a law: the number of rows trained on.")
     if any(option is not None for option in table_options):
         raise InputError(
-            "columns, roles, reference, unit, database_table, records and list_exposed belong to a "
-            "table, not to a law."
+            "columns, roles, reference, unit, database_table, records and list_exposed apply only "
+            "to a table."
         )
     if uniform is not None:
         return certify_uniform(uniform, n, game)

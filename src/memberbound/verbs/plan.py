@@ -190,7 +190,7 @@ def plan(
             (table, columns, roles, unit, database_table),
         )
     if any(option is not None for option in (columns, roles, unit, database_table)):
-        raise InputError("columns, roles, unit and database_table belong to a table, not to a law.")
+        raise InputError("columns, roles, unit and database_table apply only to a table.")
     return _for_law(_Wish(security, record_leak, 1.0, game), probabilities, uniform)
 
 

@@ -958,7 +958,7 @@ def answer_exponential(
     """Answer for the exponential mechanism's choice on a uniform subset."""
     amount = question.amount
     if amount.sigma is not None:
-        raise InputError("sigma belongs to the Gaussian mechanism; give epsilon instead.")
+        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
     mechanism, moved = _mechanism(question, candidates, losses)
     setting = ExponentialSetting(mechanism, question.delta, sampling, progress)
     if amount.target is None:
@@ -1017,7 +1017,7 @@ def _mechanism(
 ) -> tuple[ExponentialMechanism, int | None]:
     """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
     if (candidates is None) == (losses is None):
-        raise InputError("the exponential mechanism needs candidates or losses (one of them).")
+        raise InputError("the exponential mechanism needs either candidates or losses.")
     if question.clip is None and question.sensitivity is None:
         raise InputError(
             "the exponential mechanism needs clip or sensitivity: by how much can one record move "
@@ -1026,7 +1026,7 @@ def _mechanism(
     epsilon = 1.0 if question.amount.epsilon is None else question.amount.epsilon
     if losses is not None:
         if question.clip is not None or question.sensitivity is None:
-            raise InputError("losses need sensitivity (clip belongs to candidates).")
+            raise InputError("losses need sensitivity (clip applies only to candidates).")
         matrix = _matrix(losses)
         if matrix.shape[0] != question.game.population:
             raise InputError(
@@ -1188,7 +1188,7 @@ def population(
         )
     else:
         if query != "mean" or repeats != 1:
-            raise InputError("query and releases belong to the Gaussian mechanism.")
+            raise InputError("query and releases apply only to the Gaussian mechanism.")
         sampling = Sampling(
             fraction("confidence", confidence, open_left=True, open_right=True),
             None if subsets is None else whole_number("subsets", subsets, at_least=2),

@@ -711,17 +711,17 @@ def made_statistic(
 ) -> tuple[Population, tuple[Any, SubsetGame, str, tuple[str, ...]]]:
     """Read the table and return it with the statistic, its game, its name and notes."""
     if levels is not None and statistic != "quantiles":
-        raise InputError("levels belong to quantiles.")
+        raise InputError("levels apply only to quantiles.")
     quarters = (0.25, 0.5, 0.75) if levels is None else levels
     columns = read.pop("columns")
     if statistic in ("histogram", "contingency"):
         if bins is not None and statistic == "contingency":
-            raise InputError("bins belong to a histogram.")
+            raise InputError("bins apply only to a histogram.")
         table = read_population(source, columns, **read)
         counted = _crossed(table, size) if statistic == "contingency" else None
         return table, counted or _counted(table, size=size, bins=bins)
     if bins is not None:
-        raise InputError("bins belong to a histogram.")
+        raise InputError("bins apply only to a histogram.")
     table = read_population(source, columns, numeric=True, **read)
     return table, _statistic(table, statistic, size=size, clip=clip, levels=quarters)
 
@@ -744,7 +744,7 @@ def _statistic(
     game = _drawn(table.values.shape[0], table.name, size)
     notes = list(table.selection.notes)
     if clip is not None and statistic not in ("mean", "sum"):
-        raise InputError("clip belongs to a learner, a mean or a sum.")
+        raise InputError("clip applies only to a learner, a mean or a sum.")
     if not isinstance(statistic, str):
         return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
     name = one_of("statistic", statistic, STATISTICS)
@@ -862,10 +862,10 @@ def _release_table_statistic(
     if not isinstance(statistic, str):
         raise InputError(
             f"statistic must be one of {', '.join(TABLE_STATISTICS)} in the neighbour game, got a "
-            "function: nobody knows how far a record moves it."
+            "function: how far one record moves it is unknown."
         )
     if levels is not None and statistic != "quantiles":
-        raise InputError("levels belong to quantiles.")
+        raise InputError("levels apply only to quantiles.")
     public = read_bounds(bounds)
     table = _read_raw(
         source,
@@ -1032,7 +1032,7 @@ def protect(
         learner = "boosting"
     fraction("confidence", confidence, open_left=True, open_right=True)
     if (target is None) == (statistic is None):
-        raise InputError("protect needs a target for the learner, or a statistic (one of them).")
+        raise InputError("protect needs either a target for a learner, or a statistic.")
     only_subset = {
         "query": query,
         "clip": clip,
@@ -1053,9 +1053,9 @@ def protect(
         formats = _endings(statistic, learner, all_rows)
         check_output(Path(out), formats=formats, source=own, force=force)
     if statistic is not None and (query is not None or learner is not None):
-        raise InputError("learner and query belong to a target, not to a statistic.")
+        raise InputError("learner and query apply to a model, not to a statistic; name its target.")
     if statistic is None and not (size is None and bins is None and levels is None):
-        raise InputError("size, bins and levels belong to a statistic, not to a learner.")
+        raise InputError("size, bins and levels apply to a statistic, not to a learner.")
     read: dict[str, Any] = {
         "columns": columns,
         "roles": roles,
@@ -1138,7 +1138,7 @@ def _guesses(baseline: float | Sequence[float] | None, all_rows: bool) -> tuple[
     """Return the chances of guesses before the release; only the neighbour game has the curve."""
     if baseline is not None and not all_rows:
         raise InputError(
-            "baseline belongs to the neighbour game: give game='neighbour', or leave it out."
+            "baseline applies only to the neighbour game: give game='neighbour', or leave it out."
         )
     return chances("baseline", baseline)
 
@@ -1183,7 +1183,7 @@ def _plays_all_rows(
         check_neighbour(record, method, {**only_subset, "size": size})
         return True
     if bounds is not None or method in ALL_ROWS_METHODS:
-        raise InputError("bounds and methods of all rows belong to the neighbour game.")
+        raise InputError("bounds and methods of all rows apply only to the neighbour game.")
     return False
 
 

@@ -132,9 +132,9 @@ export function fields(form, given) {
       slider: { from: 0.1, to: 100, log: true },
     }),
     form.numeric("accept_fpr", {
-      label: "… while accusing this share of outsiders",
+      label: "… while accusing this share of non-members",
       unit: "%",
-      help: "Share of the outsiders that it may wrongly accuse (FPR).",
+      help: "Share of the non-members that it may wrongly accuse (FPR).",
       slider: { from: 0.001, to: 50, log: true },
     }),
     form.numeric("accept_advantage", { label: "Advantage (TPR − FPR) at most", slider: { from: 0.01, to: 0.99 } }),
@@ -172,7 +172,7 @@ export function fields(form, given) {
     }),
     form.textual("fpr", {
       label: "False-positive rates",
-      help: "Shares of outsiders that an attacker may wrongly accuse, separated by commas. Small ones matter most: who accuses few people is believed.",
+      help: "Shares of non-members that an attacker may wrongly accuse, separated by commas. Small ones matter most: who accuses few people is believed.",
       placeholder: "0.1, 0.01, 0.001",
     }),
     element(

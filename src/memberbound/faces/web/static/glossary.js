@@ -8,17 +8,17 @@ export const GLOSSARY = {
   },
   advantage_upper: {
     label: "Advantage (TPR − FPR)",
-    text: "Share of members found minus share of outsiders wrongly accused, for the best attack. 0 is blind guessing, 1 is certainty.",
+    text: "Share of members found minus share of non-members wrongly accused, for the best attack. 0 is blind guessing, 1 is certainty.",
     theorems: ["I24-P2", "X2"],
   },
   tpr_upper: {
     label: "Members found",
-    text: "An attacker who wrongly accuses no more than the stated share of outsiders (FPR) finds at most this share of the members (TPR).",
+    text: "An attacker who wrongly accuses no more than the stated share of non-members (FPR) finds at most this share of the members (TPR).",
     theorems: ["I24-T4"],
   },
   guess_upper: {
     label: "Another guess about a record",
-    text: "Whatever is guessed about a record (an attribute, the record itself, which of many people it is): a guess that is right this often without the release is right at most so often with it. It holds against somebody who knows all other records, where the record does not depend on them.",
+    text: "Whatever is guessed about a record (an attribute, the record itself, which of many people it is): a guess that is right this often without the release is right at most this often with it. It holds against somebody who knows all other records, where the record does not depend on them.",
     theorems: ["X23"],
   },
   precision_upper: {

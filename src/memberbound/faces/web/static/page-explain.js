@@ -143,7 +143,7 @@ export function open(root, given) {
         found ? [setting ?? epsilon, accuracy] : accuracy,
         Object.entries(answer.tpr_upper).map(([fpr, value]) =>
           ceiling("tpr_upper", value, percentUp, {
-            label: `Members found, ${percent(Number(fpr))} of outsiders accused`,
+            label: `Members found, ${percent(Number(fpr))} of non-members accused`,
           }),
         ),
         Object.entries(answer.guess_upper ?? {}).map(([before, value]) =>
@@ -207,7 +207,7 @@ export function open(root, given) {
     const points = Object.entries(answer.tpr_upper).map(([fpr, value]) => [Number(fpr), value]);
     chart.show(
       roc(ceiling, points, log),
-      `Curve of the best possible attack, ${log ? "logarithmic" : "linear"} axes. ${points.map(([fpr, value]) => `Accusing ${percent(fpr)} of the outsiders finds at most ${percentUp(value)} of the members.`).join(" ")}`,
+      `Curve of the best possible attack, ${log ? "logarithmic" : "linear"} axes. ${points.map(([fpr, value]) => `Accusing ${percent(fpr)} of the non-members finds at most ${percentUp(value)} of the members.`).join(" ")}`,
       "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the more membership can be guessed.",
     );
   }
@@ -276,7 +276,7 @@ export function open(root, given) {
     const near = Object.keys(ladder.answers.find(Boolean)?.tpr_upper ?? { 0.01: 0 }).sort(
       (a, b) => Math.abs(a - 0.01) - Math.abs(b - 0.01),
     )[0];
-    const found = `members found, ${percent(Number(near))} of outsiders accused`;
+    const found = `members found, ${percent(Number(near))} of non-members accused`;
     fill(
       ladder,
       element("h2", {}, choose ? "Which ε for which promise?" : "Other ε side by side"),

@@ -167,7 +167,7 @@ export function open(root, given) {
         read && ceiling("advantage_upper", read.replace_one.advantage_upper, sixUp),
         read &&
           Object.entries(read.replace_one.tpr_upper).map(([fpr, value]) =>
-            ceiling("tpr_upper", value, percentUp, { label: `Members found, ${percent(Number(fpr))} of outsiders accused` }),
+            ceiling("tpr_upper", value, percentUp, { label: `Members found, ${percent(Number(fpr))} of non-members accused` }),
           ),
         Object.entries(answer.guess_upper ?? {}).map(([before, value]) =>
           ceiling("guess_upper", value, percentUp, { label: `A guess right ${percent(Number(before))} of the time before` }),

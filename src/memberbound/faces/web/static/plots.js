@@ -52,7 +52,7 @@ export function roc(curve, points, log) {
         // The rate rounded down and the bound up: the pair printed lies above the curve.
         text: on.map(
           (index) =>
-            `accuses ${percentDown(curve.fpr[index])} of the outsiders<br>finds ${atMost(curve.tpr[index])} of the members`,
+            `accuses ${percentDown(curve.fpr[index])} of the non-members<br>finds ${atMost(curve.tpr[index])} of the members`,
         ),
         hovertemplate: "%{text}<extra></extra>",
       },
@@ -87,7 +87,7 @@ export function roc(curve, points, log) {
       },
     ],
     layout: {
-      xaxis: { ...axis("outsiders wrongly accused (FPR)"), ...(log ? { range: [Math.log10(least), 0] } : {}) },
+      xaxis: { ...axis("non-members wrongly accused (FPR)"), ...(log ? { range: [Math.log10(least), 0] } : {}) },
       yaxis: axis("members found (TPR)"),
     },
   });
