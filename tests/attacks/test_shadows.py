@@ -11,16 +11,18 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.tree import DecisionTreeClassifier
 
+from memberbound.attacks import shadows
 from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import gradient_norms, signals_of
 from memberbound.errors import InputError
-from memberbound.learners import Examples
+from memberbound.learners import Examples, read_examples
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):
@@ -102,6 +104,21 @@ def test_a_tree_remembers_its_members_and_progress_is_told():
     assert told == [(i, 4) for i in range(5)]
     assert (run.timings > 0).all()
     assert run.game.prior == 0.5
+
+
+def test_the_table_does_not_travel_with_every_fit(monkeypatch):
+    """What is sent to workers has the numbers; the run has the table as well."""
+    table = {"a": np.arange(40.0), "c": ["x", "y"] * 20, "y": ["no", "yes"] * 20}
+    examples = read_examples(pd.DataFrame(table), "y")
+    assert examples.population is not None
+    sent = []
+    outcomes = shadows._outcomes
+    monkeypatch.setattr(
+        shadows, "_outcomes", lambda work, *r: sent.append(work) or outcomes(work, *r)
+    )
+    run = train_shadows(examples, LogisticRegression(), models=2, backend="sequential", records=20)
+    assert [s.population for s in (sent[0].examples, sent[0].attacked)] == [None, None]
+    assert run.examples.population is examples.population
 
 
 def test_failing_fits_are_listed_and_left_out():

@@ -23,7 +23,7 @@ SAYS = {
     "3_which_epsilon_do_we_need": "To keep η ≤ 0.05, use ε = 0.200652 and δ = 1e-5",
     "4_is_this_table_safe": "Whatever is trained on 20000 such rows, nobody is right",
     "5_how_coarse_must_it_be": "Whatever is trained on the 3000 released rows, nobody",
-    "6_how_many_rows": "2997 training rows give MIS ≥ 0.95 for every learner",
+    "6_how_many_rows": "2997 training rows give MIS ≥ 0.95",
     "7_least_noise": "is right about any record's membership more than 55 % of the time",
     "8_are_the_theorems_right": "Counterexample, computed now",
     "9_what_does_a_network_give_away": "above the limit of 60 %",

@@ -279,7 +279,7 @@ def test_very_many_rows_give_the_average_record_what_protects_every_record(monke
 
 def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
     steps = [label.rsplit(" (", 1)[1] for label, _, _ in told]
-    assert list(dict.fromkeys(steps)) == [f"{i} of 8)" for i in range(1, 9)]
+    assert list(dict.fromkeys(steps)) == [f"step {i} of 8)" for i in range(1, 9)]
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert {total for _, _, total in told} == {1000 * sum(s.weight for s in steps_module.STEPS)}
 

@@ -406,7 +406,9 @@ def train_shadows(
     if progress is not None:
         progress(reused, total)
     folder = None if store is None else str(store.folder)
-    work = _Work(examples, learner, seed, copies, folder, attacked, among)
+    # A fit needs the numbers alone: the table that they came from would travel with every one.
+    lean, asked = (replace(some, population=None, encoder=None) for some in (examples, attacked))
+    work = _Work(lean, learner, seed, copies, folder, asked, among)
     for outcome in _outcomes(work, missing, n_jobs, backend, client):
         if isinstance(outcome, FailedFit):
             failures.append(outcome)
@@ -414,7 +416,7 @@ def train_shadows(
             fits[outcome[0]] = outcome[1:]
         if progress is not None:
             progress(len(fits) + len(failures), total)
-    run = _collected(work, sample, fits, failures, reused=reused)
+    run = _collected(work, attacked, sample, fits, failures, reused=reused)
     if not damaged:
         return run
     note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
@@ -423,6 +425,7 @@ def train_shadows(
 
 def _collected(
     work: _Work,
+    attacked: Examples,
     sample: NDArray[np.intp] | None,
     fits: dict[int, tuple[Signals, float]],
     failures: list[FailedFit],
@@ -463,7 +466,7 @@ def _collected(
         kept,
         tuple(failures),
         np.array([fits[m][1] for m in kept]),
-        work.attacked,
+        attacked,
         reused,
         tuple(warnings),
         sample,

@@ -32,7 +32,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.bounds import RecordBounds
-from memberbound.subset.distances import checked_vectors
+from memberbound.subset.distances import checked_vectors, largest_entry
 
 __all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
 
@@ -115,12 +115,13 @@ class CrowdTable:
             raise InputError(
                 f"records must be {game.population} rows, one per record, got {count!r}."
             )
-        exponent = math.frexp(float(np.abs(table).max()))[1]
+        exponent = math.frexp(largest_entry(table))[1]
         with np.errstate(under="ignore"):
-            table = np.ldexp(table, -exponent)  # now of size at most one
-        halves = (table - table.mean(axis=0)) / 2
+            halves = np.ldexp(table, -exponent)  # now of size at most one
+        halves -= halves.mean(axis=0)
+        halves /= 2
         scatter, basis = np.linalg.eigh(halves.T @ halves)
-        trace = float(np.square(halves).sum())
+        trace = float(_weighted_squares(halves, np.ones(columns)).sum())
         # The mean of N numbers of size at most one, a difference and a rotation.
         offset = 2 * (count + 64 * columns) * UNIT * math.sqrt(columns)
         # Sums of N products of such rows, and the residual of the eigenvectors.
@@ -352,7 +353,7 @@ class Crowd:
     @cached_property
     def leverage(self) -> FloatArray:
         """q: the squared length of half a record's distance from the centre, in H's metric."""
-        length = np.sqrt(np.square(self.table.halves) @ (1 / self._covariance))
+        length = np.sqrt(_weighted_squares(self.table.halves, 1 / self._covariance))
         length = length + self.table.offset / self._noise
         return np.asarray(np.square(length) * (1 + self._trust), dtype=np.float64)
 
@@ -596,22 +597,24 @@ class _Frequencies:
             place
         ]
         metric = np.sqrt(covariance * shape)
-        rows = crowd.table.halves / metric * math.sqrt(1 + crowd._trust)
         wider = 1 + crowd._trust
         blur = crowd.table.offset / float(metric.min()) * wider * (1 + _SLACK)
-        rows = rows[np.argsort(np.square(rows).sum(axis=1), kind="stable")]
+        halves = crowd.table.halves
+        rows = halves[np.argsort(_weighted_squares(halves, 1 / metric**2), kind="stable")]
+        rows /= metric
+        rows *= math.sqrt(1 + crowd._trust)
         count, columns = rows.shape
+        sizes = np.sqrt(_weighted_squares(rows, np.ones(columns)))
         table, removed = crowd.table, crowd.table.removed
         tried = _PARTS if columns <= _MANY_COLUMNS else _PARTS[::3]
         ends = sorted({count, *(n for part in tried if (n := int(part * count)) > 4 * columns)})
         parts: list[_Part] = []
         whole = quartic = squares = math.inf
         for size, scatter, mean, fourth, computed, weighted in _cumulated(rows, ends):
-            longest = (math.sqrt(float(np.square(rows[size - 1]).sum())) + blur) ** 2
+            longest = (float(sizes[:size].max()) + blur) ** 2
             largest = (computed**0.25 + size**0.25 * blur) ** 4
             if size == count:
                 # Rows that are off by at most ``blur`` move Σ y⊗y⊗y⊗y by at most this.
-                sizes = np.sqrt(np.square(rows).sum(axis=1))
                 off = 4 * sizes**3 + 6 * sizes**2 * blur + 4 * sizes * blur**2 + blur**3
                 whole = fourth + blur * float(off.sum()) * (1 + _SLACK)
                 squares = (math.sqrt(weighted) + blur * math.sqrt(8 * count * longest)) ** 2
@@ -798,6 +801,16 @@ class _Frequencies:
         log = log + np.log(self.noise - theta * self.shape)
         found = (-theta * low - 0.5 * log.sum(axis=1, keepdims=True)).min(axis=0)
         return np.asarray(found + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
+
+
+def _weighted_squares(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return Σ_j w_j·x_j² of every row, block by block: a second table of all is never made."""
+    found = np.empty(len(rows))
+    step = max(1, _BLOCK // rows.shape[1])
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        found[part] = np.square(rows[part]) @ weights
+    return found
 
 
 def _cumulated(

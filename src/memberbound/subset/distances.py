@@ -35,6 +35,7 @@ __all__ = [
     "Rows",
     "checked_vectors",
     "clipped",
+    "largest_entry",
     "noise_on_query",
     "noise_on_sum",
     "worst_case_sensitivity",
@@ -89,7 +90,7 @@ _MANTISSA = 52
 def checked_vectors(vectors: ArrayLike) -> FloatArray:
     """Return an (N, d) array of finite doubles with N ≥ 2 and d ≥ 1."""
     try:
-        table = np.array(vectors, dtype=np.float64, order="C")
+        table = np.asarray(vectors, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise InputError("vectors must be a table of numbers, one row per record.") from None
     if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
@@ -102,9 +103,14 @@ def checked_vectors(vectors: ArrayLike) -> FloatArray:
         raise InputError(
             f"vectors must be finite numbers, got {table[row].tolist()!r} in row {row}."
         )
-    if np.abs(table).max() > _LARGEST:
+    if largest_entry(table) > _LARGEST:
         raise InputError(f"vectors must be at most {_LARGEST!r} in absolute value. Rescale them.")
     return table
+
+
+def largest_entry(table: FloatArray) -> float:
+    """Return the largest absolute value, without another table of them."""
+    return max(float(table.max()), -float(table.min()))
 
 
 class Distances(ABC):
@@ -233,8 +239,7 @@ class BinnedDistances(Distances):
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
             return cls(np.zeros(1), others, np.zeros(records))
-        scaled, exponent = _scaled(vectors)
-        centred = scaled - np.median(scaled, axis=0)
+        centred, exponent = _centred(vectors)
         norms = np.einsum("ij,ij->i", centred, centred)
         raised = norms * (1 + 8 * (dimension + 8) * UNIT) + _UNDERFLOW
         ones = np.ones((records, 1))
@@ -336,8 +341,7 @@ class GroupedDistances(Distances):
             alone = np.zeros(records, dtype=np.intp)
             return cls(np.zeros(1), nowhere, np.array([float(records)]), alone, np.zeros(records))
         wanted = min(groups or _GROUPS, records)
-        scaled, exponent = _scaled(vectors)
-        centred = scaled - np.median(scaled, axis=0)
+        centred, exponent = _centred(vectors)
         norms = np.einsum("ij,ij->i", centred, centred)
         group = _grouped(centred, wanted)
         sizes = np.bincount(group, minlength=wanted).astype(np.float64)
@@ -565,9 +569,17 @@ def _power_of_two(number: float) -> int:
 
 def _scaled(vectors: FloatArray) -> tuple[FloatArray, int]:
     """Vectors times a power of two, all entries at most one, and the exponent to undo it."""
-    exponent = math.frexp(float(np.abs(vectors).max()))[1]
+    exponent = math.frexp(largest_entry(vectors))[1]
     with np.errstate(under="ignore"):
         return np.ldexp(vectors, -exponent), exponent
+
+
+def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
+    """Scaled vectors about their median, and the exponent; one table, however large."""
+    scaled, exponent = _scaled(vectors)
+    for column in scaled.T:
+        column -= np.median(column)  # noqa: PLW2901  # in place: the column is a view
+    return scaled, exponent
 
 
 def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:

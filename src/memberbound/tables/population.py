@@ -77,10 +77,16 @@ class Population:
     @cached_property
     def values(self) -> FloatArray:
         """The columns as one array of finite numbers; anything else is refused with its place."""
-        parts = [self.numbers(c) for c in self.columns]
-        values = np.ascontiguousarray(np.column_stack(parts)) if self.rows else np.zeros((0, 0))
-        if values.shape[0] == 0:
+        if self.rows == 0:
             raise InputError(f"{self.name} must hold at least one record, got none.")
+        names = list(self.columns)
+        if names == list(self.frame.columns) and (self.frame.dtypes == np.float64).all():
+            # Numbers already: of an array this is the array itself.
+            values = np.ascontiguousarray(self.frame.to_numpy())
+        else:
+            values = np.empty((self.rows, len(names)))
+            for place, name in enumerate(names):
+                values[:, place] = self.numbers(name)
         bad = ~np.isfinite(values)
         if bad.any():
             row, column = map(int, np.argwhere(bad)[0])
@@ -154,7 +160,8 @@ def read_population(
     used = [*chosen.columns, *apart]
     if array:
         name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
-    return Population(frame[used], chosen, target, name)
+    kept = frame if used == list(frame.columns) else frame[used]
+    return Population(kept, chosen, target, name)
 
 
 def is_array(source: object) -> bool:
@@ -316,7 +323,8 @@ def _framed(source: object) -> DataFrame:
     values = values[:, None] if values.ndim == 1 else values
     if 0 in values.shape:
         raise InputError(f"{name} must hold at least one record, got none.")
-    return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])])
+    names = [f"x{index}" for index in range(values.shape[1])]
+    return pd.DataFrame(values, columns=names, copy=False)
 
 
 def _check_target(target: str, readings: Mapping[str, Reading], name: str) -> None:

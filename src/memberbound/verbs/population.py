@@ -58,7 +58,7 @@ from memberbound.quantities import (
 )
 from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query
+from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query, largest_entry
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import (
@@ -230,8 +230,10 @@ class Question:
             inside, moved = clipped(values, self.clip)
             return inside, self.clip, moved, ()
         # Scaled by the largest entry, so that squares neither overflow nor vanish.
-        scale = float(np.abs(values).max()) or 1.0
-        length = float(np.sqrt(np.square(values / scale).sum(axis=1).max()))
+        scale = largest_entry(values) or 1.0
+        blocks = np.array_split(values, max(1, values.size >> 22))
+        most = max(float(np.square(block / scale).sum(axis=1).max()) for block in blocks)
+        length = math.sqrt(most)
         radius = up(up(length, values.shape[1] + 8) * scale)
         note = (
             "no clip given: the worst case is over records of norm at most "
@@ -244,7 +246,7 @@ class Question:
 def _remarks(table: Population) -> list[str]:
     notes = list(table.selection.notes)
     total = table.values.shape[0]
-    distinct = np.unique(table.values, axis=0).shape[0]
+    distinct = _distinct(table.values)
     if distinct < total:
         notes.append(
             f"{total - distinct} records repeat another one; rows are told apart by their place, "
@@ -258,6 +260,20 @@ def _remarks(table: Population) -> list[str]:
             "own, so consider scaling the columns"
         )
     return notes
+
+
+def _distinct(values: FloatArray) -> int:
+    """Return the number of different rows; only those that share a hash are compared."""
+    mixed = np.zeros(len(values), dtype=np.uint64)
+    for column in values.T:
+        # Zero has one sign here, as in a comparison; products wrap around.
+        mixed = (mixed ^ (column + 0.0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    _, place, count = np.unique(mixed, return_inverse=True, return_counts=True)
+    shared = count[place] > 1
+    if not shared.any():
+        return len(values)
+    return int((~shared).sum()) + len(np.unique(values[shared], axis=0))
 
 
 # ── The answer of ``population``: what ε means for these records ──────────────────────────────────

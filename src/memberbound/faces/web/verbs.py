@@ -260,19 +260,10 @@ def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
     progress(0, None, "reading the table")
 
-    def advance(title: str, done: int, total: int) -> None:
-        # A thousand parts per step.
-        progress(
-            done, total, f"step {min(done, total - 1) // 1000 + 1} of {total // 1000}, {title}"
-        )
+    def advance(step: str, done: int, total: int) -> None:
+        progress(done, total, step)
 
-    result = study(
-        table,
-        out=".",
-        workers=1,
-        progress=advance,
-        **options,
-    )
+    result = study(table, out=".", workers=1, progress=advance, **options)
     return {"result": result.to_dict(), "plots": {}}
 
 

@@ -128,16 +128,18 @@ export class ColumnChooser {
     this.sum.textContent = `${this.boxes.filter(({ box }) => box.checked).length} of ${this.boxes.length} chosen`;
   }
 
-  get all() {
-    return this.boxes.every(({ box }) => box.checked);
-  }
-
   /** The chosen columns as an option: nothing where all are, and none at all is refused. */
   get asked() {
     if (this.names.length === 0) throw new Invalid("columns", "Choose at least one column.");
+    const roles = Object.keys(this.roles).length ? { roles: this.roles } : {};
+    return this.kept ? { columns: this.names, ...roles } : roles;
+  }
+
+  /** The chosen columns as the address keeps them: nothing where they are the usual ones. */
+  get kept() {
     const names = this.names;
     const same = names.length === this.usual.length && names.every((name) => this.usual.includes(name));
-    return same ? {} : { columns: names };
+    return same ? "" : JSON.stringify(names);
   }
 
   /** The roles that somebody chose, by column. */

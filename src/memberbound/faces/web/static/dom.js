@@ -97,3 +97,24 @@ export function table(caption, heads, rows, { unseen = false } = {}) {
     ),
   );
 }
+
+/** What stands where an answer will be. */
+export const empty = (words) => element("p", { class: "empty" }, words);
+
+/** A question beside its answer; `below` belongs to the answer. */
+export const sides = (question, label, answer, ...below) =>
+  element(
+    "div",
+    { class: "columns2" },
+    question,
+    element(
+      "div",
+      { class: "stack" },
+      element("section", { class: "card answer", "aria-label": label }, answer),
+      below,
+    ),
+  );
+
+/** The usual page: a form beside its answer. */
+export const asking = (form, answer, ...below) =>
+  sides(element("section", { class: "card", "aria-label": "Question" }, form.node), "Answer", answer, ...below);

@@ -63,6 +63,13 @@ export class Exports {
     this.node.hidden = true;
   }
 
+  /** What a finished job leaves to take along; `words` name its files. */
+  of(done, chart = null, words = {}) {
+    const { result, command, python } = done;
+    const name = `memberbound-${result.command}`;
+    this.show({ name, sentence: result.sentence, json: result, chart, command, python, files: downloads(done, words) });
+  }
+
   /** `sentence` goes above the picture; `chart` may be null; `files` are [{name, href, words}]. The command prints a table for people. */
   show({ name, sentence, json, chart, command, python, files = [] }) {
     this.node.hidden = false;

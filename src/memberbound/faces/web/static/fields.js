@@ -41,6 +41,18 @@ export class Form {
     });
   }
 
+  /** What the button starts; what it refuses is said beside the field. */
+  starts(button, act) {
+    this.node.addEventListener("submit", () => {
+      if (button.disabled) return;
+      try {
+        act();
+      } catch (problem) {
+        this.refuse(problem);
+      }
+    });
+  }
+
   text(name) {
     return (this.values[name] ?? "").trim();
   }
@@ -198,13 +210,15 @@ export class Form {
       value: this.text(name),
     });
     input.addEventListener("input", () => this.#typed(name, input.value));
-    this.inputs.set(name, {
-      input,
-      label,
-      show: (value) => {
-        input.value = value;
-      },
-    });
+    return this.#plain(name, label, help, id, input);
+  }
+
+  /** A field whose input holds its value. */
+  #plain(name, label, help, id, input) {
+    const show = (value) => {
+      input.value = value;
+    };
+    this.inputs.set(name, { input, label, show });
     return this.#wrap(name, label, help, id, input);
   }
 
@@ -222,14 +236,7 @@ export class Form {
       this.values[name] = input.value;
     }
     input.addEventListener("change", () => this.#typed(name, input.value));
-    this.inputs.set(name, {
-      input,
-      label,
-      show: (value) => {
-        input.value = value;
-      },
-    });
-    return this.#wrap(name, label, help, id, input);
+    return this.#plain(name, label, help, id, input);
   }
 
   /** One of few options, all in sight. */

@@ -20,12 +20,15 @@ const STATES = {
 };
 
 export class JobPanel {
-  /** `found(job)` is called with a finished job, `changed(id)` when the id in the address changes;
-      an answer is headed by the name of its table, unless the page does that (`named: false`). */
-  constructor({ found, changed, named = true }) {
+  /** `found(job)` is called with a finished job; the id stands in `state[key]`, which `remember`
+      keeps; an answer is headed by the name of its table, unless the page does that (`named: false`). */
+  constructor({ found, state, remember, key = "job", named = true }) {
     this.found = found;
     this.named = named;
-    this.changed = changed;
+    this.changed = (id) => {
+      state[key] = id;
+      remember();
+    };
     this.node = element("div", { class: "job", "data-state": "none", tabindex: "-1" });
     this.control = null;
     this.busy = false;

@@ -1,8 +1,8 @@
 // Audit: what do real attacks reach on a model that exists?
 import { keeping } from "./address.js";
 import { Chart } from "./charts.js";
-import { element, fill, table } from "./dom.js";
-import { Exports, downloads } from "./exporting.js";
+import { asking, element, empty, fill, table } from "./dom.js";
+import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
 import { assumptions, figure, figures, verdict, warnings } from "./figures.js";
 import { JobPanel } from "./jobs.js";
@@ -109,35 +109,23 @@ export function open(root, given) {
     fill(missing, `Still missing: ${left.join(", ")}.`);
   }
 
-  const job = new JobPanel({
-    named: false,
-    changed: (id) => {
-      state.job = id;
-      remember();
-    },
-    found: show,
-  });
+  const job = new JobPanel({ named: false, state, remember, found: show });
 
-  form.node.addEventListener("submit", () => {
-    if (start.disabled) return;
-    try {
-      const source = form.text("source");
-      const id = (name) => files[name].file;
-      const asked = { ...more.asked };
-      if (source === "model") {
-        Object.assign(asked, { nonmembers: id("nonmembers"), model: id("model"), target: form.text("target") });
-        if (form.text("learner")) asked.learner = form.text("learner");
-      }
-      if (source === "predictions") asked.predictions = id("predictions");
-      form.clear();
-      fill(results);
-      fill(details);
-      chart.hide();
-      exports.hide();
-      job.start("audit", { model: files.members, scores: files.scores }[source]?.file ?? null, asked);
-    } catch (problem) {
-      form.refuse(problem);
+  form.starts(start, () => {
+    const source = form.text("source");
+    const id = (name) => files[name].file;
+    const asked = { ...more.asked };
+    if (source === "model") {
+      Object.assign(asked, { nonmembers: id("nonmembers"), model: id("model"), target: form.text("target") });
+      if (form.text("learner")) asked.learner = form.text("learner");
     }
+    if (source === "predictions") asked.predictions = id("predictions");
+    form.clear();
+    fill(results);
+    fill(details);
+    chart.hide();
+    exports.hide();
+    job.start("audit", { model: files.members, scores: files.scores }[source]?.file ?? null, asked);
   });
 
   function show(done) {
@@ -187,15 +175,7 @@ export function open(root, given) {
       `How often each attack is right where half of the candidates are members. The best, ${answer.best}: about ${percentAbout(answer.attacks[answer.best].accuracy.estimate)}.`,
       "Circles are estimates, triangles pointing right are measured floors; the dotted line is blind guessing. Nothing here is a ceiling.",
     );
-    exports.show({
-      name: "memberbound-audit",
-      sentence: answer.sentence,
-      json: answer,
-      chart,
-      command: done.command,
-      python: done.python,
-      files: downloads(done),
-    });
+    exports.of(done, chart);
   }
 
   form.node.append(
@@ -219,25 +199,11 @@ export function open(root, given) {
     element("div", { class: "buttons" }, start),
     missing,
   );
-  root.append(
-    element(
-      "div",
-      { class: "columns2" },
-      element("section", { class: "card", "aria-label": "Question" }, form.node),
-      element(
-        "div",
-        { class: "stack" },
-        element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node, details),
-        exports.node,
-      ),
-    ),
-  );
+  root.append(asking(form, [job.node, results, chart.node, details], exports.node));
   arrange();
   fill(
     results,
-    element(
-      "p",
-      { class: "empty" },
+    empty(
       "Known attacks are tried on the model as it is: its training set against fresh records. What they reach is a floor, never a promise; “Protect” gives promises. A learner that is not trained yet is examined under “Study”.",
     ),
   );

@@ -2,7 +2,7 @@
 import { address, step, write } from "./address.js";
 import { post } from "./api.js";
 import { Chart } from "./charts.js";
-import { delayed, element, fill, table } from "./dom.js";
+import { asking, delayed, element, empty, fill, table } from "./dom.js";
 import { ALWAYS, BY_ACCEPT, BY_NOTION, DEFAULTS, FOUND, fields, options, share } from "./explain-fields.js";
 import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
@@ -96,7 +96,7 @@ export function open(root, given) {
   function refuse(problem) {
     latest = null;
     form.refuse(problem);
-    fill(results, element("p", { class: "empty" }, "No answer for these values; see the note beside the field."));
+    fill(results, empty("No answer for these values; see the note beside the field."));
     curve.hidden = true;
     chart.hide();
     exports.hide();
@@ -305,22 +305,8 @@ export function open(root, given) {
     ),
     chart.node,
   );
-  root.append(
-    element(
-      "div",
-      { class: "columns2" },
-      element("section", { class: "card", "aria-label": "Question" }, form.node),
-      element(
-        "div",
-        { class: "stack" },
-        element("section", { class: "card answer", "aria-label": "Answer" }, results),
-        ladder,
-        curve,
-        exports.node,
-      ),
-    ),
-  );
-  fill(results, element("p", { class: "empty" }, "Calculating …"));
+  root.append(asking(form, results, ladder, curve, exports.node));
+  fill(results, empty("Calculating …"));
   arrange();
   remember();
   calculate();

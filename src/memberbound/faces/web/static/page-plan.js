@@ -3,7 +3,7 @@ import { keeping, list } from "./address.js";
 import { post } from "./api.js";
 import { Chart } from "./charts.js";
 import { ColumnChooser } from "./columns.js";
-import { delayed, element, fill } from "./dom.js";
+import { asking, delayed, element, empty, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
 import { Exports } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
@@ -52,14 +52,14 @@ export function open(root, given) {
     ["source", "uniform", "probabilities", "security", "record_leak", "confidence", "nu", "lam"],
     (name) => {
       arrange();
-      if (name === "source") empty();
+      if (name === "source") forget();
       remember();
       if (form.text("source") === "file") job.outdated();
       else soon();
     },
   );
   const columns = new ColumnChooser("Columns that a model sees", () => {
-    state.columns = columns.all ? "" : JSON.stringify(columns.names);
+    state.columns = columns.kept;
     remember();
     job.outdated();
   });
@@ -79,21 +79,12 @@ export function open(root, given) {
     },
   });
   const job = new JobPanel({
-    changed: (id) => {
-      state.job = id;
-      remember();
-    },
+    state,
+    remember,
     found: (done) => {
       show(done.result);
       chart.hide();
-      exports.show({
-        name: "memberbound-plan",
-        sentence: done.result.sentence,
-        json: done.result,
-        chart: null,
-        command: done.command,
-        python: done.python,
-      });
+      exports.of(done);
     },
   });
   const fromFile = element("div", { class: "stack" }, panel.node, columns.node);
@@ -105,18 +96,14 @@ export function open(root, given) {
     buttons.hidden = source !== "file";
   }
 
-  function empty() {
+  function forget() {
     job.clear();
     state.job = "";
     chart.hide();
     exports.hide();
     fill(
       results,
-      element(
-        "p",
-        { class: "empty" },
-        form.text("source") === "file" ? "Choose a table and press “Calculate”." : "Calculating …",
-      ),
+      empty(form.text("source") === "file" ? "Choose a table and press “Calculate”." : "Calculating …"),
     );
   }
 
@@ -158,7 +145,7 @@ export function open(root, given) {
     form.refuse(problem);
     chart.hide();
     exports.hide();
-    fill(results, element("p", { class: "empty" }, "No answer for these values; see the note beside the field."));
+    fill(results, empty("No answer for these values; see the note beside the field."));
   }
 
   async function calculate() {
@@ -315,28 +302,16 @@ export function open(root, given) {
     form.problem,
     buttons,
   );
-  root.append(
-    element(
-      "div",
-      { class: "columns2" },
-      element("section", { class: "card", "aria-label": "Question" }, form.node),
-      element(
-        "div",
-        { class: "stack" },
-        element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-        exports.node,
-      ),
-    ),
-  );
+  root.append(asking(form, [job.node, results, chart.node], exports.node));
   arrange();
   remember();
   const known = state.job;
   if (form.text("source") === "file") {
-    fill(results, element("p", { class: "empty" }, "Choose a table and press “Calculate”."));
+    fill(results, empty("Choose a table and press “Calculate”."));
     if (state.file) panel.recall(state.file);
     if (known) job.follow(known);
   } else {
-    fill(results, element("p", { class: "empty" }, "Calculating …"));
+    fill(results, empty("Calculating …"));
     calculate();
   }
   return () => {

@@ -2,9 +2,9 @@
 import { keeping, list } from "./address.js";
 import { Chart } from "./charts.js";
 import { ColumnChooser } from "./columns.js";
-import { element, fill } from "./dom.js";
+import { asking, element, empty, fill } from "./dom.js";
 import { madeUpPeople } from "./example.js";
-import { Exports, downloads } from "./exporting.js";
+import { Exports } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { JobPanel } from "./jobs.js";
 import { MoreOptions } from "./more-options.js";
@@ -65,7 +65,7 @@ export function open(root, given) {
     ...["mechanism", "query", ...Object.values(AMOUNTS), "delta", "clip", "candidates", "size", "releases", "columns"],
   ]);
   const columns = new ColumnChooser("Columns that are released (numbers only)", () => {
-    state.columns = columns.all ? "" : JSON.stringify(columns.names);
+    state.columns = columns.kept;
     remember();
     job.outdated();
   });
@@ -90,13 +90,7 @@ export function open(root, given) {
       remember();
     },
   });
-  const job = new JobPanel({
-    changed: (id) => {
-      state.job = id;
-      remember();
-    },
-    found: show,
-  });
+  const job = new JobPanel({ state, remember, found: show });
 
   function arrange() {
     const gaussian = form.text("mechanism") === "gaussian";
@@ -114,9 +108,7 @@ export function open(root, given) {
     exports.hide();
     fill(
       results,
-      element(
-        "p",
-        { class: "empty" },
+      empty(
         "Choose a file with one record per row and press “Calculate”. You will see three attackers side by side: the one that ε promises against, the same one for your records, and one who does not know who was drawn.",
       ),
     );
@@ -159,18 +151,14 @@ export function open(root, given) {
     return { ...asked, ...columns.asked, ...more.asked };
   }
 
-  form.node.addEventListener("submit", () => {
-    try {
-      const asked = options();
-      form.clear();
-      const id = state.file;
-      clear();
-      state.file = id;
-      fill(results);
-      job.start("population", file.file, asked);
-    } catch (problem) {
-      form.refuse(problem);
-    }
+  form.starts(start, () => {
+    const asked = options();
+    form.clear();
+    const id = state.file;
+    clear();
+    state.file = id;
+    fill(results);
+    job.start("population", file.file, asked);
   });
 
   function show(done) {
@@ -193,16 +181,7 @@ export function open(root, given) {
       "How often each attacker is right at most, about the worst record. The dotted line is blind guessing.",
     );
     readOff();
-    const files = downloads(done);
-    exports.show({
-      name: "memberbound-population",
-      sentence: answer.sentence,
-      json: answer,
-      chart: curves.shown ? curves : beside,
-      command: done.command,
-      python: done.python,
-      files,
-    });
+    exports.of(done, curves.shown ? curves : beside);
   }
 
   /** Read the swept curves at the slider's ε: the next point above it is a certified bound. */
@@ -329,27 +308,7 @@ export function open(root, given) {
     form.problem,
     element("div", { class: "buttons" }, start),
   );
-  root.append(
-    element(
-      "div",
-      { class: "columns2" },
-      element("section", { class: "card", "aria-label": "Question" }, form.node),
-      element(
-        "div",
-        { class: "stack" },
-        element(
-          "section",
-          { class: "card answer", "aria-label": "Answer" },
-          job.node,
-          results,
-          beside.node,
-          reading,
-          curves.node,
-        ),
-        exports.node,
-      ),
-    ),
-  );
+  root.append(asking(form, [job.node, results, beside.node, reading, curves.node], exports.node));
   arrange();
   const known = state.job;
   const id = state.file;

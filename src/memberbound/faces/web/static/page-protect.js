@@ -1,17 +1,17 @@
 // Protect: a model or a statistic with just enough noise, and the file to release.
-import { keeping, list, mapping } from "./address.js";
+import { keeping } from "./address.js";
 import { Chart } from "./charts.js";
-import { ColumnChooser } from "./columns.js";
-import { element, fill, notice } from "./dom.js";
+import { asking, element, empty, fill, notice } from "./dom.js";
 import { madeUpPeople } from "./example.js";
-import { Exports, downloads } from "./exporting.js";
+import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
 import { assumptions, ceiling, figure, figures, meter, security, verdict, warnings } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
 import { about, atMostInWords, count, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
 import { roc } from "./plots.js";
-import { BoundsFile, FilePanel } from "./uploads.js";
+import { TargetTable } from "./target-table.js";
+import { BoundsFile } from "./uploads.js";
 
 export const title = "Protect";
 export const heading = "Release a model that hides who trained it";
@@ -39,7 +39,6 @@ const FILES = {
 
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
-  let file = null;
   const results = element("div", { class: "results" });
   const chart = new Chart(380);
   const exports = new Exports();
@@ -49,55 +48,28 @@ export function open(root, given) {
     state,
     ["what", "target", "learner", "statistic", "accept", "record", "bounds"],
     (name) => {
-      if (name === "what" || name === "target") chooseColumns();
-      arrange();
-      remember();
-      job.outdated();
+      if (name === "what" || name === "target") table.choose();
+      changed();
     },
   );
   const more = new MoreOptions("protect", form, [
     ...["target", "learner", "statistic", "eta", "record", "columns", "roles"],
   ]);
-  const aim = element("div", {});
-  const columns = new ColumnChooser(
-    "Columns to use",
-    () => {
-      const chosen = columns.names.length > 0 && columns.asked.columns;
-      state.columns = chosen ? JSON.stringify(chosen) : "";
-      state.roles = Object.keys(columns.roles).length ? JSON.stringify(columns.roles) : "";
-      remember();
-      job.outdated();
-    },
-    { roles: true },
-  );
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Protect");
-  const panel = new FilePanel({
-    title: "Choose a table",
+  const model = () => form.text("what") === "model";
+  const table = new TargetTable({
+    form,
+    state,
+    legend: "Columns to use",
     hint: "or drop a CSV, Parquet or Arrow file here: one record per row. It stays on this machine.",
+    help: "What the model learns to say from the other columns.",
     example: madeUpPeople,
+    predicts: model,
     chosen: (found) => {
-      if (found && found.file !== state.file) {
-        form.values.target = found.columns.at(-1)?.name ?? "";
-        state.columns = state.roles = "";
-      }
-      file = found;
-      state.file = found?.file ?? "";
       start.disabled = !found;
       bounds.about(found);
-      fill(
-        aim,
-        found &&
-          form.select("target", {
-            label: "Column to predict",
-            help: "What the model learns to say from the other columns.",
-            options: found.columns.map(({ name }) => [name, name]),
-          }),
-      );
-      chooseColumns();
-      arrange();
-      remember();
-      job.outdated();
     },
+    changed,
   });
   const bounds = new BoundsFile((text) => {
     form.set("bounds", text);
@@ -105,48 +77,32 @@ export function open(root, given) {
     job.outdated();
   });
 
-  const model = () => form.text("what") === "model";
-
   function arrange() {
     form.reveal(["learner", "statistic"], [model() ? "learner" : "statistic"]);
-    aim.hidden = !model() || !file;
-    columns.node.hidden = !file;
+    table.arrange();
   }
 
-  function chooseColumns() {
-    const all = file?.columns ?? [];
-    const others = model() ? all.filter(({ name }) => name !== form.text("target")) : all;
-    const usual = others.filter(({ role }) => !["identifier", "text"].includes(role)).map(({ name }) => name);
-    columns.show(others, list(state.columns), { rows: file?.rows, usual, roles: mapping(state.roles) });
+  function changed() {
+    arrange();
+    remember();
+    job.outdated();
   }
 
-  const job = new JobPanel({
-    changed: (id) => {
-      state.job = id;
-      remember();
-    },
-    found: show,
-  });
+  const job = new JobPanel({ state, remember, found: show });
 
-  form.node.addEventListener("submit", () => {
-    if (start.disabled) return;
-    try {
-      const asked = model()
-        ? { target: form.text("target"), learner: form.text("learner") }
-        : { statistic: form.text("statistic") };
-      if (form.number("accept") !== 55) asked.eta = form.gain("accept");
-      if (form.text("record") !== "every") asked.record = form.text("record");
-      if (form.text("bounds")) asked.bounds = `${form.text("bounds")}\n`;
-      Object.assign(asked, columns.asked, more.asked);
-      if (Object.keys(columns.roles).length) asked.roles = columns.roles;
-      form.clear();
-      fill(results);
-      chart.hide();
-      exports.hide();
-      job.start("protect", file.file, asked);
-    } catch (problem) {
-      form.refuse(problem);
-    }
+  form.starts(start, () => {
+    const asked = model()
+      ? { target: form.text("target"), learner: form.text("learner") }
+      : { statistic: form.text("statistic") };
+    if (form.number("accept") !== 55) asked.eta = form.gain("accept");
+    if (form.text("record") !== "every") asked.record = form.text("record");
+    if (form.text("bounds")) asked.bounds = `${form.text("bounds")}\n`;
+    Object.assign(asked, table.columns.asked, more.asked);
+    form.clear();
+    fill(results);
+    chart.hide();
+    exports.hide();
+    job.start("protect", table.file.file, asked);
   });
 
   function show(done) {
@@ -196,19 +152,11 @@ export function open(root, given) {
         "No attack on this release gets above the curve; the dotted line is blind guessing.",
       );
     }
-    exports.show({
-      name: "memberbound-protect",
-      sentence: answer.sentence,
-      json: answer,
-      chart: done.plots.roc ? chart : null,
-      command: done.command,
-      python: done.python,
-      files: downloads(done, FILES),
-    });
+    exports.of(done, done.plots.roc ? chart : null, FILES);
   }
 
   form.node.append(
-    panel.node,
+    table.panel.node,
     form.choice("what", {
       label: "What is released",
       options: [
@@ -216,7 +164,7 @@ export function open(root, given) {
         ["statistic", "a statistic"],
       ],
     }),
-    aim,
+    table.aim,
     form.select("learner", {
       label: "Learner",
       help: "Logistic, ridge, linear, SVM and boosting have a form that trains on all rows; the others are trained on a secret half of a public table.",
@@ -247,35 +195,19 @@ export function open(root, given) {
       placeholder: "age: [0, 120]\nsex: [F, M]",
     }),
     bounds.node,
-    columns.node,
+    table.columns.node,
     more.node,
     form.problem,
     element("div", { class: "buttons" }, start),
   );
-  root.append(
-    element(
-      "div",
-      { class: "columns2" },
-      element("section", { class: "card", "aria-label": "Question" }, form.node),
-      element(
-        "div",
-        { class: "stack" },
-        element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-        exports.node,
-      ),
-    ),
-  );
+  root.append(asking(form, [job.node, results, chart.node], exports.node));
   arrange();
   fill(
     results,
-    element(
-      "p",
-      { class: "empty" },
-      "Choose a table and press “Protect”. You will get a model file with its certificate: nobody who sees the model, whatever else they know, is right about anybody's membership more often than you allow.",
-    ),
+    empty("Choose a table and press “Protect”. You will get a model file with its certificate: nobody who sees the model, whatever else they know, is right about anybody's membership more often than you allow."),
     notice("note", "Each release from the same table adds to what the others give away. Decide first, then release once."),
   );
-  if (state.file) panel.recall(state.file);
+  if (state.file) table.panel.recall(state.file);
   if (state.job) job.follow(state.job);
   return () => {
     job.stop();

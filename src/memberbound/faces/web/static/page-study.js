@@ -1,9 +1,8 @@
 // Study: the whole examination of a learner on a table, and the viewer of its report.
-import { keeping, list, mapping } from "./address.js";
+import { keeping } from "./address.js";
 import { get, post } from "./api.js";
 import { Chart } from "./charts.js";
-import { ColumnChooser } from "./columns.js";
-import { element, fill, notice } from "./dom.js";
+import { element, empty, fill, notice, sides } from "./dom.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
@@ -11,7 +10,8 @@ import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
 import { atMostInWords, count } from "./numbers.js";
 import { sandwich } from "./plots.js";
-import { FilePanel, ReportDrop } from "./uploads.js";
+import { TargetTable } from "./target-table.js";
+import { ReportDrop } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
@@ -34,7 +34,6 @@ const DEFAULTS = {
 
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
-  let file = null;
   const results = element("div", { class: "results" });
   const chart = new Chart(440);
   const exports = new Exports();
@@ -51,87 +50,45 @@ export function open(root, given) {
     state,
     ["data", "target", "learner", "accept", "record", "epsilon", "shadows", "confidence"],
     (name) => {
-      if (name === "target") chooseColumns();
-      arrange();
-      remember();
-      job.outdated();
+      if (name === "target") table.choose();
+      changed();
     },
   );
   const more = new MoreOptions("study", form, [
     ...["target", "learner", "eta", "record", "epsilon", "shadows", "confidence", "columns", "roles"],
   ]);
-  const aim = element("div", {});
-  const columns = new ColumnChooser(
-    "Columns that the learner sees",
-    () => {
-      const chosen = columns.names.length > 0 && columns.asked.columns;
-      state.columns = chosen ? JSON.stringify(chosen) : "";
-      state.roles = Object.keys(columns.roles).length ? JSON.stringify(columns.roles) : "";
-      remember();
-      job.outdated();
-    },
-    { roles: true },
-  );
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Run the study");
   const missing = element("p", { class: "quiet", id: "study-needs" }, "Choose a table, or the sample, to begin.");
   start.setAttribute("aria-describedby", missing.id);
 
-  const panel = new FilePanel({
-    title: "Choose a table",
+  const table = new TargetTable({
+    form,
+    state,
+    legend: "Columns that the learner sees",
     hint: "or drop a CSV, Parquet or Arrow file here. It stays on this machine.",
-    chosen: (found) => {
-      if (found && found.file !== state.file) {
-        form.values.target = found.columns.at(-1)?.name ?? "";
-        state.columns = state.roles = "";
-      }
-      file = found;
-      state.file = found?.file ?? "";
-      fillColumns();
-      arrange();
-      remember();
-      job.outdated();
-    },
+    help: "What the learner learns to say from the other columns.",
+    changed,
   });
 
   const own = () => form.text("data") !== "sample";
 
   /** Nothing runs until there is a table to run it on, and the sample only if it was chosen. */
   function arrange() {
-    panel.node.hidden = !own();
-    aim.hidden = !own() || !file;
-    columns.node.hidden = aim.hidden;
-    start.disabled = own() && !file;
+    table.arrange(own());
+    start.disabled = own() && !table.file;
     missing.hidden = !start.disabled;
   }
 
-  function fillColumns() {
-    const names = (file?.columns ?? []).map((column) => [column.name, column.name]);
-    fill(
-      aim,
-      names.length
-        ? form.select("target", {
-            label: "Column to predict",
-            help: "What the learner learns to say from the other columns.",
-            options: names,
-          })
-        : null,
-    );
-    chooseColumns();
-  }
-
-  /** All columns but the target; identifiers and free text are left out unless they are ticked. */
-  function chooseColumns() {
-    const others = (file?.columns ?? []).filter(({ name }) => name !== form.text("target"));
-    const usual = others.filter(({ role }) => !["identifier", "text"].includes(role)).map(({ name }) => name);
-    columns.show(others, list(state.columns), { rows: file?.rows, usual, roles: mapping(state.roles) });
+  function changed() {
+    arrange();
+    remember();
+    job.outdated();
   }
 
   const job = new JobPanel({
     named: false,
-    changed: (id) => {
-      state.job = id;
-      remember();
-    },
+    state,
+    remember,
     found: async (done) => {
       const files = downloads(done);
       let report = done.result;
@@ -146,31 +103,22 @@ export function open(root, given) {
     },
   });
 
-  form.node.addEventListener("submit", () => {
-    if (start.disabled) return;
-    try {
-      const table = own() ? file : null;
-      const asked = { learner: form.text("learner") };
-      if (table) {
-        asked.target = form.text("target");
-        Object.assign(asked, columns.asked);
-        if (Object.keys(columns.roles).length) asked.roles = columns.roles;
-      }
-      if (form.number("accept") !== 55) asked.eta = form.gain("accept");
-      const shadows = form.number("shadows");
-      if (shadows !== 64) asked.shadows = shadows;
-      const sure = form.number("confidence");
-      if (sure !== 0.95) asked.confidence = sure;
-      const epsilon = form.number("epsilon");
-      if (epsilon !== 8) asked.epsilon = epsilon;
-      if (form.text("record") !== "every") asked.record = form.text("record");
-      form.clear();
-      hide();
-      Object.assign(asked, more.asked);
-      job.start("study", table?.file ?? null, asked);
-    } catch (problem) {
-      form.refuse(problem);
-    }
+  form.starts(start, () => {
+    const file = own() ? table.file : null;
+    const asked = { learner: form.text("learner") };
+    if (file) Object.assign(asked, { target: form.text("target") }, table.columns.asked);
+    if (form.number("accept") !== 55) asked.eta = form.gain("accept");
+    for (const [name, usual] of [
+      ["shadows", 64],
+      ["confidence", 0.95],
+      ["epsilon", 8],
+    ])
+      if (form.number(name) !== usual) asked[name] = form.number(name);
+    if (form.text("record") !== "every") asked.record = form.text("record");
+    form.clear();
+    hide();
+    Object.assign(asked, more.asked);
+    job.start("study", file?.file ?? null, asked);
   });
 
   /** Which table a verdict is about, as the report itself has it. */
@@ -273,9 +221,7 @@ export function open(root, given) {
         ["sample", "the sample: 569 patients"],
       ],
     }),
-    panel.node,
-    aim,
-    columns.node,
+    ...table.nodes,
     form.select("learner", { label: "Learner", options: LEARNERS }),
     form.numeric("accept", {
       label: "Nobody may be right more than",
@@ -311,38 +257,27 @@ export function open(root, given) {
     element("div", { class: "buttons" }, start),
     missing,
   );
-  const forms = element(
+  const question = element(
     "div",
-    { class: "columns2" },
+    { class: "stack" },
     element(
-      "div",
-      { class: "stack" },
-      element(
-        "section",
-        { class: "card", "aria-labelledby": "run-study" },
-        element("h2", { id: "run-study" }, "Run a study"),
-        form.node,
-      ),
-      opening.node,
+      "section",
+      { class: "card", "aria-labelledby": "run-study" },
+      element("h2", { id: "run-study" }, "Run a study"),
+      form.node,
     ),
-    element(
-      "div",
-      { class: "stack" },
-      element("section", { class: "card answer", "aria-label": "Answer" }, job.node, results, chart.node),
-      exports.node,
-    ),
+    opening.node,
   );
+  const forms = sides(question, "Answer", [job.node, results, chart.node], exports.node);
   root.append(element("div", { class: "stack" }, forms, viewing));
   arrange();
   fill(
     results,
-    element(
-      "p",
-      { class: "empty" },
+    empty(
       "A study certifies the table, attacks the learner, looks for the cheapest remedy and writes a report. It takes a minute or two on the sample. Or open a report that you already have.",
     ),
   );
-  if (state.file) panel.recall(state.file);
+  if (state.file) table.panel.recall(state.file);
   if (state.job) job.follow(state.job);
   else if (state.view) {
     fetch(`/api/views/${encodeURIComponent(state.view)}`, { credentials: "same-origin" })

@@ -2,9 +2,9 @@
 import { keeping, list } from "./address.js";
 import { Chart } from "./charts.js";
 import { ColumnChooser } from "./columns.js";
-import { element, fill } from "./dom.js";
+import { element, empty, fill, sides } from "./dom.js";
 import { madeUpPeople } from "./example.js";
-import { Exports, downloads } from "./exporting.js";
+import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
 import { JobPanel } from "./jobs.js";
 import { MoreOptions } from "./more-options.js";
@@ -75,7 +75,7 @@ export function open(root, given) {
     hardJob.outdated();
   });
   const columns = new ColumnChooser("Columns that a model sees", () => {
-    state.columns = columns.all ? "" : JSON.stringify(columns.names);
+    state.columns = columns.kept;
     remember();
     job.outdated();
   });
@@ -150,9 +150,7 @@ export function open(root, given) {
   function showEmpty() {
     fill(
       certified,
-      element(
-        "p",
-        { class: "empty" },
+      empty(
         "Choose a table and press “Certify this table”. You will see how often anybody can be right about who is in it, for every model that could be trained on it, and which rows stand out.",
       ),
     );
@@ -161,28 +159,14 @@ export function open(root, given) {
   function showTarget() {
     fill(
       hardened,
-      element(
-        "p",
-        { class: "empty" },
+      empty(
         "Set a target and press “Make it coarser” to see what it costs; the coarser table and its recipe can then be downloaded.",
       ),
     );
   }
 
-  const job = new JobPanel({
-    changed: (id) => {
-      state.certify = id;
-      remember();
-    },
-    found: showCertificate,
-  });
-  const hardJob = new JobPanel({
-    changed: (id) => {
-      state.harden = id;
-      remember();
-    },
-    found: showHardened,
-  });
+  const job = new JobPanel({ state, remember, key: "certify", found: showCertificate });
+  const hardJob = new JobPanel({ state, remember, key: "harden", found: showHardened });
   let latest = null;
 
   function settings(source, names) {
@@ -194,50 +178,42 @@ export function open(root, given) {
     return asked;
   }
 
-  form.node.addEventListener("submit", () => {
-    try {
-      const asked = settings(form, [
-        ["n", null],
-        ["confidence", 0.95],
-        ["nu", 0.5],
-        ["lam", 1],
-        ["exposed_above", 0.5],
-      ]);
-      Object.assign(asked, columns.asked, more.asked);
-      if (form.text("unit")) asked.unit = form.text("unit");
-      else asked.list_exposed = LISTED;
-      form.clear();
-      fill(certified);
-      leaks.hide();
-      exports.hide();
-      job.start("certify", file.file, asked);
-    } catch (problem) {
-      form.refuse(problem);
-    }
+  form.starts(start, () => {
+    const asked = settings(form, [
+      ["n", null],
+      ["confidence", 0.95],
+      ["nu", 0.5],
+      ["lam", 1],
+      ["exposed_above", 0.5],
+    ]);
+    Object.assign(asked, columns.asked, more.asked);
+    if (form.text("unit")) asked.unit = form.text("unit");
+    else asked.list_exposed = LISTED;
+    form.clear();
+    fill(certified);
+    leaks.hide();
+    exports.hide();
+    job.start("certify", file.file, asked);
   });
 
-  coarse.node.addEventListener("submit", () => {
-    try {
-      const asked = settings(coarse, [
-        ["security", null],
-        ["record_leak", null],
-      ]);
-      if (coarse.text("target")) asked.target = coarse.text("target");
-      if (keep.names.length > 0) asked.keep = keep.names;
-      Object.assign(asked, moreCoarse.asked);
-      const sure = form.number("confidence");
-      if (sure !== 0.95) asked.confidence = sure;
-      coarse.clear();
-      fill(hardened);
-      effect.hide();
-      frontier.hide();
-      hardExports.hide();
-      latest = null;
-      fill(preview);
-      hardJob.start("harden", file.file, asked);
-    } catch (problem) {
-      coarse.refuse(problem);
-    }
+  coarse.starts(begin, () => {
+    const asked = settings(coarse, [
+      ["security", null],
+      ["record_leak", null],
+    ]);
+    if (coarse.text("target")) asked.target = coarse.text("target");
+    if (keep.names.length > 0) asked.keep = keep.names;
+    Object.assign(asked, moreCoarse.asked);
+    const sure = form.number("confidence");
+    if (sure !== 0.95) asked.confidence = sure;
+    coarse.clear();
+    fill(hardened);
+    effect.hide();
+    frontier.hide();
+    hardExports.hide();
+    latest = null;
+    fill(preview);
+    hardJob.start("harden", file.file, asked);
   });
 
   function showCertificate(done) {
@@ -253,14 +229,7 @@ export function open(root, given) {
         `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
       );
     }
-    exports.show({
-      name: "memberbound-certify",
-      sentence: answer.sentence,
-      json: answer,
-      chart: plot ? leaks : null,
-      command: done.command,
-      python: done.python,
-    });
+    exports.of(done, plot ? leaks : null);
   }
 
   function showHardened(done) {
@@ -276,15 +245,7 @@ export function open(root, given) {
         "How much the rows leak at most, before and after.",
       );
     }
-    hardExports.show({
-      name: "memberbound-harden",
-      sentence: answer.sentence,
-      json: answer,
-      chart: effect,
-      command: done.command,
-      python: done.python,
-      files: downloads(done, WORDS),
-    });
+    hardExports.of(done, effect, WORDS);
     showPreview();
   }
 
@@ -313,34 +274,28 @@ export function open(root, given) {
     element("div", { class: "buttons" }, begin),
   );
 
+  const step = (number, id, words, ...nodes) =>
+    element(
+      "section",
+      { class: "card", "aria-labelledby": id },
+      element("h2", { id, class: "step", "data-step": number }, words),
+      nodes,
+    );
   root.append(
     element(
       "div",
       { class: "stack" },
-      element(
-        "div",
-        { class: "columns2" },
-        element(
-          "section",
-          { class: "card", "aria-labelledby": "step-certify" },
-          element("h2", { id: "step-certify", class: "step", "data-step": "1" }, "The table as it is"),
-          panel.node,
-          form.node,
-        ),
-        element(
-          "div",
-          { class: "stack" },
-          element("section", { class: "card answer", "aria-label": "Certificate" }, job.node, certified, leaks.node),
-          exports.node,
-        ),
+      sides(
+        step("1", "step-certify", "The table as it is", panel.node, form.node),
+        "Certificate",
+        [job.node, certified, leaks.node],
+        exports.node,
       ),
-      element(
-        "div",
-        { class: "columns2" },
-        element(
-          "section",
-          { class: "card", "aria-labelledby": "step-harden" },
-          element("h2", { id: "step-harden", class: "step", "data-step": "2" }, "Make it safe"),
+      sides(
+        step(
+          "2",
+          "step-harden",
+          "Make it safe",
           element(
             "p",
             { class: "quiet" },
@@ -348,20 +303,9 @@ export function open(root, given) {
           ),
           coarse.node,
         ),
-        element(
-          "div",
-          { class: "stack" },
-          element(
-            "section",
-            { class: "card answer", "aria-label": "Coarser table" },
-            hardJob.node,
-            hardened,
-            effect.node,
-            preview,
-            frontier.node,
-          ),
-          hardExports.node,
-        ),
+        "Coarser table",
+        [hardJob.node, hardened, effect.node, preview, frontier.node],
+        hardExports.node,
       ),
     ),
   );
