@@ -138,7 +138,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
             neighbour for the average record; for every record whatever scores best on a pilot.
         tune: choose clip radius and regularisation for the best released score (subset game, unless
-            False); try several paces of the descent and pay for it out of the budget (neighbour
+            False); try several learning rates and pay for it out of the budget (neighbour
             game, only if True).
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.

@@ -502,7 +502,10 @@ class _Run:
         found = Findings.of(answers)
         failed = [s.title for s in self.steps if s.state in ("failed", "stopped")]
         refused = {s.id: str(s.error) for s in self.steps if s.state == "impossible"}
-        listed = remedies(found, asked, self.source, refused)
+        # The embedded table comes with bounds; a command for a file like it has to name them.
+        unnamed = data.bounds and asked.bounds is None
+        named = replace(asked, bounds="bounds.yaml") if unnamed else asked
+        listed = remedies(found, named, self.source, refused)
         used = dict.fromkeys(t for said in answers.values() for t in said.texts("theorems"))
         assumed = dict.fromkeys(s for said in answers.values() for s in _assumed(said))
         return Report(
