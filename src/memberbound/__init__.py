@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from memberbound.report.comparing import Comparison, compare
     from memberbound.report.exporting import Export, export
     from memberbound.studies import Study, study
-    from memberbound.subset.bounds import RecordBounds
     from memberbound.subset.exponential import ExponentialMechanism
     from memberbound.subset.finite import finite_bounds
     from memberbound.subset.joint import joint_release
     from memberbound.subset.profile import NeighbourProfile
+    from memberbound.subset.record_bounds import RecordBounds
     from memberbound.tables.coarsening import Coarsener
     from memberbound.verbs.audit import Audit, audit
     from memberbound.verbs.bounds import BoundsTemplate, bounds
@@ -83,7 +83,7 @@ _PUBLIC = {
     "Prediction": "verbs.predict",
     "PrivacyScore": "attacks.scorer",
     "Protection": "verbs.protect",
-    "RecordBounds": "subset.bounds",
+    "RecordBounds": "subset.record_bounds",
     "Reproduction": "papers.reproduction",
     "SearchError": "errors",
     "Study": "studies",

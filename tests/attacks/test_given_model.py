@@ -166,7 +166,7 @@ def test_a_named_learner_trains_on_the_known_half_only(task: str) -> None:
         assert np.array_equal(before[name][0][rest], after[name][0][rest]), name
 
 
-@pytest.mark.parametrize("leak", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("leak", [0.0, pytest.param(0.3, marks=pytest.mark.long), 2.0])
 @pytest.mark.parametrize(("n1", "n0"), [(60, 60), (200, 40)])
 def test_intervals_cover(leak: float, n1: int, n0: int) -> None:
     """The advantage of the best attack, chosen after looking, lies in its interval: 95 %.

@@ -164,7 +164,7 @@ WRITTEN = [0.01, 0.03, 0.05, 0.07, 0.1, 0.123, 0.15, 0.2, 0.29, 0.3, 0.35, 0.4, 
 
 def printed(text):
     """What a person reads: the accuracy in the sentence and the limits of the table."""
-    accuracy = F(re.search(r"right at most ([0-9.]+) %", text)[1]) / 100
+    accuracy = F(re.search(r"membership more than ([0-9.]+) %", text)[1]) / 100
     eta = F(re.search(r"η \(MIP, replace-one\) +≤ ([0-9.]+)", text)[1])
     advantage = F(re.search(r"advantage \(TPR - FPR\) +≤ ([0-9.]+)", text)[1])
     return accuracy, eta, advantage

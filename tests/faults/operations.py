@@ -37,7 +37,7 @@ FILES = {
 #: What can happen at a checkpoint: exit codes that are right then.
 CHECKPOINTS = {"memory": {0, 1}, "SIGTERM": {143}, "SIGINT": {130}, "SIGKILL": {-9}}
 PROTECT = (
-    "protect people.csv --target y --eta 0.2 --game subset --pairs 60 --learner logistic "
+    "protect people.csv --target y --eta 0.3 --game subset --pairs 20 --learner logistic --no-tune "
     "--insecure-seed 1 --workers 1 --out out/model.skops"
 )
 #: Command → files that it writes.

@@ -129,7 +129,7 @@ def test_audit_and_protect_by_address(cluster, people, tmp_path):
     alone = timeless(audit(people, **asked, backend="sequential"))
     assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
     calibration = {
-        "target": "y", "eta": 0.2, "game": "subset", "pairs": 60, "insecure_seed": 1,
+        "target": "y", "eta": 0.3, "game": "subset", "pairs": 30, "insecure_seed": 1, "tune": False,
         "calibration_seed": 1,
     }  # fmt: skip
     here = protect(people, **calibration, workers=1).to_dict()

@@ -47,12 +47,12 @@ def found(library, *asked):
 EVERY = (1, 1, 10**6)
 #: One or two faults of each kind, spread over the commands that write.
 QUICK = [
-    ("certify", "full", (2, 4, 3)),
-    ("bounds", "short", (3, 4, 3)),
-    ("predict", "broken", (2, 5, 3)),
-    ("export", "forbidden", (1, 2, 3)),
+    ("certify", "full", (2, 4, 2)),
+    ("bounds", "short", (3, 4, 2)),
+    ("predict", "broken", (2, 5, 2)),
+    ("export", "forbidden", (1, 2, 2)),
     ("certify", "SIGTERM", (1500, 1500, 2)),
-    ("bounds", "SIGKILL", (300, 400, 2)),
+    ("bounds", "SIGKILL", (300, 400, 1)),
     ("certify", "memory", (1000, 1300, 2)),
 ]
 

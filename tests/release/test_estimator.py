@@ -35,7 +35,7 @@ XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
 QUICK = {
     "record": "average",
     "eta": 0.2,
-    "pairs": 30,
+    "pairs": 20,
     "tune": False,
     "insecure_seed": 3,
     "n_jobs": 1,
@@ -98,7 +98,7 @@ def test_every_record(base, method):
 
 def test_izzo_is_there_to_compare_with():
     few = slice(0, 10)
-    model = MembershipPrivate(Ridge(), method="izzo", **QUICK).fit(XR[few], YR[few])
+    model = MembershipPrivate(Ridge(), method="izzo", **QUICK | {"pairs": 30}).fit(XR[few], YR[few])
     assert model.calibration_.method == "izzo"
 
 
@@ -205,9 +205,9 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     model = MembershipPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
     assert events == ["tune", "calibrate", "secret"]
     halves = [rows for rows in Spy.log if len(rows) == 80]
-    # 2·30 fits of pairs, 2·8 to look for coins, 2·30 for the shape, 8 for scores, and the secret
+    # 2·20 fits of pairs, 2·8 to look for coins, 2·20 for the shape, 8 for scores, and the secret
     # last but for the shell.
-    assert len(halves) == 2 * 30 + 2 * 8 + 2 * 30 + 8 + 1
+    assert len(halves) == 2 * 20 + 2 * 8 + 2 * 20 + 8 + 1
     secret = set(halves[-1])
     assert all(set(rows) != secret for rows in halves[:-1])
     assert model.certificate_.value <= 0.2

@@ -41,7 +41,7 @@ def test_auto_leaves_the_convex_form_where_it_needs_hundreds_of_times_the_noise(
     """Weak regularisation: one record may move the minimiser far, though it hardly ever does."""
     target = Y if isinstance(base, Ridge) else (Y > 0).astype(int)
     settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
-    settings["pairs"] = 200
+    settings["pairs"] = 100
     auto, convex, moment = (
         MembershipPrivate(base, method=method, **settings).fit(X, target)
         for method in ("auto", "convex", "moment")

@@ -36,7 +36,7 @@ def model():
 @pytest.fixture(scope="module")
 def vector():
     pytest.importorskip("safetensors")
-    return released_statistic(mean(X), SubsetGame(80, 40), eta=0.1, insecure_seed=1)
+    return released_statistic(mean(X[:20]), SubsetGame(20, 10), eta=0.1, insecure_seed=1)
 
 
 def test_estimators_come_back(model, tmp_path):

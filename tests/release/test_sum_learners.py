@@ -86,9 +86,9 @@ def test_a_newton_step_from_zero(classes):
 
 
 def test_noise_of_the_crowd_is_less_and_keeps_its_promise():
-    rows = np.random.default_rng(3).normal(size=(300, 2))
+    rows = np.random.default_rng(3).normal(size=(200, 2))
     rows[0] = (8.0, 0.0)
-    game = SubsetGame(300, 150)
+    game = SubsetGame(200, 100)
     for record in ("average", "every"):
         alone = calibrate_sum(mean(rows), game, eta=0.05, record=record)
         crowd = calibrate_crowd(mean(rows), game, eta=0.05, record=record)

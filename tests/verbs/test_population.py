@@ -184,7 +184,10 @@ def test_odd_populations_and_left_out_columns_are_mentioned(tmp_path: Path) -> N
             {"epsilon": 1, "mechanism": "exponential", "losses": [[1.0]], "sensitivity": 1},
             "one row per record",
         ),
-        ({"sigma": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]}, "sigma belongs"),
+        (
+            {"sigma": 1, "mechanism": "exponential", "candidates": [[0.0, 1.0]]},
+            "sigma applies only",
+        ),
         ({"epsilon": 1, "columns": ["x7"]}, "no column 'x7'"),
     ],
 )

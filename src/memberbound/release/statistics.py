@@ -23,11 +23,11 @@ from memberbound.release.calibration import Calibration, Record, Rows, checked_e
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.release.parameters import Labels
 from memberbound.release.refitting import subset_assumptions
-from memberbound.subset.bounds import eta_from_success
 from memberbound.subset.crowd import CrowdTable
 from memberbound.subset.distances import clipped, noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.record_bounds import eta_from_success
 
 __all__ = [
     "CallableStatistic",

@@ -31,8 +31,8 @@ from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.distances import checked_vectors, largest_entry
+from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = ["Crowd", "CrowdTable", "NormalError", "crowd_bounds"]
 

@@ -28,8 +28,8 @@ from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
     "MOST_SUBSETS",

@@ -18,7 +18,6 @@ import numpy as np
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction
 from memberbound.games import SubsetGame
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.laws import (
     Law,
     Mechanism,
@@ -28,6 +27,7 @@ from memberbound.subset.laws import (
     largest_ratio,
     largest_stick,
 )
+from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
     "SUBSET_LIMIT",

@@ -34,7 +34,6 @@ from memberbound.errors import (
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, sum_slack, up, up_array
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import (
     ClippedRecords,
@@ -45,6 +44,7 @@ from memberbound.subset.distances import (
     worst_case_sensitivity,
 )
 from memberbound.subset.mixtures import mixture_bounds
+from memberbound.subset.record_bounds import RecordBounds
 
 if TYPE_CHECKING:
     from memberbound.subset.profile import NeighbourProfile

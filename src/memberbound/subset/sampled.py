@@ -14,8 +14,8 @@ from memberbound.errors import fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, moment_lower, moment_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.record_bounds import RecordBounds
 
 __all__ = [
     "SwapMeans",

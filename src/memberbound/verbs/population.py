@@ -56,7 +56,6 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.bounds import RecordBounds
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query, largest_entry
 from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
@@ -78,6 +77,7 @@ from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.joint import repeated_noise
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
 from memberbound.tables.population import Population, column_names, is_array, read_population
 from memberbound.tables.roles import Roles

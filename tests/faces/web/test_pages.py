@@ -890,6 +890,11 @@ def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
             more.evaluate("(node) => { node.open = true; }")
         assert shortcomings(page) == [], name
         assert violations(page) == [], name
+        # However long the form, what starts the calculation is in sight beside the answer.
+        starts = page.locator(".columns2 > .card:first-child form > .buttons > .main:visible")
+        if width > 960 and starts.count():
+            box = starts.first.bounding_box()
+            assert box["y"] + box["height"] <= page.evaluate("innerHeight"), name
         # Every bubble stays on the screen.
         for why in page.locator(".why:visible").all()[:4]:
             why.focus()

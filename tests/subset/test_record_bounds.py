@@ -8,7 +8,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset.bounds import RecordBounds, eta_from_success
+from memberbound.subset.record_bounds import RecordBounds, eta_from_success
 
 F = Fraction
 SIZES = [(size, k) for size in range(2, 26) for k in range(1, size)]
