@@ -19,7 +19,9 @@ STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
-# process, so that what its tests share is made once.
+# process, so that what its tests share is made once, and files keep their order: sorted by their
+# number of tests, the slow ones (pages, faults) would come last and one process would wait.
+SHARED_OUT := --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -39,10 +41,10 @@ serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
 test: $(STAMP) ## the tests and the doctests of src (without those marked long); the same every time
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT)
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
-	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "long or hypothesis"
+	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"
 
 # The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
 OLDEST := .venv-oldest/bin/python

@@ -41,4 +41,4 @@ print(best.certificate_.assumptions[-1])
 print("\n── Had each of the three been given the promise of a single model")
 alone = mb.MembershipPrivate(LogisticRegression(), eta=0.05, bounds=public)
 mu = alone.fit(patients[secret], ill[secret]).calibration_.details["mu"]
-print(mb.explain(gdp=3**0.5 * mu).sentence)
+print(mb.explain(gdp=round(3**0.5 * mu, 3)).sentence)

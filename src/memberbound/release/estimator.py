@@ -83,10 +83,6 @@ _SHAPE_PAIRS, _SCORED = 64, 8
 _GIVEN_TRAIN = (
     "train= was drawn uniformly from the population, by its owner and apart from this calibration."
 )
-_TOGETHER = (
-    "No more than {} models are made from these rows, each asked for this eta with this number of "
-    "releases; the bound is for all of them together, whichever is chosen."
-)
 _INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
 
 
@@ -400,20 +396,9 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             releases=self.releases,
             source=source_from_seed(self.insecure_seed),
         )
-        self.secure_ = self.released_.secure
         self.calibration_ = self.released_.calibration_
-        if self.releases > 1:
-            together = self.released_.budget.repeated(self.releases)
-            promised = together.certificate(secure=self.secure_)
-            said = (*promised.assumptions, _TOGETHER.format(self.releases))
-            details = {"mu": together.mu, "curve": together.described()}
-            self.calibration_ = replace(
-                self.calibration_,
-                certificate=replace(promised, assumptions=said),
-                eta=self.eta,
-                details=self.calibration_.details | details,
-            )
-        self.certificate_ = self.calibration_.certificate
+        self.certificate_ = self.released_.certificate_
+        self.secure_ = self.released_.secure
         self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
         self.__dict__.pop("classes_", None)
         if self.released_.class_names:

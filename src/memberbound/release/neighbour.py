@@ -94,6 +94,10 @@ NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of Py
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
 _PACES = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
+_TOGETHER = (
+    "No more than {models} models are made from these rows, each asked for this eta with this "
+    "number of releases; the bound is for all of them together, whichever is chosen."
+)
 #: Sums of scores are added in whole multiples of this part.
 _UNITS = 2.0**30
 
@@ -184,7 +188,10 @@ def check_neighbour(record: str, method: str, only_subset: Mapping[str, object])
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """A released model with its encoder, target and budget: all that may be stored."""
+    """A released model with its encoder, target and budget: all that may be stored.
+
+    What is promised holds for ``releases`` such models of the same rows together.
+    """
 
     encoder: Encoder
     target: TargetCode
@@ -194,6 +201,7 @@ class PrivateModel:
     secure: bool
     eta: float
     learner: str
+    releases: int = 1
 
     @property
     def _loss(self) -> Loss:
@@ -220,7 +228,16 @@ class PrivateModel:
     @property
     def certificate_(self) -> Certificate:
         """What is promised."""
-        return self.budget.certificate(secure=self.secure)
+        found = self._together.certificate(secure=self.secure)
+        if self.releases == 1:
+            return found
+        return replace(
+            found, assumptions=(*found.assumptions, _TOGETHER.format(models=self.releases))
+        )
+
+    @property
+    def _together(self) -> NeighbourBudget:
+        return self.budget.repeated(self.releases)
 
     @property
     def calibration_(self) -> Calibration:
@@ -228,9 +245,9 @@ class PrivateModel:
         noise = GaussianNoise(self.model.scale, self.model.released_size)
         details = {
             "learner": self.learner,
-            "mu": self.budget.mu,
+            "mu": self._together.mu,
             "rows_trained": self.rows,
-            "curve": self.budget.described(),
+            "curve": self._together.described(),
         }
         method = "boosting" if self.learner == "boosting" else "gradient"
         return Calibration(noise, self.certificate_, self.eta, method, 1, details)
@@ -293,6 +310,7 @@ class PrivateModel:
             "slack": self.budget.slack,
             "parts": [asdict(part) for part in self.budget.parts],
             "secure_source": self.secure,
+            "releases": self.releases,
         } | self.model.to_dict()
 
     @classmethod
@@ -319,6 +337,7 @@ class PrivateModel:
                 bool(given["secure_source"]),
                 float(given["eta"]),
                 learner,
+                int(given.get("releases", 1)),
             )
         except (KeyError, IndexError, TypeError, ValueError) as problem:
             raise InputError(
@@ -352,8 +371,7 @@ def fit_private(
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
-    ``releases`` η holds for so many such models of the same rows together, and the result's own
-    certificate, of the one model, is smaller.
+    ``releases`` η, and the certificate, hold for so many such models of the same rows together.
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
@@ -366,7 +384,7 @@ def fit_private(
         >>> found = fit_private(people, "ill", eta=0.05, bounds=public, source=InsecureSource(1))
         >>> found.predict(pd.DataFrame({"age": [5, 75]})).tolist()
         ['False', 'True']
-        >>> found.budget.certificate().value <= 0.05
+        >>> found.certificate_.value <= 0.05
         True
     """
     one_of("learner", learner, LEARNERS)
@@ -404,8 +422,9 @@ def fit_private(
     work = replace(work, boosted=encoder) if boosted else work
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
-    own = checked_eta(eta) if releases == 1 else budget.curve().eta
-    return PrivateModel(encoder, code, model, budget, made.rows, drawn.secure, own, learner)
+    return PrivateModel(
+        encoder, code, model, budget, made.rows, drawn.secure, checked_eta(eta), learner, releases
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ export function fields(form, given) {
     form.numeric("accept_security", { label: "Security MIS at least", slider: { from: 0.01, to: 0.99 } }),
     form.numeric("epsilon", {
       label: "ε (epsilon)",
-      help: "The strength of a differential-privacy guarantee. Smaller is safer; 0 tells nothing.",
+      help: "The strength of a differential-privacy guarantee. Smaller is safer; 0 reveals nothing.",
       slider: { from: 0.01, to: 30, log: true },
     }),
     form.numeric("gdp", {
@@ -172,7 +172,7 @@ export function fields(form, given) {
     }),
     form.textual("fpr", {
       label: "False-positive rates",
-      help: "Shares of non-members that an attacker may wrongly accuse, separated by commas. Small ones matter most: who accuses few people is believed.",
+      help: "Shares of non-members that an attacker may wrongly accuse, separated by commas. Small ones matter most: an attacker who accuses few people is believed.",
       placeholder: "0.1, 0.01, 0.001",
     }),
     element(
@@ -206,7 +206,7 @@ export function fields(form, given) {
         label: "“Out” means",
         help: "Which of the two the guarantee was given for. Accountants of DP-SGD usually mean the second.",
         options: [
-          ["", "the usual one of the notion"],
+          ["", "as usual for this notion"],
           ["replace-one", "another record in its place"],
           ["add-remove", "the data without the record"],
         ],

@@ -56,7 +56,7 @@ export const downloads = (done, words = {}) =>
 /** The export panel of a page; `show` takes what there is to take along. */
 export class Exports {
   constructor() {
-    this.node = element("section", { class: "exports card", hidden: true, "aria-label": "Take it along" });
+    this.node = element("section", { class: "exports card", hidden: true, "aria-label": "Save or share" });
   }
 
   hide() {
@@ -93,7 +93,7 @@ export class Exports {
       );
     fill(
       this.node,
-      element("h2", {}, "Take it along"),
+      element("h2", {}, "Save or share"),
       element(
         "div",
         { class: "buttons" },

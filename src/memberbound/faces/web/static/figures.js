@@ -62,7 +62,7 @@ export function assumptions(answer) {
     element(
       "p",
       {},
-      answer.protects === "every record" ? "Speaks about every record." : "Speaks about the average record.",
+      answer.protects === "every record" ? "About every record." : "About the average record.",
       ` Theorems: ${answer.theorems.join(", ")} (“memberbound theorems ${answer.theorems[0]}” shows one).`,
     ),
     element(

@@ -33,7 +33,7 @@ export const GLOSSARY = {
   },
   security_lower: {
     label: "Security MIS",
-    text: "1 means that membership cannot be guessed better than blindly, 0 that it can be read off. Speaks of the average record.",
+    text: "1 means that membership cannot be guessed better than blindly, 0 that it can be read off. About the average record.",
     theorems: ["A25-P5", "A25-T6"],
   },
   security_lower_iid: {
@@ -64,7 +64,7 @@ export const GLOSSARY = {
   },
   table_security_lower: {
     label: "Security MIS",
-    text: "1 − Δ: 1 means that no learner can leak who is in the table, 0 that nothing can be promised. Speaks of the average row.",
+    text: "1 − Δ: 1 means that no learner can leak who is in the table, 0 that nothing can be promised. About the average row.",
     theorems: ["A25-T6", "X5"],
   },
   delta_plug_in_estimate: {

@@ -204,7 +204,7 @@ export function open(root, given) {
   arrange();
   fill(
     results,
-    empty("Choose a table and press “Protect”. You will get a model file with its certificate: nobody who sees the model, whatever else they know, is right about anybody's membership more often than you allow."),
+    empty("Choose a table and press “Protect”. You will get a model file with its certificate: nobody who sees the model is right about anybody's membership more often than you allow; what that somebody may know is stated with it."),
     notice("note", "Each release from the same table adds to what the others give away. Decide first, then release once."),
   );
   if (state.file) table.panel.recall(state.file);
