@@ -203,7 +203,10 @@ GLOSSARY = (
         "blind guessing about the average record. The leak is Δ = 1 − MIS.",
     ),
     ("cell", "All rows with the same values in the columns studied."),
-    ("game", "What the attacker knows, and what “out” means. Bounds of different games differ."),
+    (
+        "game",
+        "What the attacker knows, and what “out” means. Bounds of different games do not compare.",
+    ),
 )
 
 
