@@ -127,7 +127,9 @@ class CrowdTable:
         # Sums of N products of such rows, and the residual of the eigenvectors.
         slack = sum_slack(16 * (count + 64 * columns)) * trace
         slack += 2 * offset * math.sqrt(count * trace) + count * offset**2
-        return cls(game, halves @ basis, np.maximum(scatter, 0.0), exponent, slack, offset)
+        for part in _slices(halves):  # in its place
+            halves[part] = halves[part] @ basis
+        return cls(game, halves, np.maximum(scatter, 0.0), exponent, slack, offset)
 
     @property
     def half(self) -> int:
@@ -600,9 +602,8 @@ class _Frequencies:
         wider = 1 + crowd._trust
         blur = crowd.table.offset / float(metric.min()) * wider * (1 + _SLACK)
         halves = crowd.table.halves
-        rows = halves[np.argsort(_weighted_squares(halves, 1 / metric**2), kind="stable")]
-        rows /= metric
-        rows *= math.sqrt(1 + crowd._trust)
+        order = np.argsort(_weighted_squares(halves, 1 / metric**2), kind="stable")
+        rows = _Measured(halves, order, metric, math.sqrt(1 + crowd._trust))
         count, columns = rows.shape
         sizes = np.sqrt(_weighted_squares(rows, np.ones(columns)))
         table, removed = crowd.table, crowd.table.removed
@@ -803,18 +804,42 @@ class _Frequencies:
         return np.asarray(found + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
 
 
-def _weighted_squares(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return Σ_j w_j·x_j² of every row, block by block: a second table of all is never made."""
-    found = np.empty(len(rows))
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Rows in another order and metric, made slice by slice: a table of all is never held."""
+
+    halves: FloatArray
+    order: NDArray[np.intp]
+    metric: FloatArray
+    wider: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.order), len(self.metric)
+
+    def __getitem__(self, part: slice) -> FloatArray:
+        rows = self.halves[self.order[part]]
+        rows /= self.metric
+        rows *= self.wider
+        return rows
+
+
+def _slices(rows: FloatArray | _Measured) -> Iterator[slice]:
+    """Parts of a table, each small."""
     step = max(1, _BLOCK // rows.shape[1])
-    for first in range(0, len(rows), step):
-        part = slice(first, first + step)
+    return (slice(first, first + step) for first in range(0, rows.shape[0], step))
+
+
+def _weighted_squares(rows: FloatArray | _Measured, weights: FloatArray) -> FloatArray:
+    """Return Σ_j w_j·x_j² of every row, block by block: a second table of all is never made."""
+    found = np.empty(rows.shape[0])
+    for part in _slices(rows):
         found[part] = np.square(rows[part]) @ weights
     return found
 
 
 def _cumulated(
-    rows: FloatArray, ends: list[int]
+    rows: FloatArray | _Measured, ends: list[int]
 ) -> Iterator[tuple[int, FloatArray, FloatArray, float, float, float]]:
     """Second moments, mean and fourth moments of the first so many rows, from above.
 

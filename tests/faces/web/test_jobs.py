@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import stat
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,8 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
     job = performed(client, "protect", table, **asked)
     assert job["state"] == "done", job["error"]
+    (typed,) = client.app.state.desk.folder.rglob(f"{job['job']}/out/bounds.yaml")
+    assert stat.S_IMODE(typed.stat().st_mode) == 0o600
     assert download(client, job, "bounds.yaml").decode() == bounds
     assert "--bounds bounds.yaml" in job["command"]
     assert job["result"]["game"] == "neighbour"

@@ -157,7 +157,9 @@ class Jobs:
         try:
             inputs = prepared(self._folder / id)
             for name, text in documents.items():
-                (self._folder / id / OUTPUTS / name).write_text(text, encoding="utf-8")
+                document = self._folder / id / OUTPUTS / name
+                document.touch(mode=0o600, exist_ok=False)
+                document.write_text(text, encoding="utf-8")
             return inputs
         except OSError:
             shutil.rmtree(self._folder / id, ignore_errors=True)
