@@ -19,7 +19,7 @@ SCRIPTS = {path.stem: path for path in sorted(_FILES, key=lambda p: int(p.stem.s
 #: What each of them must say.
 SAYS = {
     "1_can_this_model_leak": "Recommended: coarser columns. Then nobody",
-    "2_what_does_epsilon_mean": "can be right at most 99.97 % of the time",
+    "2_what_does_epsilon_mean": "membership more than 99.97 % of the time",
     "3_which_epsilon_do_we_need": "To keep η ≤ 0.05, use ε = 0.200652 and δ = 1e-5",
     "4_is_this_table_safe": "Whatever is trained on 20000 such rows, nobody is right",
     "5_how_coarse_must_it_be": "Whatever is trained on the 3000 released rows, nobody",
