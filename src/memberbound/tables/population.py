@@ -248,7 +248,8 @@ def _read(
 
     if isinstance(source, pd.DataFrame):
         frame = _tidied(source)
-        with open_table(_arrowed(frame)) as opened:
+        # All columns of an array are numbers; only their names are looked at.
+        with open_table(_arrowed(frame.head(1) if array else frame)) as opened:
             found = read_roles(replace(opened, name="the table"), None, roles, array=array)
         return frame, "the table", found
     with open_table(source, database_table) as opened:

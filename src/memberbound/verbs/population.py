@@ -252,7 +252,7 @@ def _remarks(table: Population) -> list[str]:
             f"{total - distinct} records repeat another one; rows are told apart by their place, "
             "so somebody with two rows is protected as two records"
         )
-    spread = table.values.std(axis=0)
+    spread = np.array([column.std() for column in table.values.T])
     if spread.max() > 0 and (spread < spread.max() / 100).any():
         loud = table.columns[int(spread.argmax())]
         notes.append(
