@@ -67,12 +67,14 @@ constraints: $(STAMP) ## resolve constraints.txt anew
 		-o build/resolved.txt
 	@cat build/constraints.txt build/resolved.txt > constraints.txt
 
-check: $(STAMP) ## ruff, its formatter, mypy, the order of imports and spelling
+check: $(STAMP) ## ruff, its formatter, mypy, the order of imports, spelling and style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	@# .proselintrc.json leaves out typography and repeated words: those of code and of tables.
+	$(BIN)/proselint check README.md CONTRIBUTING.md CHANGELOG.md docs paper
 
 docs: $(STAMP) ## the documentation, into site/
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
