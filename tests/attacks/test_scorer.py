@@ -122,3 +122,18 @@ def test_rows_of_no_split_are_refused(people):
             score(tree, X[rows], y[rows])
     with pytest.raises(InputError, match="a row per value of y"):
         PrivacyScore(X, y[:-1], [])
+
+
+def test_splits_that_hold_out_the_same_rows_after_other_training_are_refused():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+    held = np.arange(40, 60)
+    model = DecisionTreeClassifier(random_state=0).fit(X[:20], y[:20])
+    twice = PrivacyScore(X, y, [(np.arange(20), held), (np.arange(20, 40), held)])
+    with pytest.raises(InputError, match="hold out different rows"):
+        twice(model, X[held], y[held])
+    # The same split again says nothing else.
+    again = PrivacyScore(X, y, [(np.arange(20), held)] * 2)
+    assert again(model, X[held], y[held]) == PrivacyScore(X, y, again.splits[:1])(
+        model, X[held], y[held]
+    )

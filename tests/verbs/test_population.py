@@ -17,6 +17,7 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.subset.distances import clipped
 from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
+from memberbound.tables.population import read_population
 from memberbound.verbs.population import GaussianSetting, population
 
 
@@ -398,3 +399,13 @@ def test_fresh_rows_beside_what_is_known_of_normal_ones() -> None:
     for chosen in ({"epsilon": 5}, {"target_success": 0.99, "clip": 4}):
         assert "fresh_rows" not in population(rows, size=3, **chosen).to_dict()
     assert "fresh_rows" in population(rows, size=3, epsilon=5, clip=4).to_dict()
+
+
+def test_an_array_is_neither_copied_nor_changed():
+    rows = np.random.default_rng(8).normal(size=(400, 2))
+    rows.setflags(write=False)
+    before = rows.copy()
+    population(rows, epsilon=5.0, clip=1.0).sweep([1.0])
+    population(rows, epsilon=5.0).sweep([1.0])
+    assert np.array_equal(rows, before)
+    assert np.shares_memory(read_population(rows, numeric=True).values, rows)

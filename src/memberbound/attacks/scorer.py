@@ -76,18 +76,27 @@ class PrivacyScore:
     def __call__(self, model: object, X: DataFrame | Labels, y: Labels) -> float:
         """Return the score of a model whose held-out rows are these."""
         truth = np.asarray(self.y)
-        for inside, outside in self.splits:
-            if np.array_equal(truth[outside], y) and _same(_taken(self.X, outside), X):
-                rows = np.concatenate([inside, outside])
-                member = np.arange(len(rows)) < len(inside)
-                trained = TrainedModel.of(model)
-                evidence = Evidence.of(trained, _taken(self.X, rows), truth[rows], member)
-                found = audit_model(evidence, attacks=[self.attack], fpr=())
-                return -(1 + found.best_advantage.estimate) / 2
-        raise InputError(
-            "X must be the rows that one of the splits holds out, got others. Give cv= the same "
-            "list of splits, fit= the same rows, and no return_train_score=True."
-        )
+        fitting = [
+            (inside, outside)
+            for inside, outside in self.splits
+            if np.array_equal(truth[outside], y) and _same(_taken(self.X, outside), X)
+        ]
+        if not fitting:
+            raise InputError(
+                "X must be the rows that one of the splits holds out, got others. Give cv= the "
+                "same list of splits, fit= the same rows, and no return_train_score=True."
+            )
+        inside, outside = fitting[0]
+        if any(set(other) != set(inside) for other, _ in fitting[1:]):
+            raise InputError(
+                "splits must hold out different rows, got the same ones with other training rows: "
+                "which rows a model was trained on cannot be told."
+            )
+        rows = np.concatenate([inside, outside])
+        member = np.arange(len(rows)) < len(inside)
+        evidence = Evidence.of(TrainedModel.of(model), _taken(self.X, rows), truth[rows], member)
+        found = audit_model(evidence, attacks=[self.attack], fpr=())
+        return -(1 + found.best_advantage.estimate) / 2
 
 
 def _taken(table: Rows, rows: NDArray[np.intp]) -> Rows:
