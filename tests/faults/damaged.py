@@ -30,7 +30,7 @@ import numpy as np
 
 from memberbound.errors import MemberboundError
 from memberbound.tables import count_profile, open_table
-from memberbound.tables.population import read_population
+from memberbound.tables.in_memory import read_population
 from memberbound.tables.source import Table
 
 ROWS = 40

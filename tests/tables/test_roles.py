@@ -24,7 +24,7 @@ from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables import open_table, roles
-from memberbound.tables.population import read_population, readings_of
+from memberbound.tables.in_memory import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
 from memberbound.verbs.audit import audit
 from memberbound.verbs.certify import certify

@@ -10,7 +10,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.tables.population import first_rows, read_population
+from memberbound.tables.in_memory import first_rows, read_population
 
 RNG = np.random.default_rng(3)
 PEOPLE = 300

@@ -17,7 +17,7 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.subset.distances import clipped
 from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
-from memberbound.tables.population import read_population
+from memberbound.tables.in_memory import read_population
 from memberbound.verbs.population import GaussianSetting, population
 
 

@@ -417,7 +417,7 @@ def _pixels(evidence: Evidence, known: BoolArray) -> FloatArray:
 def _encoded(evidence: Evidence, known: BoolArray, encode: Callable[..., Examples]) -> FloatArray:
     """Return the columns as learners take them; the encoding is fitted on the known records."""
     from memberbound.learners import encoded_rows
-    from memberbound.tables.population import read_population
+    from memberbound.tables.in_memory import read_population
 
     frame = framed(evidence.rows)
     label = _free_name(frame, "target")

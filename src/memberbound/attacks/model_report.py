@@ -40,7 +40,7 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.saving import answering, certificate_path, load
-from memberbound.tables.population import readings_of
+from memberbound.tables.in_memory import readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

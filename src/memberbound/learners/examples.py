@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.population import Population, read_frame, read_population
+from memberbound.tables.in_memory import Population, read_frame, read_population
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.population import read_frame
+from memberbound.tables.in_memory import read_frame
 from memberbound.tables.source import COMPRESSIONS, delimiter_of
 
 if TYPE_CHECKING:

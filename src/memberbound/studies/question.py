@@ -37,7 +37,7 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.release.calibration import checked_eta
 from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
-from memberbound.tables.population import Population, read_population
+from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.source import check_file
 from memberbound.verbs.explain import chances
 

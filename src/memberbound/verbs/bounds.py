@@ -12,7 +12,7 @@ from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
 from memberbound.quantities import Readable, common_fields
-from memberbound.tables.population import read_frame, readings_of
+from memberbound.tables.in_memory import read_frame, readings_of
 
 __all__ = [
     "BoundsTemplate",

@@ -339,7 +339,7 @@ def read_probabilities(source: object) -> FloatArray:
     """
     if not isinstance(source, (str, os.PathLike)):
         return _atoms(np.asarray(source, dtype=np.float64).ravel())
-    from memberbound.tables.population import column_names, read_population
+    from memberbound.tables.in_memory import column_names, read_population
 
     path = Path(source)
     columns, _ = column_names(path)
@@ -514,7 +514,7 @@ def certify(
     if n is not None:
         whole_number("n", n)
     from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
-    from memberbound.tables.population import is_array
+    from memberbound.tables.in_memory import is_array
     from memberbound.tables.roles import chosen_columns
 
     with open_table(table, database_table) as opened:

@@ -49,7 +49,7 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.tables.coarsening import Coarsener, checked_frame, read_hierarchy
-from memberbound.tables.population import (
+from memberbound.tables.in_memory import (
     check_target_role,
     first_rows,
     read_frame,

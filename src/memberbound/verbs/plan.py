@@ -235,7 +235,7 @@ def _for_law(wish: _Wish, probabilities: object, uniform: int | None) -> Plan:
 
 def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str | None]) -> Plan:
     from memberbound.tables import count_profile, open_table
-    from memberbound.tables.population import is_array
+    from memberbound.tables.in_memory import is_array
     from memberbound.tables.roles import chosen_columns
 
     table, columns, roles, unit, database_table = where

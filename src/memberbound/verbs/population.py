@@ -79,7 +79,7 @@ from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
-from memberbound.tables.population import Population, column_names, is_array, read_population
+from memberbound.tables.in_memory import Population, column_names, is_array, read_population
 from memberbound.tables.roles import Roles
 
 __all__ = [

@@ -86,7 +86,7 @@ from memberbound.release.statistics import (
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
-from memberbound.tables.population import Population, first_rows, read_frame, read_population
+from memberbound.tables.in_memory import Population, first_rows, read_frame, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.source import Columns
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
