@@ -24,6 +24,7 @@ from memberbound.quantities import Kind, marked, numbers_in
 from memberbound.report import plots, prose
 from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.report.page import render as render_typed
+from memberbound.report.prose import assumed
 from report import sample as reports
 from report.sample import typed
 
@@ -628,3 +629,16 @@ def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
         texts = [note["text"] for note in drawing.layout["annotations"]]
         assert "allowed 55.09 %" in texts
         assert not any("55 %" in text for text in texts)
+
+
+def test_the_assumptions_are_those_of_the_game_that_was_played() -> None:
+    given = reports.sample()
+    halves = " ".join(assumed(reports.typed(given)))
+    assert "random half" in halves
+    assert "Noise on all rows" not in halves
+    for step in given["steps"]:
+        if step["id"].startswith("protect"):
+            step["result"]["game"] = "neighbour"
+    everybody = " ".join(assumed(reports.typed(given)))
+    assert "random half of the records, drawn" not in everybody
+    assert "Other records do not depend on the record in question" in everybody

@@ -744,10 +744,13 @@ T = TypeVar("T")
 
 # A key that nobody described is an error, and a number is finite: said to every class, because
 # pydantic 2.13 does not hand it down to the classes of fields.
-for _kind in [kind for kind in vars().values() if isinstance(kind, type) and is_dataclass(kind)]:
-    setattr(  # noqa: B010  # what a dataclass of the standard library does not declare
-        _kind, "__pydantic_config__", {"extra": "forbid", "strict": True, "allow_inf_nan": False}
-    )
+for _kind in list(vars().values()):
+    if isinstance(_kind, type) and is_dataclass(_kind) and _kind.__module__ == __name__:
+        setattr(  # noqa: B010  # what a dataclass of the standard library does not declare
+            _kind,
+            "__pydantic_config__",
+            {"extra": "forbid", "strict": True, "allow_inf_nan": False},
+        )
 
 
 @cache

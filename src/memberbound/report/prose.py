@@ -75,8 +75,9 @@ _ASSUMED = {
         _FRESH_NOISE,
     ),
     "protect-all": (
-        "Noise on all rows: one person is one row, and the bounds given for columns are public "
-        "knowledge, not taken from the table.",
+        "Noise on all rows: one person is one row, the number of rows and the names of the columns "
+        "are public, and so are the bounds given for columns, which are not taken from the table. "
+        "Other records do not depend on the record in question.",
         _FRESH_NOISE,
     ),
     "explain": (
