@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from memberbound.attacks.signals import EXACT, BoolArray, Signals
 from memberbound.errors import InputError
 from memberbound.learners import Examples
 from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.threads import one_thread
 
 __all__ = [
     "ATTACKS",
@@ -334,7 +334,7 @@ def _regressed(
         loss="quantile", quantile=quantile, max_iter=50, max_leaf_nodes=15, random_state=0
     )
     # Threads that wait for each other on a busy machine cost more than they save.
-    with import_module("threadpoolctl").threadpool_limits(1):
+    with one_thread():
         learner.fit(np.vstack(rows), np.concatenate(answers))
         level = learner.predict(features)
     return np.asarray(level, dtype=np.float64)[None, :]

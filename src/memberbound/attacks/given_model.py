@@ -28,6 +28,7 @@ from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.examples import Examples, Labels, Learner, Task
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.numerics.threads import one_thread
 from memberbound.quantities import INTERVAL, AuditBound, Sides, json_number
 
 if TYPE_CHECKING:
@@ -617,8 +618,6 @@ def _rmia(case: _Case) -> FloatArray:
 
 def _combined(case: _Case) -> FloatArray:
     """Return the log-odds of membership from a classifier that was told about the known half."""
-    from importlib import import_module
-
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -635,7 +634,7 @@ def _combined(case: _Case) -> FloatArray:
         max_iter=60, max_leaf_nodes=8, learning_rate=0.1, min_samples_leaf=30, random_state=0
     )
     # Threads that wait for each other on a busy machine cost more than they save.
-    with import_module("threadpoolctl").threadpool_limits(1):
+    with one_thread():
         bent.fit(table[case.known], told, sample_weight=weight)
         score = score + bent.decision_function(table)
     return np.asarray(score, dtype=np.float64)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, SubsetGame
 from memberbound.numerics.means import betting_lower, hoeffding_upper, log_error_shared
 from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.threads import one_thread
 from memberbound.quantities import AuditBound, Estimate
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _scored(
     weight = np.where(member, 0.5 / share, 0.5 / (1 - share))
     asked = _view(targets, known, held)
     # Small fits: waiting for more threads than one costs more than they save.
-    with threadpool_limits(1):
+    with one_thread():
         fitted = _fit(clone(classifier), table, member, weight)
         found = fitted.predict_proba(asked.reshape(-1, asked.shape[-1]))[:, 1]
     return np.asarray(found, dtype=np.float64).reshape(asked.shape[:2])

@@ -8,7 +8,6 @@ model is innocent.  So a classifier that never sees the model tries the same wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, shared_confidence
+from memberbound.numerics.threads import one_thread
 from memberbound.quantities import INTERVAL, AuditBound, Sides, decimals, significant
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _blind_scores(
     blind = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
     )
-    with import_module("threadpoolctl").threadpool_limits(1):
+    with one_thread():
         blind.fit(rows, member, sample_weight=weight)
         score = blind.decision_function(others)
     return np.asarray(score, dtype=np.float64)

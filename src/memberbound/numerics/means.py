@@ -269,7 +269,8 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
         # So written it has the sign of ln K - ln(1/β), whatever is rounded.
         return (found - level) / (np.sqrt(np.maximum(found, 0.0)) + math.sqrt(level))
 
-    return top * (_last_refuted(excess, top > 0) * _STEP)
+    lower: FloatArray = top * (_last_refuted(excess, top > 0) * _STEP)
+    return lower
 
 
 def _last_refuted(

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError
 from memberbound.games import IidGame
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
+from memberbound.numerics.threads import one_thread
 from memberbound.papers.experiments import (
     DATA_VARIABLE,
     Average,
@@ -223,7 +223,7 @@ def train_network(
         random_state=int(rng.integers(2**31)),
     )
     # The products are small: more threads than one cost more than they save.
-    with threadpool_limits(1):
+    with one_thread():
         for rows in _passes(len(y), setting, rng):
             network.partial_fit(x[rows], y[rows], classes=np.arange(CLASSES))
     return network

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.attacks.overfitting import ceiling_from_overfitting, stopping_loss
 from memberbound.games import IidGame
 from memberbound.numerics.rounding import FloatArray
+from memberbound.numerics.threads import one_thread
 from memberbound.papers.experiments import (
     Average,
     Check,
@@ -173,7 +173,7 @@ class Training:
         y1 = y.astype(np.float32)
         for place, look in enumerate(self.looks):
             # The products are small: more threads than one cost more than they save.
-            with threadpool_limits(1):
+            with one_thread():
                 for _ in range(int(look) - adam.steps):
                     adam.step(network.gradients(x1, y1))
                 found = (network.outputs(x1) - y) ** 2, (network.outputs(x01) - y0) ** 2

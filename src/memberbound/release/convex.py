@@ -11,13 +11,13 @@ from itertools import combinations
 import numpy as np
 from joblib import cpu_count
 from scipy import linalg
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.errors import InputError, SearchError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared
 from memberbound.numerics.roots import least_scale, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
+from memberbound.numerics.threads import one_thread
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import (
     Calibration,
@@ -627,7 +627,7 @@ class _Search:
             table[place] = np.minimum(means / most[:, None] * (1 + 1e-6) + 1e-30, 1.0)
 
         # Threads: nearly all the time is spent inside numpy and LAPACK, which let others run.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers or cpu_count()) as pool:
+        with one_thread("blas"), ThreadPoolExecutor(workers or cpu_count()) as pool:
             jobs = enumerate(fresh.spawned(2).subsets(count))
             for done, _ in enumerate(pool.map(fill, jobs), start=1):
                 if progress is not None:

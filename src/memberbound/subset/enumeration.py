@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up
+from memberbound.numerics.threads import one_thread
 from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -280,7 +280,7 @@ def subset_laws(
     shape = mechanism.losses.shape
     logs, sums = (_LogTotal(shape), _LogTotal(shape)), (np.zeros(shape), np.zeros(shape))
     # One thread of the BLAS per block: its own threads on top of ours would fight for the cores.
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(_threads(workers)) as pool:
+    with one_thread("blas"), ThreadPoolExecutor(_threads(workers)) as pool:
         done = pool.map(lambda block: work(block, scores), blocks)
         # In the order of the blocks, so that the result does not depend on the threads.
         for count, found in enumerate(done, start=1):

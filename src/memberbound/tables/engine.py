@@ -45,6 +45,8 @@ _MEMORY_SHARE = 0.5
 #: Seconds before a progress bar appears, and between its updates.
 _PATIENCE, _TICK = 1.0, 0.2
 _NO_SPACE = os.strerror(ENOSPC)
+#: The settings that this version of DuckDB has, once an engine was asked.
+_KNOWN: set[str] = set()
 #: Rows per batch of a stream.
 BATCH_ROWS = 65_536
 
@@ -158,9 +160,11 @@ class Engine:
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
 
     def _settings(self, **values: str) -> None:
-        known = {row[0] for row in self.sql("SELECT name FROM duckdb_settings()").fetchall()}
+        if not _KNOWN:  # to list them takes longer than to set them
+            rows = self.sql("SELECT name FROM duckdb_settings()").fetchall()
+            _KNOWN.update(row[0] for row in rows)
         for name, value in values.items():
-            if name in known:
+            if name in _KNOWN:
                 self.sql(f"SET {name} = {value}")
 
     def close(self) -> None:
