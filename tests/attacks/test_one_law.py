@@ -27,20 +27,20 @@ def evidence(n: int, shift: float, seed: int, kind: str = "mean") -> Evidence:
 
 
 def test_the_level_is_kept_and_the_broken_twin_is_caught() -> None:
-    """40 null tests at level 0.1: more than 12 have probability 1e-4.
+    """20 null tests at level 0.1: more than 8 have probability 1e-4.
 
     Tested on the rows it was trained on, the classifier accuses nearly always.
     """
     found = own = 0
-    for seed in range(40):
+    for seed in range(20):
         case = evidence(60, 0.0, seed)
         found += one_law_test(case, seed=seed).p_value <= 0.1
-        if seed < 10:
+        if seed < 6:
             table, rng = _numeric(case), np.random.default_rng(seed)
             score = _blind_scores(table, case.member, table, rng)
             own += shuffled_p_value(score, case.member, rng) <= 0.1
-    assert found <= 12
-    assert own >= 9
+    assert found <= 8
+    assert own >= 5
 
 
 @pytest.mark.long

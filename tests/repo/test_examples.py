@@ -36,11 +36,7 @@ SAYS = {
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
-ALONE = (
-    "2_what_does_epsilon_mean",
-    "5_how_coarse_must_it_be",
-    "12_where_do_we_keep_the_verdict",
-)
+ALONE = ("2_what_does_epsilon_mean", "12_where_do_we_keep_the_verdict")
 #: What a script needs beside the package itself.
 NEEDS = {
     "9_what_does_a_network_give_away": ("torch",),

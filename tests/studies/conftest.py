@@ -15,11 +15,11 @@ def little_calibration():
     ``release/`` tests what they are for.
     """
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(refitting, "_PAIRS", 40)
-        changed.setattr(refitting, "_SUBSETS", 200)
-        changed.setattr(convex, "_SUBSETS", {"average": 64, "every": 128})
+        changed.setattr(refitting, "_PAIRS", 20)
+        changed.setattr(refitting, "_SUBSETS", 100)
+        changed.setattr(convex, "_SUBSETS", {"average": 32, "every": 64})
         changed.setattr(methods, "_STRENGTHS", (1.0, 0.01))
         changed.setattr(methods, "_CLIPS", ())
-        changed.setattr(noisy_releases, "_SHIFT_FITS", 100)
-        changed.setattr(steps, "_SWEPT", 3)
+        changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
+        changed.setattr(steps, "_SWEPT", 2)
         yield

@@ -65,7 +65,7 @@ def test_certify_plan_harden_from_csv_to_parquet(people, tmp_path):
     assert again["rows"] == result["rows_released"]
     assert json.loads(recipe.read_text())
     assert plot.read_text().count("<svg") == 1
-    refused = run("harden", str(people), "--security", "0.9", "--out", str(out))
+    refused = command("harden", str(people), "--security", "0.9", "--out", str(out))
     assert refused.returncode == 2
 
 
