@@ -53,11 +53,11 @@ class Processes:
             *("--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"),
         )
 
-    def start_worker(self) -> None:
+    def start_worker(self, threads: int = 1) -> None:
         self.workers.append(
             self._start(
                 "distributed.cli.dask_worker",
-                *(self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard"),
+                *(self.address, "--nthreads", str(threads), "--no-nanny", "--no-dashboard"),
                 *("--death-timeout", "120"),
             )
         )
@@ -81,6 +81,19 @@ def cluster():
     made.start_worker()
     try:
         made.wait(2)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def worker():
+    """One worker that does two things at a time: a second process would import everything again."""
+    made = Processes()
+    made.start_scheduler()
+    made.start_worker(threads=2)
+    try:
+        made.wait(1)
         yield made
     finally:
         made.stop()
@@ -122,18 +135,18 @@ def test_a_worker_that_is_killed(cluster, people):
     assert cluster.workers[0].poll() is not None, "it was killed while the models were trained"
 
 
-def test_audit_and_protect_by_address(cluster, people, tmp_path):
+def test_audit_and_protect_by_address(worker, people, tmp_path):
     table = tmp_path / "people.csv"
     people.to_csv(table, index=False)
     asked = {"target": "y", "learner": "tree", "shadows": 8, "seed": 3}
     alone = timeless(audit(people, **asked, backend="sequential"))
-    assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
+    assert timeless(audit(people, **asked, scheduler=worker.address)) == alone
     calibration = {
         "target": "y", "eta": 0.3, "game": "subset", "pairs": 30, "insecure_seed": 1, "tune": False,
         "calibration_seed": 1,
     }  # fmt: skip
     here = protect(people, **calibration, workers=1).to_dict()
-    with distributed.Client(cluster.address) as client:
+    with distributed.Client(worker.address) as client:
         assert protect(people, **calibration, client=client).to_dict() == here
         # All rows are trained on in one process: a cluster would be asked for and ignored.
         with pytest.raises(InputError, match="client applies only to the subset game"):
@@ -143,7 +156,7 @@ def test_audit_and_protect_by_address(cluster, people, tmp_path):
             audit(scores, client=client)
     # Every line of the page about clusters, with the address of this one.
     page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
-    page = page.replace("tcp://127.0.0.1:8786", cluster.address)
+    page = page.replace("tcp://127.0.0.1:8786", worker.address)
     lines = [line for line in page.splitlines() if line.startswith("memberbound ")]
     assert len(lines) == 2
     for line in lines:
