@@ -19,8 +19,8 @@ STAMP := .venv/.installed
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
-# process, so that what its tests share is made once, and files keep their order: sorted by their
-# number of tests, the slow ones (pages, faults) would come last and one process would wait.
+# process, so that what its tests share is made once, and files keep the order of tests/conftest.py,
+# the slow ones (pages, faults) first: sorted by their number of tests one process would wait.
 SHARED_OUT := --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1

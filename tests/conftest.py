@@ -41,6 +41,35 @@ def pytest_collect_file(file_path: Path) -> Iterator[None]:
     return [part for part in found if not isinstance(part, DoctestModule)]
 
 
+#: The files that take longest, longest first.  A process that is free takes the next file; if a
+#: long one came last, the others would wait for it.
+LONGEST = (
+    "faces/web/test_pages.py",
+    "faces/web/test_serving.py",
+    "faults/test_operations.py",
+    "faults/test_damaged_files.py",
+    "faults/test_engines.py",
+    "repo/test_examples.py",
+    "faces/web/test_jobs.py",
+    "release/test_estimator.py",
+    "studies/test_study.py",
+    "report/test_exporting.py",
+    "verbs/test_population.py",
+    "faces/web/test_soak.py",
+    "release/test_protect.py",
+    "release/test_predicting.py",
+    "tables/test_roles.py",
+    "papers/test_reproduce.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest files first; the others, and the tests within a file, keep their order."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 #: Debian's names and the usual others.
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _QUIET = (

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import commands
+from conftest import LONGEST
 from memberbound._version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,11 @@ def test_no_file_names_a_machine_path() -> None:
                 if MACHINE_PATH.search(line):
                     found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
     assert not found, "\n".join(found)
+
+
+def test_the_longest_test_files_are_there() -> None:
+    """A file that is moved would silently lose its place in the order of the tests."""
+    assert not [name for name in LONGEST if not (ROOT / "tests" / name).is_file()]
 
 
 def test_readme_python_runs() -> None:
