@@ -64,8 +64,16 @@ def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
     eps = np.asarray(epsilon, dtype=np.float64)
     if mu == 0.0:
         return np.zeros_like(eps)
+    if not eps.any():
+        return np.full(eps.shape, _total_variation_upper(float(mu)))
     flat = eps.ravel()
     return _hockey_stick(np.full(flat.shape, float(mu)), flat).reshape(eps.shape)
+
+
+def _total_variation_upper(mu: float) -> float:
+    """The hockey-stick at ε = 0 exactly: TV = erf(μ/√8), where nothing cancels."""
+    value = special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT)
+    return min(max(math.nextafter(value + 4 * SMALLEST, math.inf), SMALLEST), 1.0)
 
 
 def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> FloatArray:
