@@ -337,7 +337,9 @@ def test_clone_pipeline_and_grid_search():
     assert clone(model).set_params(estimator__alpha=0.5).estimator.alpha == 0.5
     chain = make_pipeline(StandardScaler(), model).fit(XR, YR)
     assert chain.score(XR, YR) > 0.6
-    search = GridSearchCV(clone(model).set_params(pairs=12), {"eta": [0.2, 0.3]}, cv=2, refit=False).fit(XR, YR)
+    search = GridSearchCV(
+        clone(model).set_params(pairs=12), {"eta": [0.2, 0.3]}, cv=2, refit=False
+    ).fit(XR, YR)
     assert search.best_params_["eta"] in (0.2, 0.3)
 
 
