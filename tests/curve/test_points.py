@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound import InputError, PolygonCurve
@@ -30,7 +30,6 @@ def violations(curve, points, alphas) -> int:
 
 
 @given(st.lists(st.tuples(rates, rates), min_size=1, max_size=8), st.lists(rates, max_size=5))
-@settings(max_examples=150, deadline=None)
 def test_hull_is_above_every_chord(points, alphas):
     curve = PolygonCurve.from_points(*zip(*points, strict=True))
     alphas = [*alphas, *(x for x, _ in points)]

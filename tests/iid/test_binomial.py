@@ -6,7 +6,7 @@ from math import comb, floor, lgamma, log
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
@@ -208,7 +208,6 @@ def test_log1p_minus():
         assert abs(value - truth) <= abs(truth) * 12 * mp.mpf(2) ** -53, x
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.integers(1, 40),
     st.fractions(0, 1, max_denominator=64),

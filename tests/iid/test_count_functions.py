@@ -9,7 +9,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -64,7 +64,6 @@ def test_poisson_inequality_in_thirty_digits(function):
         assert exact_excess(function, lam) >= 0, lam
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(FUNCTIONS), st.floats(-3, 6))
 def test_poisson_inequality_at_random_rates(function, log_rate):
     assert exact_excess(function, math.exp(log_rate)) >= 0

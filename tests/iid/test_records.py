@@ -6,7 +6,7 @@ from math import comb, factorial, floor
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
@@ -47,7 +47,6 @@ def test_the_smooth_form_is_caught():
 
 
 @given(st.floats(1e-6, 1e7))
-@settings(max_examples=200, deadline=None)
 def test_cap_against_fifty_digits(lam):
     with mpmath.workdps(50):
         m = floor(lam)

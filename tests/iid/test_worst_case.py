@@ -6,7 +6,7 @@ from random import Random
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
@@ -140,7 +140,6 @@ def test_chunks_do_not_matter(monkeypatch):
     assert [leak_of_law(p, 3000, nu) for nu in (0.5, 0.6)] == pytest.approx(whole, rel=1e-14)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.integers(1, 1000), min_size=2, max_size=8),
     st.integers(1, 200),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import mpmath as mp
 
@@ -31,6 +32,7 @@ def bracket(value: mp.mpf) -> tuple[Fraction, Fraction]:
     return middle - abs(middle) * WIDTH, middle + abs(middle) * WIDTH
 
 
+@cache
 def exp_bracket(exponent: float | Fraction) -> tuple[Fraction, Fraction]:
     """(low, high) around e^exponent, relative to e^exponent - 1 where that is small."""
     x = Fraction(exponent)
@@ -57,6 +59,7 @@ def _tail(x: mp.mpf) -> mp.mpf:
     return mp.erfc(-x / mp.sqrt(2)) / 2
 
 
+@cache
 def gaussian_hockey_stick(mu: float, epsilon: float) -> mp.mpf:
     """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu); digits to spare for small mu.
 
@@ -70,6 +73,7 @@ def gaussian_hockey_stick(mu: float, epsilon: float) -> mp.mpf:
         return _tail(m / 2 - e / m) - mp.exp(e) * _tail(-m / 2 - e / m)
 
 
+@cache
 def gaussian_tpr(mu: float, fpr: float) -> mp.mpf:
     """Phi(Phi^-1(fpr) + mu), the inverse by Newton's method from the series of the tail."""
     with digits(80):
@@ -86,6 +90,7 @@ def gaussian_tpr(mu: float, fpr: float) -> mp.mpf:
         return _tail((z if alpha <= 0.5 else -z) + mp.mpf(mu))
 
 
+@cache
 def laplace_tpr(reach: float, fpr: float) -> mp.mpf:
     """Threshold tests of Laplace(reach) against Laplace(0), from the two distribution functions."""
     with digits(80 + int(min(reach, 2000))):
@@ -95,6 +100,7 @@ def laplace_tpr(reach: float, fpr: float) -> mp.mpf:
         return mp.exp(-beyond) / 2 if beyond >= 0 else 1 - mp.exp(beyond) / 2
 
 
+@cache
 def laplace_hockey_stick(reach: float, epsilon: float) -> mp.mpf:
     """TPR - e^eps FPR of the test "loss above eps": the loss exceeds eps beyond (reach + eps)/2."""
     with digits(80 + int(min(reach, 2000))):

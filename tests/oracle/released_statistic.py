@@ -7,6 +7,7 @@ the best attacker gains, tight to the width of the cells.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -90,16 +91,28 @@ def neighbour_means(
     outputs: np.ndarray, size: int, k: int, distance: Callable[[float], float]
 ) -> np.ndarray:
     """X1's mean distance of every record, by a plain double loop."""
+    known = outputs.tolist()
+    return np.array(
+        [
+            np.mean([distance(abs(known[i] - known[j])) for i, j in swaps])
+            for swaps in _swaps(size, k)
+        ]
+    )
+
+
+@cache
+def _swaps(size: int, k: int) -> list[list[tuple[int, int]]]:
+    """For every record the places of all (D, D') in which another one takes its place."""
     subsets = list(combinations(range(size), k))
     place = {frozenset(s): i for i, s in enumerate(subsets)}
-    means = []
+    found = []
     for x in range(size):
-        found = []
+        mine = []
         for s in subsets:
             if x not in s:
                 continue
             for other in set(range(size)) - set(s):
                 e = (frozenset(s) - {x}) | {other}
-                found.append(distance(abs(outputs[place[frozenset(s)]] - outputs[place[e]])))
-        means.append(np.mean(found))
-    return np.array(means)
+                mine.append((place[frozenset(s)], place[e]))
+        found.append(mine)
+    return found

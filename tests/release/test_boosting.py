@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -60,7 +60,6 @@ def neighbouring_residuals(draw):
     st.sampled_from([1e-100, 0.25, 0.3, 1.0, 1e100]),
     st.sampled_from([1, 20, 30]),
 )
-@settings(max_examples=200)
 def test_a_replaced_record_moves_leaf_sums_by_twice_the_clip(pair, clip, units):
     one, other = (
         leaf_sums(np.array(values), np.array(leaves), 4, clip=clip, units=units)
@@ -211,7 +210,6 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
 
 
 @given(st.integers(1, 3000), st.integers(1, 200), st.integers(1, 32), st.data())
-@settings(max_examples=100)
 def test_no_default_draws_more_than_was_allowed_for_before(width, columns, outputs, data):
     draws = outputs * data.draw(st.integers(1, width + 5 * columns))
     how = Boosting.default(rows=1000, columns=columns, draws=draws, mu=0.25)

@@ -75,7 +75,6 @@ def test_an_unknown_loss_is_refused():
 entries = st.floats(-1e100, 1e100, allow_subnormal=True)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(
     row=st.lists(entries, min_size=1, max_size=6),
     residual=st.lists(entries, min_size=1, max_size=3),
@@ -336,7 +335,6 @@ def test_noise_of_the_path_is_root_steps_times_that_of_one():
 # The budget
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     mu=st.floats(1e-6, 50.0),
     cuts=st.lists(st.floats(0.001, 0.9), min_size=0, max_size=6),

@@ -1,6 +1,9 @@
 """Networks: trained on all rows by DP-SGD, and modules as statistics of a secret half."""
 
 import math
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -32,8 +35,18 @@ from memberbound.release.refitting import calibrate_neighbour
 from memberbound.release.releasing import released
 from memberbound.release.saving import load, save
 
-torch = pytest.importorskip("torch", reason="networks need the extra torch")
-pytest.importorskip("opacus", reason="networks need the extra torch")
+if find_spec("torch") is None or find_spec("opacus") is None:
+    pytest.skip("networks need the extra torch", allow_module_level=True)
+
+
+class _Later:
+    """PyTorch when a test needs it: every test process collects this file, and few run it."""
+
+    def __getattr__(self, name):
+        return getattr(import_module("torch"), name)
+
+
+torch = _Later()
 
 # ── The noise: against dp-accounting, replace-one ─────────────────────────────────────────────────
 
@@ -335,8 +348,11 @@ def test_what_is_a_factory_of_networks():
 
 # ── Modules as statistics of a secret half ────────────────────────────────────────────────────────
 
-X = torch.linspace(-1, 1, 40).reshape(20, 2)
-Y = (X[:, 0] > 0).float()
+
+@cache
+def points():
+    rows = torch.linspace(-1, 1, 40).reshape(20, 2)
+    return rows, (rows[:, 0] > 0).float()
 
 
 def blank():
@@ -350,6 +366,7 @@ def train(rows):
     module = blank().train()
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
     loss = torch.nn.BCEWithLogitsLoss()
+    X, Y = points()
     for _ in range(3):
         optimiser.zero_grad()
         loss(module(X[rows])[:, 0], Y[rows]).backward()
@@ -362,6 +379,7 @@ def test_round_trip_with_the_running_means():
     vector = module_parameters(module)
     # 9 + 4 weights and biases, 6 of the normalisation, and its running means and variances.
     assert vector.shape == (2 * 3 + 3 + 3 + 1 + 6 + 6,)
+    X, _ = points()
     again = set_module_parameters(blank(), vector).eval()
     with torch.no_grad():
         assert torch.equal(again(X), module.eval()(X))
@@ -388,6 +406,7 @@ def test_calibrate_and_release():
 
 
 def test_outputs_on_a_query():
+    X, _ = points()
     statistic = TrainedOutputs(train, X[:4])
     assert statistic.dimension == 4
     direct = train(np.arange(10)).eval()(X[:4]).detach()

@@ -22,7 +22,7 @@ pytest.importorskip("skops")
 QUICK = {
     "record": "average",
     "tune": False,
-    "pairs": 30,
+    "pairs": 20,
     "insecure_seed": 3,
     "workers": 1,
     "eta": 0.2,
@@ -63,27 +63,34 @@ def made(rows: int, seed: int) -> pd.DataFrame:
 def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("models")
     made(200, 0).to_csv(place / "people.csv", index=False)
-    protect(place / "people.csv", target="ill", out=place / "model.skops", **QUICK)
     return place
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path):
+def kept_model(folder: Path):
+    """As released, before it goes through a file."""
+    out = folder / "model.skops"
+    return protect(folder / "people.csv", target="ill", out=out, **QUICK).released
+
+
+@pytest.fixture(scope="module")
+def model(kept_model, folder: Path):
     return load(folder / "model.skops")
 
 
 @pytest.mark.parametrize("name", ["breast cancer", "made"])
-def test_from_a_file_to_predictions(name: str, tmp_path: Path) -> None:
+def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_path: Path) -> None:
     if name == "made":
-        table, target = made(400, 1), "ill"
+        new, target, kept, file = made(200, 1), "ill", kept_model, folder / "model.skops"
     else:
         table, target = load_breast_cancer(as_frame=True).frame, "target"
-    old, new = table.iloc[::2], table.iloc[1::2].reset_index(drop=True)
-    old.to_csv(tmp_path / "old.csv", index=False)
+        old, new = table.iloc[::2], table.iloc[1::2].reset_index(drop=True)
+        old.to_csv(tmp_path / "old.csv", index=False)
+        file = tmp_path / "model.skops"
+        kept = protect(tmp_path / "old.csv", target=target, out=file, **QUICK).released
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
-    result = protect(tmp_path / "old.csv", target=target, out=tmp_path / "model.skops", **QUICK)
-    asked = ("predict", "model.skops", "new.csv", "--out", "answers.csv", "--json")
+    asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
     code, out, err = (fresh if name == "made" else answered)(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
@@ -93,7 +100,6 @@ def test_from_a_file_to_predictions(name: str, tmp_path: Path) -> None:
     assert {"version", "theorems", "assumptions"} <= set(answer)
     assert ["more" in note for note in answer["warnings"]] == [True]
     answers = pd.read_csv(tmp_path / "answers.csv")
-    kept = result.released
     names = [str(c) for c in kept.classes_]
     assert list(answers.columns) == ["prediction", *(f"probability_{c}" for c in names)]
     assert (answers["prediction"].astype(str) == kept.predict(new).astype(str)).all()

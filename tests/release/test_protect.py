@@ -26,7 +26,7 @@ def people() -> pd.DataFrame:
 
 
 def quick(**more):
-    subset = {"record": "average", "tune": False, "pairs": 40, "workers": 1}
+    subset = {"record": "average", "tune": False, "pairs": 20, "workers": 1}
     return subset | {"insecure_seed": 3, "eta": 0.2} | more
 
 
@@ -63,7 +63,7 @@ def test_sums_are_certified_without_sampling(
     people: pd.DataFrame, statistic: str, record: str
 ) -> None:
     options = {"columns": ["age"], "eta": 0.05, "insecure_seed": 1}
-    result = protect(people.iloc[:40], statistic=statistic, record=record, **options)
+    result = protect(people.iloc[:12], statistic=statistic, record=record, **options)
     assert result.calibration.certificate.confidence == 1.0
     assert result.calibration.certificate.value <= 0.05
     assert result.to_dict()["protects"] == f"{record} record"
@@ -71,7 +71,7 @@ def test_sums_are_certified_without_sampling(
 
 
 def test_every_record_needs_more_noise_than_the_average_one(people: pd.DataFrame) -> None:
-    few = people.iloc[:40].copy()
+    few = people.iloc[:12].copy()
     few.loc[0, "age"] = 5000
     options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 1}
     assert (
@@ -81,7 +81,7 @@ def test_every_record_needs_more_noise_than_the_average_one(people: pd.DataFrame
 
 
 def test_a_histogram_of_words_and_of_numbers(people: pd.DataFrame) -> None:
-    people = people.iloc[:40]
+    people = people.iloc[:30]  # the crowd of fewer than 39 records is not looked at
     words = protect(people, statistic="histogram", columns=["town"], insecure_seed=1)
     assert sorted(words.to_dict()["names"]) == ["a", "b", "c"]
     ages = protect(

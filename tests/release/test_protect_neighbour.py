@@ -127,10 +127,10 @@ def test_bounds_of_another_kind_than_the_target_are_named():
 def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
     assert released.to_dict()["game"] == "neighbour"
     quick = {"tune": False, "pairs": 20, "workers": 1, "eta": 0.3, "insecure_seed": 3}
-    table = people(60)
+    table = people(40)
     subset = protect(table, target="ill", record="every", game="subset", **quick)
     assert subset.to_dict()["game"] == "subset"
-    assert subset.to_dict()["rows_trained"] == 30
+    assert subset.to_dict()["rows_trained"] == 20
     assert subset.to_dict()["mu"] is None
     share = table["ill"].value_counts(normalize=True).max()
     assert subset.score_baseline == pytest.approx(share)

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import log_ndtr, ndtr
@@ -343,7 +343,6 @@ def test_rows_on_the_surface_are_not_touched():
     assert outside(result.vectors, 5.0) == []
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     arrays(np.float64, (3, 2), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)),
     st.floats(5e-324, 1e308),

@@ -91,7 +91,7 @@ def test_read_offs_are_close_to_those_of_pairs(name: str) -> None:
         assert (coarse.pmp_epsilon(1e-3, sigma) >= exact.pmp_epsilon(1e-3, sigma) * 0.999).all()
 
 
-@pytest.mark.parametrize("most", [600, pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.parametrize("most", [260, pytest.param(None, marks=pytest.mark.long)])
 def test_equal_records_and_large_populations(
     most: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,8 @@ class TradeoffCurve(ABC):
         """
         one_of("side", side, _SIDES)
         eps = np.array([nonnegative("epsilon", epsilon)])
+        if side == "both" and self.is_symmetric:
+            side = "forward"
         values = [
             float(self._profile(eps, forward=forward)[0])
             for forward, name in ((True, "forward"), (False, "backward"))

@@ -172,19 +172,21 @@ class SlackCurve(TradeoffCurve):
     def _lowest(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """(ε, δ) at which the raised profile is lowest, backward and forward, on a grid."""
         knots, found = self.base.knots(), []
-        for forward in (False, True):
+        for forward in (False,) if self.is_symmetric else (False, True):
             grid = np.append(0.0, knots[knots > 0] if forward else -knots[knots < 0])
             values = self._raised(grid, forward=forward)
             best = int(np.argmin(values))
             found.append((float(grid[best]), float(values[best])))
-        return found[0], found[1]
+        return found[0], found[-1]
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         if self.slack == 0.0:
             return self.base._profile(epsilon, forward=forward)
+        raised = self._raised(epsilon, forward=forward)
+        if not np.any(epsilon):
+            return raised  # Nothing is before ε = 0: the advantage needs no search for the lowest.
         # A profile never rises: beyond the ε where the bound is lowest, that value still holds.
         place, value = self._lowest[int(forward)]
-        raised = self._raised(epsilon, forward=forward)
         return np.where(epsilon >= place, np.minimum(raised, value), raised)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from memberbound.errors import (
     InputError,
@@ -319,6 +320,21 @@ def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
     # Rounded down, so that the capital is never overstated; exact at 0 and 1.
     mirror = np.where(table == 0.0, 1.0, np.maximum(np.nextafter(1.0 - table, 0.0), 0.0))
     return np.minimum(1.0, up_array(1.0 - betting_lower(mirror, log_error)))
+
+
+def zeros_certify(draws: int, target: float, log_error: float) -> bool:
+    """Whether :func:`betting_upper` of so many zeros is at most ``target``, up to its last digits.
+
+    Examples:
+        >>> zeros_certify(41, 0.1, log_error_shared(0.95, 1)), zeros_certify(42, 0.1, 3.0)
+        (False, True)
+    """
+    if not target < 1:
+        return True
+    stakes = _stakes(draws, log_error)
+    # Every draw is 1 against a mean of 1 - target: all of them gain the same.
+    logs = draws * np.log1p(stakes * (target / (1 - target)))
+    return float(special.logsumexp(logs) - math.log(len(stakes))) >= log_error
 
 
 def _stakes(draws: int, level: float) -> FloatArray:

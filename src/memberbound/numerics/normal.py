@@ -64,8 +64,18 @@ def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
     eps = np.asarray(epsilon, dtype=np.float64)
     if mu == 0.0:
         return np.zeros_like(eps)
+    if not eps.any():
+        return np.full(eps.shape, _total_variation_upper(np.float64(mu)))
     flat = eps.ravel()
     return _hockey_stick(np.full(flat.shape, float(mu)), flat).reshape(eps.shape)
+
+
+def _total_variation_upper(mu: FloatArray | np.float64) -> FloatArray:
+    """The hockey-stick at ε = 0 exactly: TV = erf(μ/√8), where nothing cancels."""
+    value = special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT)
+    # Among the smallest doubles roundings are absolute.
+    raised = np.nextafter(value + 4 * SMALLEST, np.inf)
+    return np.asarray(np.clip(raised, SMALLEST, 1.0), dtype=np.float64)
 
 
 def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> FloatArray:
@@ -79,6 +89,8 @@ def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> Flo
     """
     shifts = np.asarray(mu, dtype=np.float64)
     value = np.where(shifts > 0.0, SMALLEST, 0.0)
+    if epsilon == 0.0:
+        return np.where(shifts > 0.0, _total_variation_upper(shifts), value)
     # Beyond the end of the tail nothing has to be computed: with a unit to spare for the rounding
     # of ε/μ - μ/2, which is far below it unless μ is huge.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -102,21 +114,31 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
         density = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi)
         # The tail form with a shifted base stays relative to μ where the plain form cancels.
         near = small & (low <= 0) & (low >= -1)
-        base = np.where(near, low, np.maximum(low, 0.0))
-        tail = density * _mills_difference(base, mu)
-        # What the difference loses: of two Mills ratios, or of 1 - xR(x) under the integral.
-        loss = 24 * UNIT * density * np.where(small, mu, _mills(np.maximum(low, 0.0)))
-        # low ≤ 0: the plain form, whose two terms are at most 1 and not small.
-        bulk = special.ndtr(-low) - density * _mills(high)
-        lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
-        value = np.where(low > 0, tail * (1 + slack) + loss, bulk + lift)
-        value = np.where(near, tail * (1 + slack + 32 * UNIT), value)
-        # ε = 0 exactly is TV = erf(μ/√8), where no cancellation is needed.
-        value = np.where(eps == 0.0, special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT), value)
+        value = np.empty_like(low)
+        tail = near | (low > 0)
+        if tail.any():
+            value[tail] = _tail_form(mu[tail], low[tail], density[tail], slack[tail])
+        if not tail.all():
+            # The plain form, whose two terms are at most 1 and not small.
+            bulk = special.ndtr(-low) - density * _mills(high)
+            lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
+            value = np.where(tail, value, bulk + lift)
         # Among the smallest doubles the roundings above are absolute.
         value = np.nextafter(value + 4 * SMALLEST, np.inf)
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
+        value = np.where(eps == 0.0, _total_variation_upper(mu), value)
     return np.asarray(np.clip(value, SMALLEST, 1.0), dtype=np.float64)
+
+
+def _tail_form(
+    mu: FloatArray, low: FloatArray, density: FloatArray, slack: FloatArray
+) -> FloatArray:
+    """φ(a)·(R(-a) - R(-b)) from above, with room for what the difference loses."""
+    tail = density * _mills_difference(low, mu)
+    # What is lost: of two Mills ratios, or of 1 - xR(x) under the integral.
+    mills = np.where(mu < _SMALL_MU, mu, _mills(np.maximum(low, 0.0)))
+    loss = 24 * UNIT * density * mills
+    return np.where(low > 0, tail * (1 + slack) + loss, tail * (1 + slack + 32 * UNIT))
 
 
 def _lower_tail(x: FloatArray) -> FloatArray:

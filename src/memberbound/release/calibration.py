@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.numerics.means import betting_upper, log_error_shared, mean_upper
+from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate, significant
@@ -285,10 +285,7 @@ def least_draws(target: float, confidence: float, columns: int = 1) -> int:
     """
     level = log_error_shared(confidence, columns)
 
-    def enough(draws: int) -> bool:
-        return bool(betting_upper(np.zeros((draws, 1)), level)[0] <= target)
-
-    found = least_whole(enough, most=2**26)
+    found = least_whole(lambda draws: zeros_certify(draws, target, level), most=2**26)
     if found is None:
         raise SearchError(f"no sample of a practical size certifies a mean of {target!r}.")
     return found

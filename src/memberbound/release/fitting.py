@@ -131,8 +131,10 @@ def public_coins() -> Iterator[None]:
 
 
 def _seed_torch(torch: ModuleType, *, thoroughly: bool) -> None:
-    """Seed PyTorch; all of its devices where there may be any, which takes a millisecond."""
-    if thoroughly or torch.cuda.is_initialized() or torch.backends.mps.is_built():
+    """Seed PyTorch; all of its devices where it is built for any, which takes a millisecond."""
+    devices = getattr(torch, "accelerator", None)  # older ones cannot say
+    built = devices is None or devices.current_accelerator() is not None
+    if built and (thoroughly or torch.cuda.is_initialized() or torch.backends.mps.is_built()):
         torch.manual_seed(PUBLIC_SEED)
     else:
         torch.default_generator.manual_seed(PUBLIC_SEED)

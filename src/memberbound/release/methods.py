@@ -315,7 +315,7 @@ def released_statistic(
 
     Examples:
         >>> from memberbound.release.statistics import mean
-        >>> out = released_statistic(mean(np.arange(40.0)), SubsetGame(40, 20), eta=0.1)
+        >>> out = released_statistic(mean(np.arange(12.0)), SubsetGame(12, 6), eta=0.1)
         >>> out.values.shape, out.calibration.certificate.value <= 0.1
         ((1,), True)
     """

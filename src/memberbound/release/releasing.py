@@ -36,7 +36,7 @@ class Release:
 
     Examples:
         >>> from memberbound.release.statistics import calibrate_sum, mean
-        >>> ages, game = mean(np.arange(40.0)), SubsetGame(40, 20)
+        >>> ages, game = mean(np.arange(12.0)), SubsetGame(12, 6)
         >>> noise = calibrate_sum(ages, game, eta=0.1)
         >>> out = released(ages, noise, secret_subset(game, SecureSource()), SecureSource())
         >>> out.values.shape, out.calibration.certificate.value <= 0.1

@@ -148,8 +148,8 @@ def calibrate_crowd(
     small for its number of columns.
 
     Examples:
-        >>> rows = np.random.default_rng(0).normal(size=(2000, 2))
-        >>> game = SubsetGame(2000, 1000)
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2))
+        >>> game = SubsetGame(600, 300)
         >>> alone = calibrate_sum(rows, game, eta=0.05, record="every").noise_scale
         >>> calibrate_crowd(rows, game, eta=0.05).noise_scale < 0.8 * alone
         True

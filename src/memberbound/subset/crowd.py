@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -75,6 +75,8 @@ _MOST_PRODUCTS = 700
 #: Multiplications that the exact fourth moment may cost.
 _MOST_WORK = 2e11
 _BLOCK = 1 << 21
+#: From so many terms on numpy adds them in another order than one by one.
+_SHORT = 8
 #: Beyond, e^ε times any error is above 1.
 _MOST_EPSILON = 500.0
 #: The least noise, in units of the largest entry, that is looked at.
@@ -242,15 +244,11 @@ class NormalError:
         return np.minimum(np.where(r > 1.0, math.inf, total * (1 + _SLACK)), self.norm)
 
 
-def _expansion(records: int, half: int, second: float, fourth: float, longest: float) -> FloatArray:
-    """Norms of the parts of degree < :data:`_DEGREES` (step 4 of the proof).
-
-    A majorant in two variables: powers of x (rows) with coefficients that are polynomials in |y|
-    (columns), all non-negative; y has density ∝ (1 + y²)^(-n-1).
-    """
-    top = _DEGREES
-    width = top + 2
-    tangent = np.zeros((top, width))  # tan(w + θ), tan θ = y, as a series in w: t' = 1 + t²
+@cache
+def _tangent() -> FloatArray:
+    """tan(w + θ), tan θ = y, as a series in w (rows) of polynomials in y (columns): t' = 1 + t²."""
+    top, width = _DEGREES, _DEGREES + 2
+    tangent = np.zeros((top, width))
     tangent[0, 1] = 1.0
     for k in range(top - 1):
         square = sum(
@@ -259,6 +257,19 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
         )
         square[0] += k == 0
         tangent[k + 1] = square / (k + 1)
+    tangent.setflags(write=False)
+    return tangent
+
+
+def _expansion(records: int, half: int, second: float, fourth: float, longest: float) -> FloatArray:
+    """Norms of the parts of degree < :data:`_DEGREES` (step 4 of the proof).
+
+    A majorant in two variables: powers of x (rows) with coefficients that are polynomials in |y|
+    (columns), all non-negative; y has density ∝ (1 + y²)^(-n-1).
+    """
+    top = _DEGREES
+    width = top + 2
+    tangent = _tangent()
     exponent = np.zeros((top, width))
     exponent[2, 0], exponent[2, 2] = second / (2 * records), second / 2
     for m in range(3, top):
@@ -698,16 +709,18 @@ class _Frequencies:
                     bend = second * self.quartic * r2**2 * t2
                     tilt = r2[..., None] * widened * others / count + bend[..., None] * shape
                     if low is None:
-                        value = -np.log(1 - tilt).sum(axis=-1)
+                        value = -_over_columns(np.add, np.log(1 - tilt))
                     else:
                         value = np.full(best.shape, math.inf)
-                        room = ((1 - tilt) / shape).min(axis=-1)
+                        room = _over_columns(np.minimum, (1 - tilt) / shape)
                         for part in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
                             chernoff = part * room
-                            log = np.log(1 - tilt - chernoff[..., None] * shape).sum(axis=-1)
+                            log = np.log(1 - tilt - chernoff[..., None] * shape)
+                            log = _over_columns(np.add, log)
                             value = np.fmin(value, -chernoff * low - log)
                     main = main + value
-                    usable = (spare > 0) & (tilt.max(axis=-1) < 1) & np.isfinite(main)
+                    steep = _over_columns(np.maximum, tilt)
+                    usable = (spare > 0) & (steep < 1) & np.isfinite(main)
                     best = np.where(usable & (main < best), main, best)
                 outer = (
                     math.log(math.pi * (half + 0.5))
@@ -763,7 +776,8 @@ class _Frequencies:
             inner = (found - theta[..., None]) * (
                 1 - share[row] - (theta * widened)[..., None] * self.shape
             )
-            return np.asarray(-theta * low[shell] - 0.5 * (np.log(inner).sum(axis=-1) + log_shape))
+            logs = _over_columns(np.add, np.log(inner))
+            return np.asarray(-theta * low[shell] - 0.5 * (logs + log_shape))
 
         best = np.full(low.shape, math.inf)
         chosen = np.zeros(low.shape, dtype=np.intp)
@@ -802,6 +816,14 @@ class _Frequencies:
         log = log + np.log(self.noise - theta * self.shape)
         found = (-theta * low - 0.5 * log.sum(axis=1, keepdims=True)).min(axis=0)
         return np.asarray(found + math.log(math.pi**2 / 4 * (2 * half + 1) / count) + _SLACK)
+
+
+def _over_columns(operation: np.ufunc, values: FloatArray) -> FloatArray:
+    """The sum, minimum or maximum over the last axis; numpy is slow where that is a short one."""
+    if values.shape[-1] >= _SHORT:
+        return np.asarray(operation.reduce(values, axis=-1))
+    # In numpy's own order, so that no digit depends on this.
+    return np.asarray(reduce(operation, np.moveaxis(values, -1, 0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -492,12 +492,14 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
     A function between two edges is at most its value at the upper one, so the value of edge i must
     be reached at edge i - 1 already; the least concave function that does is the upper hull.
     """
-    xs = np.append(0.0, squares[:-1])
+    edges = np.append(0.0, squares[:-1])
+    xs = edges.tolist()  # Python's own numbers: the same, but quicker one by one
     raised = np.empty_like(values)
     for column in range(values.shape[1]):
-        ys = np.maximum.accumulate(values[:, column])
+        heights = np.maximum.accumulate(values[:, column])
+        ys = heights.tolist()
         hull: list[int] = []
-        for place in range(xs.size):
+        for place in range(len(xs)):
             if hull and xs[place] == xs[hull[-1]]:
                 hull.pop()  # the higher of two at one place
             while len(hull) > 1:
@@ -507,7 +509,7 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
                     break
                 hull.pop()
             hull.append(place)
-        raised[:, column] = np.interp(squares, xs[hull], ys[hull])
+        raised[:, column] = np.interp(squares, edges[hull], heights[hull])
     # Above the rounding of slopes and interpolation.
     return np.maximum(raised * (1 + 1e-9), values)
 

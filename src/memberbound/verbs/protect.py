@@ -1009,7 +1009,7 @@ def protect(
 
     Examples:
         >>> import pandas
-        >>> people = pandas.DataFrame({"age": range(20, 80), "weight": range(40, 100)})
+        >>> people = pandas.DataFrame({"age": range(20, 50), "weight": range(40, 70)})
         >>> result = protect(people, statistic="mean", eta=0.05, record="every", insecure_seed=1)
         >>> result.calibration.certificate.value <= 0.05
         True
