@@ -193,8 +193,14 @@ def test_the_life_of_children(monkeypatch):
     in_a_loop(live())
 
 
-@pytest.mark.parametrize("why", ["system", "broken"])
-def test_without_a_nursery_processes_are_fresh(why, monkeypatch):
+@pytest.mark.parametrize("why", ["system", "broken", "threads"])
+def test_without_a_nursery_processes_are_fresh(why, monkeypatch, tmp_path):
+    if why == "threads":  # a second one, from the start
+        code = "import threading, time\n"
+        code += "threading.Thread(target=time.sleep, args=(1e5,), daemon=True).start()\n"
+        (tmp_path / "sitecustomize.py").write_text(code, encoding="utf-8")
+        before = os.environ.get("PYTHONPATH", "")
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{before}")
     if why == "broken":  # it ends before it can have a child
         spawned = module._spawned
 

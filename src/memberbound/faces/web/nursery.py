@@ -31,6 +31,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from memberbound.faces.endings import debugging
@@ -134,9 +135,11 @@ class _Running:
         return cls(process, ours)
 
     def send(self, message: dict[str, object], *handles: int) -> None:
-        """Send a message; to one that is gone there is nothing to say."""
-        with contextlib.suppress(ConnectionError):
+        """Send a message; one that is gone or does not listen is lost."""
+        try:
             socket.send_fds(self._control, [json.dumps(message).encode()], list(handles))
+        except (ConnectionError, BlockingIOError):
+            self.lose()
 
     def _hear(self) -> None:
         while self.alive:
@@ -187,6 +190,8 @@ class _Running:
 
     def lose(self) -> None:
         """Count it and all its children as gone, and see to it that they are."""
+        if not self.alive:
+            return
         self.alive = False
         self._loop.remove_reader(self._control)
         self._control.close()
@@ -200,9 +205,8 @@ class _Running:
 
     async def close(self) -> None:
         """End it with all its children, and wait for that."""
-        if self.alive:
-            # It ends by itself, in order, when its socket closes; but perhaps it is still loading.
-            self.lose()
+        self.lose()
+        # It would end by itself now that its socket is closed; but perhaps it is still loading.
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
@@ -375,8 +379,12 @@ class _Parent:
 
     def _fork(self, number: int, kind: Kind, arguments: list[int], handle: int) -> None:
         try:
-            pid = os.fork()
+            # A library may start a thread after all: what it has locked would stay so in a child.
+            alone = len([*Path("/proc/self/task").iterdir()]) == 1
+            pid = os.fork() if alone else -1
         except OSError:
+            pid = -1
+        if pid < 0:
             self._tell({"failed": number})
             return
         if pid == 0:
