@@ -51,6 +51,10 @@ _QUIET = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # One process for all pages, which keeps what it has compiled: else every page that is opened
+    # starts one.  What a page may reach is decided by its origin and policy, not by its process.
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",
 )
 
 

@@ -1,7 +1,8 @@
 """Child processes seen from the server: one per job, and a few that answer short questions.
 
-Each is started with limits, followed, and stopped with all it started; see
-:mod:`memberbound.faces.web.work` and :mod:`memberbound.faces.web.answering` for the other side.
+Each comes from the :mod:`memberbound.faces.web.nursery`, has limits, is followed, and is stopped
+with all it started; see :mod:`memberbound.faces.web.work` and
+:mod:`memberbound.faces.web.answering` for the other side.
 """
 
 from __future__ import annotations

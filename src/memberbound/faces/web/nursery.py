@@ -41,6 +41,8 @@ __all__ = ["Forked", "Nursery", "Process", "killed", "main"]
 Kind = Literal["work", "answering"]
 #: Longest message between server and nursery.
 _MESSAGE = 4096
+#: Seconds in which a nursery must have loaded everything; a busy machine takes its time.
+_LOADING = 120.0
 _FORKS = sys.platform == "linux"
 
 
@@ -138,7 +140,7 @@ class _Running:
         """Send a message; one that is gone or does not listen is lost."""
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], list(handles))
-        except (ConnectionError, BlockingIOError):
+        except OSError:
             self.lose()
 
     def _hear(self) -> None:
@@ -168,10 +170,10 @@ class _Running:
         """Return a new child; nothing where there can be none."""
         if not self.alive:
             return None
+        ours, theirs = socket.socketpair()
         number = next(self._numbers)
         birth = self._births[number] = self._loop.create_future()
         end = self._ends[number] = self._loop.create_future()
-        ours, theirs = socket.socketpair()
         try:
             with theirs:
                 asked: dict[str, object] = {"fork": number, "kind": kind, "arguments": arguments}
@@ -241,15 +243,22 @@ class Nursery:
             except OSError:
                 self._running = None
                 break
-            with contextlib.suppress(OSError):
-                if (child := await running.fork(kind, arguments, line)) is not None:
+            try:
+                async with asyncio.timeout(_LOADING):
+                    child = await running.fork(kind, arguments, line)
+                if child is not None:
                     return child
+            except TimeoutError:
+                running.lose()
+            except OSError:
+                break
             if running.alive:
                 break  # no memory or no number for one more process: perhaps for a fresh one
             await running.close()
             if self._running is task:
                 self._running = None
-                self._forks = running.fertile
+                if not running.fertile:
+                    self._forks = False
         pipe = asyncio.subprocess.PIPE
         words = (str(argument) for argument in arguments)
         return await _spawned(kind, *words, stdin=pipe, stdout=pipe, limit=line)
@@ -372,7 +381,6 @@ class _Parent:
         asked = json.loads(message)
         for handle in handles:
             self._fork(asked["fork"], asked["kind"], asked["arguments"], handle)
-            os.close(handle)
         for pid in [pid for pid, number in self._children.items() if number == asked.get("kill")]:
             _end(pid)
         return True
@@ -384,13 +392,14 @@ class _Parent:
             pid = os.fork() if alone else -1
         except OSError:
             pid = -1
-        if pid < 0:
-            self._tell({"failed": number})
-            return
         if pid == 0:
             self._live(kind, arguments, handle)
-        self._children[pid] = number
-        self._tell({"born": number, "pid": pid})
+        os.close(handle)
+        if pid < 0:
+            self._tell({"failed": number})
+        else:
+            self._children[pid] = number
+            self._tell({"born": number, "pid": pid})
 
     def _live(self, kind: Kind, arguments: list[int], handle: int) -> NoReturn:
         """Be the child: what a fresh process would be, but for its libraries."""
