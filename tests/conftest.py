@@ -80,6 +80,10 @@ _QUIET = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # One process for all pages, which keeps what it has compiled: else every page that is opened
+    # starts one.  What a page may reach is decided by its origin and policy, not by its process.
+    "--disable-site-isolation-trials",
+    "--renderer-process-limit=1",
 )
 
 
@@ -111,40 +115,72 @@ def context(chromium: Any) -> Any:
     return chromium.new_context()
 
 
+@pytest.fixture(scope="session")
+def tabs() -> list[Any]:
+    """Tabs that earlier tests have left empty: a new one is a process that starts from nothing."""
+    return []
+
+
+def listened(page: Any, address: str) -> Callable[[], None]:
+    """Collect what is wrong with a page in ``page.complaints``, until what is returned is called.
+
+    That is: errors that it logs or throws, and requests to anything but its own address.
+    """
+    own = address if address.startswith("file:") else "/".join(address.split("/")[:3])
+    page.complaints = []
+
+    def console(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            page.complaints.append(f"{message.type}: {message.text}")
+
+    def thrown(problem: Any) -> None:
+        page.complaints.append(f"exception: {problem}")
+
+    def request(asked: Any) -> None:
+        if not asked.url.startswith((own, "data:", "blob:", "about:")):
+            page.complaints.append(f"request to {asked.url}")
+
+    heard = {"console": console, "pageerror": thrown, "request": request}
+    for event, hear in heard.items():
+        page.on(event, hear)
+
+    def stop() -> None:
+        for event, hear in heard.items():
+            page.remove_listener(event, hear)
+
+    return stop
+
+
 @pytest.fixture
-def open_page(chromium: Any, context: Any) -> Iterator[Callable[..., Any]]:
+def open_page(chromium: Any, context: Any, tabs: list[Any]) -> Iterator[Callable[..., Any]]:
     """Open pages as ``open_page(address, width=1400, scheme="light")``; options of a context of
     its own may follow.
 
     A page that logs an error, throws, or asks the network for anything but its own address fails
     the test when it ends, unless the test clears ``page.complaints`` (a list of sentences).
     """
-    pages = []
+    opened: list[tuple[Any, Callable[[], None], bool]] = []
 
     def open_(address: str, *, width: int = 1400, scheme: str = "light", **options: Any) -> Any:
-        page = chromium.new_page(**options) if options else context.new_page()
+        if options:
+            page = chromium.new_page(**options)
+        else:
+            page = tabs.pop() if tabs else context.new_page()
+        page.set_default_timeout(30_000)
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        page.complaints = []
-        own = address if address.startswith("file:") else "/".join(address.split("/")[:3])
-
-        def console(message: Any) -> None:
-            if message.type in ("error", "warning"):
-                page.complaints.append(f"{message.type}: {message.text}")
-
-        def request(asked: Any) -> None:
-            if not asked.url.startswith((own, "data:", "blob:", "about:")):
-                page.complaints.append(f"request to {asked.url}")
-
-        page.on("console", console)
-        page.on("pageerror", lambda problem: page.complaints.append(f"exception: {problem}"))
-        page.on("request", request)
-        pages.append(page)
+        opened.append((page, listened(page, address), not options))
         page.goto(address)
         return page
 
     yield open_
-    complaints = [complaint for page in pages for complaint in page.complaints]
-    for page in pages:
-        page.close()
+    complaints = [complaint for page, *_ in opened for complaint in page.complaints]
+    for page, stop, shared in opened:
+        stop()
+        if shared:
+            page.unroute_all(behavior="ignoreErrors")
+            page.goto("about:blank")
+            tabs.append(page)
+        else:
+            page.close()
     assert not complaints, complaints

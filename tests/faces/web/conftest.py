@@ -12,8 +12,9 @@ import subprocess
 import sysconfig
 import time
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +56,18 @@ def client() -> Iterator[Any]:
     """A client of one application with small limits, for all tests of a worker."""
     with opened() as found:
         yield found
+
+
+@pytest.fixture
+def restricted(client: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give the shared application other limits for a test; one of its own would load everything."""
+
+    def restrict(**changes: float) -> None:
+        desk = client.app.state.desk
+        for part in (desk.calculations, desk.jobs, desk.uploads):
+            monkeypatch.setattr(part, "_limits", replace(SMALL, **changes))
+
+    return restrict
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ import memberbound
 from memberbound.faces.web.answering import ANSWERS, answered
 from memberbound.faces.web.child import Calculations
 from memberbound.faces.web.gate import Limits, RefusedError
-from web.conftest import COMMAND, in_a_loop, opened
+from memberbound.faces.web.nursery import Nursery
+from web.conftest import COMMAND, in_a_loop
 
 QUESTIONS = [
     {"epsilon": 8, "delta": 1e-5},
@@ -147,20 +148,21 @@ def test_extreme_numbers_are_answered(client):
         assert 0 <= answer.json()["advantage_upper"] <= 1
 
 
-def test_a_question_that_takes_too_long_is_refused_and_the_next_one_answered():
+def test_a_question_that_takes_too_long_is_refused_and_the_next_one_answered(client, restricted):
     slow = {"target_tpr": 0.2384, "fpr": 0.004512, "sample_rate": 4.9615e-6, "steps": 21649149}
-    with opened(Limits(calculation_seconds=1.5, calculations=1)) as client:
-        assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
-        answer = client.post("/api/explain", json=slow)
-        assert answer.status_code == 422
-        assert "within 1.5 seconds" in answer.json()["error"]
-        assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
+    restricted(calculation_seconds=0.5)
+    assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
+    answer = client.post("/api/explain", json=slow)
+    assert answer.status_code == 422
+    assert "within 0.5 seconds" in answer.json()["error"]
+    restricted()
+    assert client.post("/api/explain", json={"epsilon": 1}).status_code == 200
 
 
 def test_too_many_waiting_questions_are_refused():
     # The pool itself: one at work, one allowed in all.
     async def crowd():
-        pool = Calculations(Limits(calculations=1, waiting=3))
+        pool = Calculations(Limits(calculations=1, waiting=3), Nursery(forks=False))
         asked = [pool.ask("explain", {"epsilon": float(e)}) for e in range(5)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         await pool.close()
@@ -177,7 +179,7 @@ def test_nobody_computes_for_somebody_who_left():
         return True
 
     async def ask():
-        pool = Calculations(Limits())
+        pool = Calculations(Limits(), Nursery())
         with pytest.raises(RefusedError, match="given up"):
             await pool.ask("explain", {"epsilon": 1.0}, left)
         await pool.close()

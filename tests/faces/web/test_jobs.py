@@ -203,7 +203,7 @@ def running(client, job):
 
 
 def test_cancel_kills_the_process_and_frees_its_files(taken):
-    with opened(replace(SMALL, running=1)) as client:
+    with opened(replace(SMALL, running=1)) as client:  # of its own, to see its end
         desk = client.app.state.desk
         first = slow(client)
         state = running(client, first)
@@ -229,17 +229,17 @@ def test_cancel_kills_the_process_and_frees_its_files(taken):
     assert not working(desk.folder)
 
 
-def test_time_and_memory_of_a_job_are_limited():
-    with opened(replace(SMALL, job_seconds=0.2)) as client:
-        job = performed(client, "certify", None, uniform=3, n=9)
-        assert job["state"] == "failed"
-        assert "stopped after 0.2 seconds" in job["error"]["message"]
-        assert not working(client.app.state.desk.folder)
-    # Too little to load anything; with somewhat more OpenBLAS waits for memory till time is up.
-    with opened(replace(SMALL, job_memory_bytes=40 * MIB)) as client:
-        job = performed(client, "certify", None, uniform=10**6, n=10**6)
-        assert job["state"] == "failed"
-        assert "memory" in job["error"]["message"]
+def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
+    restricted(job_seconds=0.2)
+    job = finished(client, slow(client))
+    assert job["state"] == "failed"
+    assert "stopped after 0.2 seconds" in job["error"]["message"]
+    assert not working(client.app.state.desk.jobs[job["job"]].folder)
+    # Less than what is loaded.
+    restricted(job_memory_bytes=40 * MIB)
+    job = performed(client, "certify", None, uniform=10**6, n=10**6)
+    assert job["state"] == "failed"
+    assert "memory" in job["error"]["message"]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
@@ -249,7 +249,7 @@ def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people, l
 
     if not links:
         monkeypatch.setattr("os.link", refuse)
-    with opened(replace(SMALL, running=0, queued=2)) as client:
+    with opened(replace(SMALL, running=0, queued=2)) as client:  # no job, no process
         file = uploaded(client, people)["file"]
         job = start(client, "certify", file, reference=file).json()["job"]
         assert client.delete(f"/api/files/{file}").status_code == 204
@@ -262,11 +262,11 @@ def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people, l
         assert "at most 2 jobs" in answer.json()["error"]
 
 
-def test_the_oldest_jobs_are_forgotten_beyond_the_limit():
-    with opened(replace(SMALL, kept_jobs=1)) as client:
-        done = [performed(client, "certify", None, uniform=3, n=n)["job"] for n in (7, 8)]
-        end = time.monotonic() + 10
-        while client.get(f"/api/jobs/{done[0]}").status_code != 404:
-            assert time.monotonic() < end
-        assert client.get(f"/api/jobs/{done[1]}").json()["result"]["n"] == 8
-        assert [p.name for p in (client.app.state.desk.folder / "jobs").iterdir()] == [done[1]]
+def test_the_oldest_jobs_are_forgotten_beyond_the_limit(client, restricted):
+    restricted(kept_jobs=1)
+    done = [performed(client, "certify", None, uniform=3, n=n)["job"] for n in (7, 8)]
+    end = time.monotonic() + 10
+    while client.get(f"/api/jobs/{done[0]}").status_code != 404:
+        assert time.monotonic() < end
+    assert client.get(f"/api/jobs/{done[1]}").json()["result"]["n"] == 8
+    assert [p.name for p in (client.app.state.desk.folder / "jobs").iterdir()] == [done[1]]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from memberbound.faces.web import jobs, uploads
-from web.conftest import finished, opened, serving, uploaded
+from web.conftest import finished, serving, uploaded
 
 CSV = b"sex,age\n" + b"".join(b"%c,%d\n" % (b"fm"[i % 2], i % 7) for i in range(300))
 PROC = Path("/proc/self/fd").is_dir()
@@ -40,9 +40,14 @@ class FullFile:
 
 
 @pytest.fixture
-def client():
-    with opened() as found:
-        yield found
+def client(client):
+    """The shared application, without what other tests left there."""
+    desk = client.app.state.desk
+    for id in list(desk.uploads._found):
+        desk.uploads.delete(id)
+    for job in list(desk.jobs):
+        client.delete(f"/api/jobs/{job.id}")
+    return client
 
 
 def kept(client) -> list[str]:

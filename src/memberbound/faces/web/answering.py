@@ -111,9 +111,9 @@ def answered(line: str) -> dict[str, object]:
         return {"error": f"the values must be less extreme ({type(problem).__name__})."}
 
 
-def main() -> None:
+def main(memory: int) -> None:
     """Answer lines until standard input ends."""
-    limited(int(sys.argv[1]), 0)
+    limited(memory, 0)
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
@@ -122,7 +122,8 @@ def main() -> None:
     for line in sys.stdin:
         channel.write(json.dumps(answered(line), allow_nan=False) + "\n")
         channel.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

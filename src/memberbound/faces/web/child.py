@@ -1,7 +1,8 @@
 """Child processes seen from the server: one per job, and a few that answer short questions.
 
-Each is started with limits, followed, and stopped with all it started; see
-:mod:`memberbound.faces.web.work` and :mod:`memberbound.faces.web.answering` for the other side.
+Each comes from the :mod:`memberbound.faces.web.nursery`, has limits, is followed, and is stopped
+with all it started; see :mod:`memberbound.faces.web.work` and
+:mod:`memberbound.faces.web.answering` for the other side.
 """
 
 from __future__ import annotations
@@ -9,31 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
-from memberbound.faces.endings import debugging
 from memberbound.faces.web.gate import Limits, RefusedError, sized
+from memberbound.faces.web.nursery import Nursery, Process, killed
 from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
 
 __all__ = [
     "Calculations",
     "Child",
     "StoppedError",
-    "killed",
     "prepared",
-    "spawned",
 ]
 
 # ── One child: started with limits, followed, stopped with all it started ─────────────────────────
-
-#: Longest line of the protocol.
-_LINE = 2**20
 
 
 class StoppedError(MemberboundError):
@@ -48,55 +41,18 @@ def prepared(folder: Path) -> Path:
     return folder / INPUTS
 
 
-async def spawned(module: str, *arguments: str, line: int = _LINE) -> asyncio.subprocess.Process:
-    """Start a module of ours as a process with pipes; ``line`` bounds the lines it may write."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", module, *arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=None if debugging() else asyncio.subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if name != "MEMBERBOUND_TOKEN"},
-        # A group of its own, so that it can be stopped with everything it starts.
-        start_new_session=True,
-        limit=line,
-    )
-
-
-async def killed(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and all it started, and wait for its end."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-    if process.stdin is not None:
-        process.stdin.close()
-    await process.wait()
-
-
 class Child:
     """One process that performs one request."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limits: Limits) -> None:
+    def __init__(self, process: Process, limits: Limits) -> None:
         self._process = process
         self._limits = limits
 
     @classmethod
-    async def start(cls, limits: Limits, *, warm: bool = False) -> Child:
+    async def start(cls, nursery: Nursery, limits: Limits) -> Child:
         """Start a process that waits for its request."""
-        process = await spawned(
-            "memberbound.faces.web.work",
-            *(str(limits.job_memory_bytes), str(limits.job_disk_bytes), str(int(warm))),
-            str(limits.workers),
-        )
-        return cls(process, limits)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process has not ended."""
-        return self._process.returncode is None
+        most = (limits.job_memory_bytes, limits.job_disk_bytes, limits.workers)
+        return cls(await nursery.process("work", *most), limits)
 
     async def perform(
         self,
@@ -171,10 +127,11 @@ async def _staying() -> bool:
 class Calculations:
     """A bounded number of processes and of questions that wait for one."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, nursery: Nursery) -> None:
         self._limits = limits
+        self._nursery = nursery
         self._turn = asyncio.Semaphore(limits.calculations)
-        self._idle: list[asyncio.subprocess.Process] = []
+        self._idle: list[Process] = []
         self._warming: asyncio.Task[None] | None = None
         self._waiting = 0
 
@@ -219,12 +176,10 @@ class Calculations:
         answer: dict[str, object] = reply["answer"]
         return answer
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _started(self) -> Process:
         """Start a process and wait until it is ready, which does not count as time to answer."""
-        memory = str(self._limits.calculation_memory_bytes)
-        process = await spawned(
-            "memberbound.faces.web.answering", memory, line=self._limits.answer_bytes
-        )
+        memory = self._limits.calculation_memory_bytes
+        process = await self._nursery.process("answering", memory, line=self._limits.answer_bytes)
         try:
             assert process.stdout is not None
             async with asyncio.timeout(_STARTING):
@@ -254,7 +209,7 @@ class Calculations:
             await killed(self._idle.pop())
 
 
-async def _exchanged(process: asyncio.subprocess.Process, request: dict[str, object]) -> Keywords:
+async def _exchanged(process: Process, request: dict[str, object]) -> Keywords:
     assert process.stdin is not None
     assert process.stdout is not None
     try:

@@ -17,6 +17,7 @@ from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Child, prepared
 from memberbound.faces.web.gate import Limits, RefusedError
+from memberbound.faces.web.nursery import Nursery
 from memberbound.faces.web.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads
 from memberbound.faces.web.verbs import outputs_of
@@ -76,11 +77,11 @@ class Job:
 class Jobs:
     """The jobs of one server, oldest first."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, nursery: Nursery) -> None:
         self._folder = folder
         self._limits = limits
+        self._nursery = nursery
         self._found: dict[str, Job] = {}
-        self._spare: asyncio.Task[Child] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700)
 
@@ -189,29 +190,12 @@ class Jobs:
             del self._found[job.id]
             shutil.rmtree(job.folder, ignore_errors=True)
 
-    def warm_up(self) -> None:
-        """Keep one process ready that has everything loaded, so that the next job starts fast."""
-        if self._spare is None:
-            starting = Child.start(self._limits, warm=True)
-            self._spare = asyncio.get_running_loop().create_task(starting)
-
-    async def _child(self) -> Child:
-        if self._spare is not None:
-            task, self._spare = self._spare, None
-            try:
-                child = await task
-            finally:
-                self.warm_up()
-            if child.alive:
-                return child
-        return await Child.start(self._limits)
-
     async def _run(self, job: Job) -> None:
         def progress(event: dict[str, object]) -> None:
             job.progress = event
 
         try:
-            child = await self._child()
+            child = await Child.start(self._nursery, self._limits)
             try:
                 answer = await child.perform(job.request, self._limits.job_seconds, progress)
             finally:
@@ -264,9 +248,6 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._spare is not None:
-            spare, self._spare = self._spare, None
-            await (await spare).stop()
 
 
 def _listed(folder: Path) -> dict[str, int]:

@@ -93,12 +93,13 @@ def listen(
     tell: Callable[[str], None],
 ) -> None:
     """Serve until interrupted; ``tell`` is given the address once requests are answered."""
+    # Before anything is loaded, which takes its time: a port may be taken.
+    listener = where.bound()
     import uvicorn
 
     from memberbound.faces.web.application import application
 
     app = application(limits, where.policy(), spare=True)
-    listener = where.bound()
     address = where.address(listener.getsockname()[1])
     config = uvicorn.Config(
         app,

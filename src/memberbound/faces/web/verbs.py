@@ -68,12 +68,16 @@ def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
 
 
 def load_all() -> None:
-    """Import what the verbs will import, so that a spare process starts its job at once."""
+    """Import what the verbs will import, so that a forked process starts its job at once."""
     from importlib import import_module
 
     for name in ("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"):
         import_module(name)
-    for name in ("verbs.certify", "verbs.harden", "verbs.plan", "verbs.population", "tables"):
+    for name in ("ensemble", "linear_model", "neighbors", "neural_network", "pipeline", "tree"):
+        import_module(f"sklearn.{name}")
+    for verb in ("audit", "bounds", "certify", "explain", "harden", "plan", "population"):
+        import_module(f"memberbound.verbs.{verb}")
+    for name in ("verbs.protect", "studies", "report.page", "faces.web.answering"):
         import_module(f"memberbound.{name}")
 
 

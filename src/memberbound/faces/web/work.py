@@ -99,7 +99,7 @@ def _request() -> Request:
     while not line.endswith(b"\n"):
         block = os.read(0, 1 << 16)
         if not block:
-            os._exit(0)  # a spare that was never needed
+            os._exit(0)  # nobody needs it any more
         line += block
     request: Request = json.loads(line)
     return request
@@ -162,17 +162,12 @@ def renamed(value: object, names: dict[str, str]) -> object:
     return value
 
 
-def main() -> None:
+def main(memory: int, disk: int, workers: int) -> None:
     """Run the one request of this process."""
-    memory, disk, warm, workers = (int(text) for text in sys.argv[1:5])
     limited(memory, disk)
     # The channel is kept for events; whatever prints goes to standard error.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if warm:
-        from memberbound.faces.web.verbs import load_all
-
-        load_all()
     request = _request()
     _outlive_nobody()
     folder = Path(request["folder"])
@@ -206,4 +201,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))
