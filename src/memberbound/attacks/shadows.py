@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.clusters import LOST, Client, address_of, connected, reconnected
+from memberbound.clusters import IDLE, LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
@@ -538,7 +538,12 @@ def _on_processes(
     left = list(models)
     while left:
         before = len(left)
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        parallel = Parallel(
+            n_jobs=n_jobs,
+            return_as="generator_unordered",
+            batch_size=1,
+            idle_worker_timeout=IDLE,
+        )
         try:
             for outcome in parallel(delayed(work)(m) for m in left.copy()):
                 left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])

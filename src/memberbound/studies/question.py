@@ -355,6 +355,8 @@ class StudyData:
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
         public = {column: bound for column, bound in public.items() if column in kept.columns}
+        # From here on every step reads what was parsed: the file's own texts are let go.
+        examples = replace(examples, population=replace(population, frame=kept))
         return cls(kept, examples, name, embedded, digest.hexdigest(), public)
 
     def sampled(self, most: int, seed: int) -> StudyData:

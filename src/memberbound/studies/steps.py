@@ -645,10 +645,9 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         insecure_seed=asked.seed,
     )
     progress(1, 10)
-    kept = bench.played.frame[[*examples.columns, asked.target]]
     named = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
-        kept,
+        bench.played.frame,  # the columns and the target; choosing them again would copy them
         asked.target,
         tuple(named),
         learner=asked.learner,
