@@ -1,7 +1,7 @@
 # Everything runs inside .venv, which the first target that needs it creates.
-# PYTHON=… chooses the interpreter, WORKERS=… the number of test processes, TORCH=… a requirement
-# for PyTorch (such as torch==2.13.0) that is installed first, and Opacus with it, held to the same
-# torch; without it their tests are skipped.
+# PYTHON=… chooses the interpreter, PYTHONS=… those of test-pythons, WORKERS=… the number of test
+# processes, TORCH=… a requirement for PyTorch (such as torch==2.13.0) that is installed first, and
+# Opacus with it, held to the same torch; without it their tests are skipped.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,10 +29,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-long test-oldest constraints check docs wheel paper bench clean
+.PHONY: help study serve test test-long test-oldest test-pythons constraints check docs wheel paper bench clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
 	@$(BIN)/memberbound study --out reports/study --force
@@ -58,6 +58,27 @@ test-oldest: $(STAMP) ## import and a part of the tests with the oldest dependen
 	$(OLDEST) -m pytest -n $(WORKERS) tests/numerics tests/curve tests/iid tests/tables \
 		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_cache.py \
 		tests/release/test_saving.py tests/report/test_model.py
+
+# The other Pythons that pyproject.toml names, each in an environment of its own (.venv-3.12, …) with
+# the test tools but neither torch nor pyspark.  One that fails does not keep the next from running.
+PYTHONS ?= $(shell sed -n 's/.*Python :: \(3\.[0-9]*\)".*/python\1/p' pyproject.toml)
+NUMBER := import sys; print("%d.%d" % sys.version_info[:2]) if sys.version_info >= (3, 11) else exit(1)
+test-pythons: $(STAMP) ## the tests under each other Python that is here, or those that PYTHONS=… names
+	@own=$$($(BIN)/python -c '$(NUMBER)'); absent=(); failed=(); \
+	for python in $(PYTHONS); do \
+		version=$$("$$python" -c '$(NUMBER)' 2>/dev/null </dev/null) || { absent+=("$$python"); continue; }; \
+		if [ "$$version" = "$$own" ]; then continue; fi; \
+		place=.venv-$$version; \
+		if [ ! -x $$place/bin/python ]; then $(BIN)/uv venv -q --python "$$python" $$place; fi; \
+		if [ ! $$place/.installed -nt pyproject.toml ]; then \
+			$(BIN)/uv pip install -q --python $$place/bin/python --editable . --group test; \
+			touch $$place/.installed; \
+		fi; \
+		echo "── $$($$place/bin/python --version)"; \
+		$$place/bin/python -m pytest -n $(WORKERS) $(SHARED_OUT) || failed+=("$$version"); \
+	done; \
+	if [ $${#absent[@]} -gt 0 ]; then echo "not here or too old: $${absent[*]} (name others: make test-pythons PYTHONS=…)"; fi; \
+	if [ $${#failed[@]} -gt 0 ]; then echo "failed: Python $${failed[*]}" >&2; exit 1; fi
 
 constraints: $(STAMP) ## resolve constraints.txt anew
 	@mkdir -p build
@@ -114,8 +135,8 @@ bench: $(STAMP) ## every script in benchmarks/, one after the other
 clean: ## remove caches and everything that is built, but not .venv
 	rm -rf build dist site reports .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache .grimp_cache
-	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
-	find . -path ./.venv -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml exactly when the environment fits it, so a second
 # run calls neither venv nor pip.

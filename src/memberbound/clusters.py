@@ -20,6 +20,7 @@ from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
 
 __all__ = [
+    "IDLE",
     "LOST",
     "Client",
     "Scheduler",
@@ -38,6 +39,9 @@ Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
 #: What a lost connection raises: dask cancels what it waited for, the socket fails, or the client
 #: has no scheduler any more.
 LOST = (CancelledError, OSError, AttributeError)
+#: Seconds without work after which a worker process of this machine ends: what it holds (a quarter
+#: of a gibibyte of code and of what its last fit left behind) is then free for what comes next.
+IDLE = 15
 #: Seconds to wait for a scheduler, at first and after it was lost.
 _FIRST, _AGAIN = 10, 60
 

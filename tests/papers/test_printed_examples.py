@@ -1,5 +1,7 @@
 """Given learners: their leak against enumeration of the two worlds, and the symmetry checks."""
 
+import functools
+import operator
 from fractions import Fraction
 from random import Random
 
@@ -100,8 +102,13 @@ def test_bad_input_is_refused():
 
 def test_float_sums_need_a_tolerance():
     data = [[0.1, 0.2, 0.3], [1e16, 1.0, -1e16]]
-    assert not is_symmetric(sum, data)
-    assert is_symmetric(sum, data[:1], equal=np.allclose)
+
+    def added(numbers):
+        # One after the other: since Python 3.12 the built-in sum makes up for what is rounded off.
+        return functools.reduce(operator.add, numbers)
+
+    assert not is_symmetric(added, data)
+    assert is_symmetric(added, data[:1], equal=np.allclose)
 
 
 def test_array_releases_and_large_samples():

@@ -1,6 +1,7 @@
 """The neighbour profile against a naive double loop in 80 digits, exact distances, edge cases."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -12,7 +13,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.subset import distances
-from memberbound.subset.distances import BinnedDistances, ExactDistances
+from memberbound.subset.distances import BinnedDistances, Distances, ExactDistances
 from memberbound.subset.profile import NeighbourProfile
 from oracle.real import bracket, digits, gaussian_hockey_stick
 
@@ -390,3 +391,33 @@ def test_counts_add_up_to_the_others():
     assert held.counts.dtype == np.uint16
     assert np.all(held.counts.sum(axis=1) == 1499)
     assert np.all(np.diff(held.edges) > 0)
+
+
+class OneDistance(Distances):
+    """Every record is at one distance of its own from all others; asked for a few records."""
+
+    def __init__(self, away):
+        self.away = away
+        self.records, self.terms, self.at_once = len(away), 1, 12
+        self.largest = away
+
+    records = largest = terms = at_once = None
+
+    def averages(self, functions, rows=None):
+        chosen = self.away if rows is None else self.away[rows]
+        return np.concatenate([functions(part) for part in np.array_split(chosen, 50) if part.size])
+
+    def law(self, record):
+        return self.away[record : record + 1], np.ones(1)
+
+
+def test_epsilons_of_many_records_take_few_arrays_of_them():
+    profile = NeighbourProfile(OneDistance(np.random.default_rng(0).uniform(3, 4, 1000)))
+    tracemalloc.start()
+    try:
+        profile.pmp_epsilon(1e-5, 3.0)
+        peak = tracemalloc.get_traced_memory()[1] / (8 * profile.records)
+    finally:
+        tracemalloc.stop()
+    # 12 values of ε for each record at once: those, and the same with both ends.
+    assert peak < 55

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
-from memberbound.clusters import LOST, Client, address_of, connected, reconnected
+from memberbound.clusters import IDLE, LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
@@ -35,6 +35,7 @@ __all__ = [
     "FitCache",
     "ShadowRun",
     "attacked_records",
+    "bytes_of",
     "cacheable",
     "default_cache",
     "draw_half",
@@ -82,7 +83,7 @@ def fingerprint(
     """
     digest = hashlib.sha256()
 
-    def add(label: str, content: bytes) -> None:
+    def add(label: str, content: bytes | memoryview) -> None:
         # Lengths keep two different splits of the same bytes apart.
         digest.update(f"{label}:{len(content)}:".encode())
         digest.update(content)
@@ -90,7 +91,7 @@ def fingerprint(
     for label, table in (("features", examples.features), ("target", examples.target)):
         array = np.ascontiguousarray(table)
         add(label, f"{array.dtype.str}{array.shape}".encode())
-        add(label, array.tobytes())
+        add(label, bytes_of(array))
     add("task", examples.task.encode())
     for label, content in _described(learner):
         add(label, content)
@@ -98,6 +99,18 @@ def fingerprint(
     add("among", b"" if among is None else np.packbits(among).tobytes())
     add("code", _code_version())
     return digest.hexdigest()
+
+
+def bytes_of(array: NDArray[np.generic]) -> bytes | memoryview:
+    """Return the bytes of an array in C order; numbers as they lie in memory, without a copy.
+
+    Examples:
+        >>> bytes(bytes_of(np.eye(2))) == np.eye(2).tobytes()
+        True
+    """
+    if array.size and array.flags.c_contiguous and array.dtype.kind in "biuf":
+        return array.ravel().data.cast("B")
+    return array.tobytes()
 
 
 def _described(learner: object) -> Iterator[tuple[str, bytes]]:
@@ -538,7 +551,12 @@ def _on_processes(
     left = list(models)
     while left:
         before = len(left)
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        parallel = Parallel(
+            n_jobs=n_jobs,
+            return_as="generator_unordered",
+            batch_size=1,
+            idle_worker_timeout=IDLE,
+        )
         try:
             for outcome in parallel(delayed(work)(m) for m in left.copy()):
                 left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])

@@ -23,7 +23,7 @@ import joblib
 import numpy as np
 
 from memberbound._version import __version__
-from memberbound.clusters import LOST, current
+from memberbound.clusters import IDLE, LOST, current
 from memberbound.errors import InputError, whole_number
 from memberbound.files import written_whole
 from memberbound.games import SubsetGame
@@ -429,7 +429,8 @@ def _portions(
             for start in starts
         )
         with nullcontext() if cluster is None else joblib.parallel_config("dask", client=cluster):
-            running = joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks)
+            parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", idle_worker_timeout=IDLE)
+            running = parallel(tasks)
         try:
             for done in running:
                 finished += 1

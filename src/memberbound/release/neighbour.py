@@ -419,11 +419,14 @@ def fit_private(
     kind = BoostedModel if boosted else GradientModel
     encoded = kind.features(encoder, made.read)
     work = _Training(encoded, made.wanted, wanted, made.weights, loss, drawn, classifier)
+    rows = made.rows
+    # Training takes the encoded rows alone; where the caller has let go of the others, so do we.
+    del made, table
     work = replace(work, boosted=encoder) if boosted else work
     pace = work.pace(budget) if tune else 1.0
     model = work.trained(budget.take("boosting" if boosted else "gradient descent"), pace)
     return PrivateModel(
-        encoder, code, model, budget, made.rows, drawn.secure, checked_eta(eta), learner, releases
+        encoder, code, model, budget, rows, drawn.secure, checked_eta(eta), learner, releases
     )
 
 

@@ -21,7 +21,7 @@ import joblib
 import numpy as np
 
 from memberbound.attacks.model_report import given_model
-from memberbound.attacks.shadows import attacked_records
+from memberbound.attacks.shadows import attacked_records, bytes_of
 from memberbound.errors import (
     InputError,
     finite_number,
@@ -345,7 +345,7 @@ class StudyData:
         digest = hashlib.sha256()
         for array in (examples.features, np.asarray(examples.target, dtype=np.float64)):
             digest.update(str(array.shape).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(bytes_of(array))
         digest.update("\0".join((*examples.columns, *examples.classes)).encode())
         kept = population.parsed()
         # The encoding merges rare categories and scales numbers, the table's certificate does not.
@@ -355,6 +355,8 @@ class StudyData:
         if unknown:
             raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
         public = {column: bound for column, bound in public.items() if column in kept.columns}
+        # From here on every step reads what was parsed: the file's own texts are let go.
+        examples = replace(examples, population=replace(population, frame=kept))
         return cls(kept, examples, name, embedded, digest.hexdigest(), public)
 
     def sampled(self, most: int, seed: int) -> StudyData:

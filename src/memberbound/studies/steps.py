@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -65,6 +65,9 @@ from memberbound.verbs.harden import Hardening, harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "GIVEN",
@@ -645,10 +648,9 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         insecure_seed=asked.seed,
     )
     progress(1, 10)
-    kept = bench.played.frame[[*examples.columns, asked.target]]
     named = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
-        kept,
+        _coded(bench.played.frame),
         asked.target,
         tuple(named),
         learner=asked.learner,
@@ -676,6 +678,17 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         "neighbour",
         found.guess_upper,
     )
+
+
+def _coded(frame: DataFrame) -> DataFrame:
+    """Return a table with the same values, its texts as codes into a list of them.
+
+    It goes to a worker process with every fit: a byte or two for a text, and numbers not copied.
+    """
+    import pandas as pd
+
+    texts = [name for name in frame.columns if isinstance(frame[name].dtype, pd.StringDtype)]
+    return frame.assign(**{name: frame[name].astype("category") for name in texts})
 
 
 def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:

@@ -71,6 +71,8 @@ _MEMORY = 1 << 28
 _BLOCK = 1 << 19
 #: Numbers to which functions are applied at once.
 _SMALL_BLOCK = 1 << 14
+#: Rows of averages that are rounded at a time.
+_ROUNDED = 1 << 16
 #: Rows looked at before the bins are shared out.
 _LOOKED_AT = 32
 #: An octave that holds this share of a looked-at row gets fine bins.
@@ -149,9 +151,15 @@ class Distances(ABC):
         """Return distances > 0 and how many other records count as that far."""
 
     def _averaged(self, sums: FloatArray) -> FloatArray:
-        """Sums over the others as averages over N - 1, raised by the rounding of the sums."""
-        raised = sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1)
-        return up_array(raised)
+        """Sums over the others as averages over N - 1, raised by the rounding of the sums.
+
+        In their place, and rounded part by part: of many records one such array is large.
+        """
+        sums *= 1 + 2 * sum_slack(self.terms)
+        sums /= self.records - 1
+        for first in range(0, len(sums), _ROUNDED):
+            sums[first : first + _ROUNDED] = up_array(sums[first : first + _ROUNDED])
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,7 +429,8 @@ class GroupedDistances(Distances):
                 # Less its own place in its group, at most half of the sum (a record alone in its
                 # group has the lowest edge there): rounding at most doubles.
                 sums[part, place] = column[held] @ self.sizes - column[own]
-        return self._averaged(sums * (1 + 4 * sum_slack(self.terms)))
+        sums *= 1 + 4 * sum_slack(self.terms)
+        return self._averaged(sums)
 
     def law(self, record: int) -> tuple[FloatArray, FloatArray]:
         """Return root mean square distances > 0 and how many other records they stand for."""

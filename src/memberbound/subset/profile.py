@@ -225,7 +225,8 @@ class NeighbourProfile:
             of_shifts = gaussian_hockey_stick_of_shifts_upper
             return np.stack([of_shifts(mu, float(e)) for e in epsilons], axis=1)
 
-        return np.minimum(self.distances.averages(sticks, rows), 1.0)
+        found = self.distances.averages(sticks, rows)
+        return np.minimum(found, 1.0, out=found)
 
     def _lines(
         self, epsilons: FloatArray, alpha: float, sigma: float, rows: Rows | None
@@ -262,12 +263,15 @@ class NeighbourProfile:
         safe = sticks <= goal
         safe[:, 0], safe[:, -1] = False, True
         place = safe.argmax(axis=1)
+        parts = []
         for cell in np.unique(place):
             mine = place == cell
-            part = _Bracket(
-                float(grid[cell - 1]), float(grid[cell]), sticks[mine, cell - 1], sticks[mine, cell]
-            )
-            self._narrow(result, rows[mine], part, goal=goal, sigma=sigma)
+            ends = sticks[mine, cell - 1], sticks[mine, cell]
+            parts.append((rows[mine], _Bracket(float(grid[cell - 1]), float(grid[cell]), *ends)))
+        # Of many records these are the largest arrays: not one of each for every level below.
+        del found, sticks, safe, place
+        for chosen, part in parts:
+            self._narrow(result, chosen, part, goal=goal, sigma=sigma)
 
 
 @dataclass(frozen=True, eq=False)

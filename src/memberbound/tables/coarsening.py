@@ -438,8 +438,9 @@ def _turn(edge: float, known: NDArray[np.float64]) -> float:
         if hours:
             turns = [math.floor(edge * hours) / hours, math.ceil(edge * hours) / hours]
         else:
-            start = np.datetime64(math.floor(edge), "D").astype(f"datetime64[{unit}]")
-            turns = [float((t.astype("datetime64[D]")).astype(int)) for t in (start, start + 1)]
+            start = np.datetime64(math.floor(edge), "D").astype(f"datetime64[{unit}]").astype(int)
+            both = np.array([start, start + 1]).astype(f"datetime64[{unit}]")
+            turns = both.astype("datetime64[D]").astype(int).astype(float).tolist()
         near = min(turns, key=lambda turn: abs(turn - edge))
         moved = abs(int(np.searchsorted(known, near, side="right")) - below)
         if moved <= _ROUNDING_SHARE * known.size:

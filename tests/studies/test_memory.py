@@ -1,0 +1,99 @@
+"""What a study of many rows holds in memory: no second table, no texts, no idle workers."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from memberbound.attacks import shadows
+from memberbound.attacks.shadows import bytes_of, train_shadows
+from memberbound.learners import Examples
+from memberbound.release.neighbour import PrivateRows
+from memberbound.studies.question import StudyData, StudyQuestion
+from memberbound.studies.steps import _coded
+
+
+def people(rows=400):
+    rng = np.random.default_rng(5)
+    town = rng.choice(["Ulm", "Bonn", "nan", "7"], rows).astype(object)
+    town[::9] = None
+    age = rng.integers(18, 90, rows)
+    ill = np.where(age + rng.normal(0, 20, rows) > 60, "yes", "no")
+    return pd.DataFrame({"age": age, "town": pd.Series(town, dtype="string"), "ill": ill})
+
+
+def test_the_texts_of_a_file_are_let_go(tmp_path):
+    path = tmp_path / "people.csv"
+    people().to_csv(path, index=False)
+    data = StudyData.read(path, StudyQuestion("ill"))
+    assert data.population.frame is data.frame
+    assert data.frame["age"].dtype.kind in "iuf"
+    # Read again from what was parsed, every number is the same.
+    again = replace(data.population, frame=data.frame)
+    assert again.numbers("age").tolist() == people()["age"].astype(float).tolist()
+
+
+def test_coded_texts_are_the_same_texts_to_a_learner():
+    frame = people()
+    coded = _coded(frame)
+    assert str(coded["town"].dtype) == "category"
+    assert np.shares_memory(coded["age"].to_numpy(), frame["age"].to_numpy())
+    assert frame["town"].equals(coded["town"].astype(frame["town"].dtype))
+    places = np.arange(len(frame))[:, None]
+    public = {"age": [18, 90], "town": ["Ulm", "Bonn", "7"], "ill": ["no", "yes"]}
+    found = []
+    for table in (frame, coded, frame.assign(town=frame["town"].fillna("Ulm"))):
+        learner = PrivateRows(table, "ill", ("no", "yes"), eta=0.3, bounds=public)
+        found.append(learner.fit(places, None).predict_proba(places))
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])  # the column is looked at
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(6.0).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(["é"])],
+)
+def test_bytes_of_an_array_are_its_bytes(array):
+    assert bytes(bytes_of(array)) == array.tobytes()
+
+
+class Signed(LogisticRegression):
+    """Leaves the number of its process behind."""
+
+    def __init__(self, folder="", C=1.0):
+        super().__init__(C=C)
+        self.folder = folder
+
+    def fit(self, X, y):
+        Path(self.folder, str(os.getpid())).touch()
+        return super().fit(X, y)
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(os.name == "nt", reason="asks the system for processes as POSIX does")
+@pytest.mark.parametrize(("idle", "ends"), [(1, True), (600, False)])
+def test_workers_without_work_end(tmp_path, monkeypatch, idle, ends):
+    monkeypatch.setattr(shadows, "IDLE", idle)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    examples = Examples(x, (x[:, 0] > 0).astype(int), "classification", ("a", "b"), ("0", "1"))
+    train_shadows(examples, Signed(str(tmp_path)), models=4, n_jobs=2)
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert workers
+    assert os.getpid() not in workers
+    last = time.monotonic() + (30 if ends else 3)
+    while time.monotonic() < last and any(map(alive, workers)):
+        time.sleep(0.1)
+    assert not any(map(alive, workers)) if ends else all(map(alive, workers))
