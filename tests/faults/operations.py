@@ -1,9 +1,9 @@
 """Commands in which everything that can fail does, one thing at a time.
 
-``python -m faults.operations SCENARIO,DEPTH[,FAULT…] …`` runs a command once undisturbed and once with
-stops: before every file operation below its folder (``operations.c``, loaded with LD_PRELOAD, so
-that those of DuckDB and Arrow count too), and at calls of functions of memberbound.  At a stop the
-process forks once per fault: the child suffers it and runs to its end, its parent looks at what is
+``python -m faults.operations SCENARIO,DEPTH[,FAULT…] …`` runs a command once undisturbed and once
+with stops: before every file operation below its folder (``operations.c``, loaded with LD_PRELOAD,
+so that those of DuckDB and Arrow count too), and at calls of functions of memberbound.  There the
+process forks once per fault: the child suffers it and runs to its end; its parent looks at what is
 left, puts the folder back and goes on.  So a fault costs what comes after it, not a whole run.
 
 A call is known by its stack: the lines of our functions, outermost to innermost.  Every stack is
@@ -59,12 +59,12 @@ OPERATIONS = {
 #: same way, so that they share them; what SIGKILL leaves changes at file operations only.
 CALLS = {"memory": ("first", "last"), "SIGTERM": ("first",), "SIGINT": ("last",)}
 #: The innermost lines that make a stack; where there are too many stacks (study), a call is known
-#: by the line that calls and the function that is called.
-DEEP, EDGES = 1000, 2
+#: by the line that calls and the function that is called.  Without a line, no call is stopped at.
+DEEP, EDGES, FUNCTIONS, NONE = 1000, 2, 1, 0
 FAULTS = tuple(dict.fromkeys((*OPERATIONS, *CALLS)))
 #: Exit codes that are right; a signal may come when everything is done.
 CODES = {"killed": {-signal.SIGKILL}, "SIGTERM": {143}, "SIGINT": {130}}
-#: A disk that is full stays full; deleting works on it, and where it does not nothing can be tidied.
+#: A disk that is full stays full; deleting works on it (where it does not, nothing is tidied).
 _LASTING = ("full", "short")
 _FREES = (b"unlink", b"rmdir")
 #: Seconds after which a run that suffers a fault is taken to hang.
@@ -215,10 +215,10 @@ class Folder:
             os.lseek(fd, position, os.SEEK_SET)
 
     def _open(self) -> Iterator[int]:
-        for name in os.listdir("/proc/self/fd"):
+        for entry in list(Path("/proc/self/fd").iterdir()):
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{name}").startswith(f"{self.place}/"):
-                    yield int(name)
+                if entry.readlink().is_relative_to(self.place):
+                    yield int(entry.name)
 
     def outputs(self) -> tuple[dict[str, bytes], list[str]]:
         """Return the files below ``out``, and what is in the temporary folder."""
@@ -267,7 +267,7 @@ class _Stops:
     def start(self) -> None:
         """Stop from now on."""
         self.harness.shim.fault_ask(self._called)
-        if self.once is None and any(fault in CALLS for fault in self.faults):
+        if self.once is None and self.depth and any(fault in CALLS for fault in self.faults):
             sys.settrace(self.call)
 
     def end(self) -> None:
@@ -351,7 +351,7 @@ class _Stops:
         from memberbound import files
 
         folder, shim = self.harness.folder, self.harness.shim
-        if len(os.listdir("/proc/self/task")) > 1 + _ARROW:
+        if len(list(Path("/proc/self/task").iterdir())) > 1 + _ARROW:
             raise RuntimeError(f"a process with threads cannot be forked, at {place}.")
         sys.stdout.flush()
         sys.stderr.flush()
@@ -378,7 +378,8 @@ class _Stops:
         )
         old = {name: folder.content(name, about) for name, about in before.items() if name in left}
         finished = {name for name, about in before.items() if stat.S_ISREG(about.st_mode)}
-        self.looked_at(ran, fault, place, old, finished, used.ru_utime + used.ru_stime)
+        seconds = used.ru_utime + used.ru_stime
+        self.looked_at(ran, fault, place, old=old, finished=finished, seconds=seconds)
         folder.restore(before)
         shim.fault_ask(self._called)
         return False
@@ -388,6 +389,7 @@ class _Stops:
         ran: Ran,
         fault: str,
         place: str,
+        *,
         old: dict[str, bytes],
         finished: set[str],
         seconds: float,
@@ -615,7 +617,8 @@ class Harness:
             stops.once, before = once, _seconds()
             ran = self.run(stops)
             _, fault, _, place, finished = once
-            stops.looked_at(ran, fault, place, old, set(finished), _seconds() - before)
+            seconds = _seconds() - before
+            stops.looked_at(ran, fault, place, old=old, finished=set(finished), seconds=seconds)
         return found | {"remainders": list(stops.remainders.values())}
 
     def _given(self) -> list[str]:
@@ -679,6 +682,33 @@ def _seconds() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
+# ── negative controls: SCENARIO+NAME breaks memberbound first, and the faults must show it ────────
+
+
+def in_place() -> None:
+    """Outputs are written where they belong from the beginning."""
+    from memberbound import files
+
+    files.written_whole = lambda path, write, force: write(path)
+
+
+def forgotten() -> None:
+    """Nobody deletes private folders that a signal hits, or that a killed run has left."""
+    from memberbound import files
+    from memberbound.faces import command_line
+
+    files.PrivateFolder.remove = lambda self: None
+    files._remove_own.__code__ = (lambda: None).__code__
+    command_line.remove_once = lambda: None
+
+
+def unguarded() -> None:
+    """Nobody says what has happened."""
+    from memberbound.faces import command_line
+
+    command_line._guarded = lambda run: run() and 0
+
+
 def _alone() -> None:
     """Keep engines from starting threads, which a fork does not have."""
     import duckdb
@@ -701,12 +731,15 @@ def main() -> None:
     """Print what each scenario with some kinds of fault leads to."""
     _alone()
     for asked in sys.argv[1:]:
-        scenario, depth, *faults = asked.split(",")
+        named, depth, *faults = asked.split(",")
+        scenario, _, broken = named.partition("+")
         # Each in a process that has imported what it needs and no more: large ones fork slowly.
         child = os.fork()
         if child == 0:
             code = 1
             try:
+                if broken:
+                    globals()[broken]()
                 print(
                     json.dumps(examined(scenario, int(depth), tuple(faults) or FAULTS)), flush=True
                 )

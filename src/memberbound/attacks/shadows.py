@@ -239,7 +239,7 @@ Progress = Callable[[int, int], None]
 SMALLEST_POPULATION = 20
 #: The word of entropy that draws the attacked records.
 _SAMPLED = 1
-#: Losses of a cluster in a row, without a finished fit, before the run gives up.
+#: Losses of workers or a cluster in a row, without a finished fit, before the run gives up.
 _IDLE = 3
 #: Parameters by which a learner is given its coins; models must not share them.
 _SEEDS = ("random_state", "seed", "random_seed")
@@ -535,7 +535,7 @@ def _on_processes(
     """Yield fits of worker processes; when one of these is killed, the missing ones again."""
     from joblib import Parallel, delayed
 
-    left = list(models)
+    left, idle = list(models), 0
     while left:
         before = len(left)
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
@@ -544,11 +544,12 @@ def _on_processes(
                 left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])
                 yield outcome
         except BrokenProcessPool as problem:
-            if len(left) == before:
+            idle = 0 if len(left) < before else idle + 1
+            if idle == _IDLE:
                 raise MemberboundError(
-                    f"a worker process was killed before any of {before} fits was finished, "
-                    "perhaps out of memory. Use fewer --workers; finished fits in the cache "
-                    "are kept."
+                    f"worker processes were killed {idle} times before any of {before} fits was "
+                    "finished, perhaps out of memory. Use fewer --workers; finished fits in the "
+                    "cache are kept."
                 ) from problem
 
 
