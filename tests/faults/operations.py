@@ -36,7 +36,7 @@ import tempfile
 import traceback
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -150,7 +150,7 @@ class Folder:
     """A folder whose state can be kept and restored under a process that has its files open.
 
     Files keep their inodes (by hard links elsewhere) and open files their positions, which a forked
-    child shares.
+    child shares; open folders are those that have the name.
     """
 
     def __init__(self, place: Path, safe: Path) -> None:
@@ -186,7 +186,8 @@ class Folder:
                 self.content(name, about)
                 with contextlib.suppress(FileExistsError):
                     os.link(self.place / name, self.safe / str(about.st_ino))
-        self._positions = {fd: os.lseek(fd, 0, os.SEEK_CUR) for fd in self._open()}
+        self._files = {fd: os.lseek(fd, 0, os.SEEK_CUR) for fd, path in self._open(stat.S_ISREG)}
+        self._folders = dict(self._open(stat.S_ISDIR))
         return state
 
     def restore(self, state: dict[str, os.stat_result]) -> None:
@@ -211,14 +212,21 @@ class Folder:
                 os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
             if seen.st_mode != about.st_mode:
                 path.chmod(stat.S_IMODE(about.st_mode))
-        for fd, position in self._positions.items():
+        for fd, position in self._files.items():
             os.lseek(fd, position, os.SEEK_SET)
+        for fd, path in self._folders.items():
+            # Made anew: who is deleting in it goes on there.
+            if not os.path.samestat(path.stat(), os.fstat(fd)):
+                fresh = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+                os.dup2(fresh, fd, inheritable=False)
+                os.close(fresh)
 
-    def _open(self) -> Iterator[int]:
+    def _open(self, kind: Callable[[int], bool]) -> Iterator[tuple[int, Path]]:
         for entry in list(Path("/proc/self/fd").iterdir()):
             with contextlib.suppress(OSError):
-                if entry.readlink().is_relative_to(self.place):
-                    yield int(entry.name)
+                path = entry.readlink()
+                if path.is_relative_to(self.place) and kind(entry.stat().st_mode):
+                    yield int(entry.name), path
 
     def outputs(self) -> tuple[dict[str, bytes], list[str]]:
         """Return the files below ``out``, and what is in the temporary folder."""
