@@ -385,10 +385,9 @@ class _Stops:
             left,
             temporary,
         )
-        old = {name: folder.content(name, about) for name, about in before.items() if name in left}
         finished = {name for name, about in before.items() if stat.S_ISREG(about.st_mode)}
         seconds = used.ru_utime + used.ru_stime
-        self.looked_at(ran, fault, place, old=old, finished=finished, seconds=seconds)
+        self.looked_at(ran, fault, place, finished, seconds)
         folder.restore(before)
         shim.fault_ask(self._called)
         return False
@@ -398,8 +397,6 @@ class _Stops:
         ran: Ran,
         fault: str,
         place: str,
-        *,
-        old: dict[str, bytes],
         finished: set[str],
         seconds: float,
     ) -> None:
@@ -414,7 +411,7 @@ class _Stops:
             for name in finished
             if name.endswith(_CERTIFICATE) and name.removesuffix(_CERTIFICATE) not in finished
         }
-        bad = problems(ran, good, fault, old, (finished - early) & good.files.keys())
+        bad = problems(ran, good, fault, self.harness.old, (finished - early) & good.files.keys())
         found["wrong"] += [f"{fault} at {place}: {text}" for text in bad]
         kind = _kind(folder.look())
         if kind not in self.remainders:
@@ -440,7 +437,7 @@ def problems(
 ) -> list[str]:
     """Return what is wrong with what a disturbed run left.
 
-    ``old`` is what files held before the fault, ``finished`` the outputs that were there.
+    ``old`` is what files held before the run, ``finished`` what outputs the fault has met.
     """
     found = []
     right = CODES.get(fault, {0, 1})
@@ -537,6 +534,7 @@ class Harness:
                 shutil.copy(self.folder.place / "out" / name, self.start)
             (self.start / "out" / "answers.csv").write_text("old\n")
         self.fresh(self.start)
+        self.old = self.folder.outputs()[0]
         self.good = self.run()
         assert self.good.code == 0, self.good.err
         # What the command has imported is imported here, before the forks that follow.  Nothing is
@@ -626,19 +624,14 @@ class Harness:
         assert ran.code == 0, (ran.code, ran.err[-3000:])
         found = json.loads((self.root / "report").read_text())
         stops.results, stops.remainders = found["results"], found["remainders"]
-        old = {name: (self.start / name).read_bytes() for name in self._given()}
         for once in found.pop("deferred"):
             self.fresh(self.start)
             stops.once, before = once, _seconds()
             ran = self.run(stops)
             _, fault, _, place, finished = once
             seconds = _seconds() - before
-            stops.looked_at(ran, fault, place, old=old, finished=set(finished), seconds=seconds)
+            stops.looked_at(ran, fault, place, set(finished), seconds)
         return found | {"remainders": list(stops.remainders.values())}
-
-    def _given(self) -> list[str]:
-        files = (path for path in (self.start / "out").rglob("*") if path.is_file())
-        return [str(path.relative_to(self.start)) for path in files]
 
     def followed(self, remainder: Path) -> list[str]:
         """Return what is wrong after the next run, which starts from what was left."""
