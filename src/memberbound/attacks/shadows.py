@@ -24,7 +24,7 @@ from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.clusters import LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
-from memberbound.files import written_whole
+from memberbound.files import unwritable, written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
@@ -171,10 +171,10 @@ class FitCache:
         folder = Path(root) / "shadows" / key[:32]
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as problem:
+            raise InputError(f"cache must be a folder, got {problem}.") from None
         except OSError as problem:
-            raise InputError(
-                f"cache must be a folder that can be written, got {problem}."
-            ) from None
+            raise unwritable(str(folder), problem) from problem
         return cls(folder)
 
     def path(self, model: int) -> Path:
