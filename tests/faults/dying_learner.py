@@ -1,6 +1,7 @@
-"""A learner whose process is killed in the k-th fit that workers do.
+"""Learners whose process is killed in the k-th fit that workers do.
 
-``DYING`` names a folder in which fits are counted, ``DYING_AT`` is k.
+``DYING`` names a folder in which fits are counted, ``DYING_AT`` is k, and ``DYING_PARENT`` started
+the process that starts the workers, which does not die.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 
 def _fitting() -> None:
-    if os.environ["DYING_MAIN"] == str(os.getpid()):
+    if os.getppid() == int(os.environ["DYING_PARENT"]):
         return
     number = 1
     while True:
@@ -27,31 +28,12 @@ def _fitting() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DyingTree(DecisionTreeClassifier):
-    """A decision tree."""
+def everywhere() -> None:
+    """Let the learners of scikit-learn die; called where a process begins (sitecustomize)."""
+    for kind in (DecisionTreeClassifier, LogisticRegression):
 
-    def fit(self, X, y):
-        """Count, and fit or die."""
-        _fitting()
-        return super().fit(X, y)
+        def fit(self, *given, real=kind.fit, **named):
+            _fitting()
+            return real(self, *given, **named)
 
-
-class DyingLine(LogisticRegression):
-    """A logistic regression."""
-
-    def fit(self, X, y):
-        """Count, and fit or die."""
-        _fitting()
-        return super().fit(X, y)
-
-
-def tree() -> DyingTree:
-    """Return a tree; called in the process that starts the workers."""
-    os.environ["DYING_MAIN"] = str(os.getpid())
-    return DyingTree(max_depth=3)
-
-
-def line() -> DyingLine:
-    """Return a regression; called in the process that starts the workers."""
-    os.environ["DYING_MAIN"] = str(os.getpid())
-    return DyingLine()
+        kind.fit = fit

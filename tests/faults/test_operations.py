@@ -131,14 +131,10 @@ def test_every_verb_is_tried():
 
 # ── workers that are killed ───────────────────────────────────────────────────────────────────────
 
-#: Command, its learner, and how many fits its workers do.
 WORKERS = {
-    "audit": ("audit people.csv --shadows 6 --records out.csv --no-cache", "tree"),
-    "protect": (
-        "protect people.csv --eta 0.3 --game subset --pairs 8 --no-tune --insecure-seed 1 "
-        "--out out.skops",
-        "line",
-    ),
+    "audit": "audit people.csv --learner tree --shadows 8 --records out.csv --no-cache",
+    "protect": "protect people.csv --learner logistic --eta 0.3 --game subset --pairs 8 --no-tune "
+    "--insecure-seed 1 --out out.skops",
 }
 
 
@@ -147,13 +143,15 @@ def _with_workers(verb, place, k):
     place.mkdir()
     people(place)
     (place / "fits").mkdir()
-    command, learner = WORKERS[verb]
-    paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    more = {"PYTHONPATH": paths, "DYING": str(place / "fits"), "DYING_AT": str(k)}
-    named = f"faults.dying_learner:{learner}"
-    words = [*command.split(), "--target", "y", "--workers", "2", "--learner", named]
+    (place / "sitecustomize.py").write_text(
+        "from faults.dying_learner import everywhere\neverywhere()\n"
+    )
+    paths = [str(place), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(place / "fits")}
+    more |= {"DYING_AT": str(k), "DYING_PARENT": str(os.getpid())}
+    words = [*WORKERS[verb].split(), "--target", "y", "--workers", "2", "--json"]
     ran = subprocess.run(
-        [sys.executable, "-m", "memberbound", *words, "--json"],
+        [sys.executable, "-m", "memberbound", *words],
         cwd=place,
         env=os.environ | more,
         capture_output=True,
