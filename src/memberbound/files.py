@@ -7,10 +7,12 @@ ends, so the next one can tell what was left by one that was killed, and deletes
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -46,7 +48,7 @@ _DOCUMENT = 2**24
 #: Kinds of YAML values that are read as the words they are.
 _WORDS = ("bool", "timestamp")
 _DRAFT = ".memberbound-"
-#: Seconds before a draft that nobody holds is taken for one of a killed run.
+#: Seconds before what nobody holds (a draft, a folder without a lock) is taken for a killed run's.
 _FORGOTTEN = 60.0
 #: What the system says when a file cannot grow: no space, a quota, a limit of size.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -186,13 +188,12 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
     """
     for left in path.parent.glob(f"{_DRAFT}*"):
         _remove_abandoned_draft(left)
+    draft = _named(path.parent.absolute() / _DRAFT)
+    handle = -1
     try:
-        handle, name = tempfile.mkstemp(prefix=_DRAFT, dir=path.parent)
-    except OSError as error:
-        raise unwritable(str(path), error) from error
-    draft = Path(name)
-    _locked(handle)
-    try:
+        # Private while it is written.
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        _locked(handle)
         try:
             write(draft)
         except (ArithmeticError, TypeError, ValueError) as error:  # Arrow refuses mixed columns
@@ -200,7 +201,7 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
                 raise
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path} cannot hold this table: {first}.") from error
-        # mkstemp makes private files; an output is meant to be like any other file of its folder.
+        # An output is meant to be like any other file of its folder.
         mask = os.umask(0)
         os.umask(mask)
         draft.chmod(0o666 & ~mask)
@@ -209,8 +210,10 @@ def written_whole(path: Path, write: Callable[[Path], object], force: bool) -> N
     except OSError as error:
         raise unwritable(str(path), error) from error
     finally:
-        os.close(handle)
+        if handle >= 0:
+            os.close(handle)
         draft.unlink(missing_ok=True)
+        _own_names.pop(draft, None)
 
 
 def _renamed(draft: Path, path: Path, force: bool) -> None:
@@ -239,29 +242,53 @@ def unwritable(name: str, error: OSError) -> MemberboundError:
     return MemberboundError(f"{name} could not be written: {why}.{remedy}")
 
 
+# ── What is deleted at the end of the process, wherever a signal or a lack of memory has hit it ───
+
+#: Drafts and private folders, and the process that made them: a fork must not delete them.
+#: Names are entered before there is anything by that name, so that no moment is left in between.
+_own_names: dict[Path, int] = {}
+
+
+def _named(start: Path) -> Path:
+    """Return a name that nobody can guess, to be deleted at the end at the latest."""
+    path = start.with_name(f"{start.name}{secrets.token_hex(8)}")
+    _own_names[path] = os.getpid()
+    return path
+
+
+@atexit.register
+def _remove_own() -> None:
+    for path, owner in list(_own_names.items()):
+        if owner == os.getpid():
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 # ── Private folders, and those that killed runs could not delete ──────────────────────────────────
 
 #: Locked as long as its owner lives.
 _LOCK = "lock"
+#: What it is called until it is locked.
+_FRESH = "lock.new"
 
 
 class PrivateFolder:
     """A temporary folder that only this user can read, known to be in use while it is."""
 
     def __init__(self, prefix: str = "memberbound-") -> None:
+        self._lock = -1
+        self.path = _named(Path(tempfile.gettempdir()).absolute() / prefix)
+        fresh = self.path / _FRESH
         try:
-            # mkdtemp makes it readable for this user only.
-            self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        except OSError as error:
-            raise unwritable("a temporary folder", error) from error
-        # Named when it is locked: a lock that nobody holds is one whose owner is gone.
-        fresh = self.path / f"{_LOCK}.new"
-        try:
+            self.path.mkdir(0o700)
             self._lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            # Named when it is locked: a lock that nobody holds is one whose owner is gone.
             if _locked(self._lock):
                 fresh.rename(self.path / _LOCK)
-        except OSError as error:
-            shutil.rmtree(self.path, ignore_errors=True)
+        except BaseException as error:
+            self.remove()
+            if not isinstance(error, OSError):
+                raise
             raise unwritable(f"the temporary folder {self.path.parent}", error) from error
 
     def __enter__(self) -> Path:
@@ -282,6 +309,7 @@ class PrivateFolder:
             with contextlib.suppress(OSError):
                 os.close(self._lock)
             self._lock = -1
+        _own_names.pop(self.path, None)
 
 
 def remove_leftovers(prefix: str = "memberbound-") -> list[Path]:
@@ -312,7 +340,16 @@ def _abandoned(prefix: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             if not _own(folder, stat.S_ISDIR):
                 continue
-            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            lock = folder / _LOCK
+            if not lock.exists():
+                # Killed before it was locked, or about to lock it.
+                if not _forgotten(folder):
+                    continue
+                lock = folder / _FRESH
+                if not lock.exists():
+                    folder.rmdir()  # which fails where anything is in it
+                    continue
+            handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 if _locked(handle):
                     yield folder
@@ -320,9 +357,13 @@ def _abandoned(prefix: str) -> Iterator[Path]:
                 os.close(handle)
 
 
+def _forgotten(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime >= _FORGOTTEN
+
+
 def _remove_abandoned_draft(draft: Path) -> None:
     with contextlib.suppress(OSError):
-        if not _own(draft, stat.S_ISREG) or time.time() - draft.stat().st_mtime < _FORGOTTEN:
+        if not _own(draft, stat.S_ISREG) or not _forgotten(draft):
             return
         handle = os.open(draft, os.O_RDWR | os.O_NOFOLLOW)
         try:

@@ -211,3 +211,42 @@ def test_a_signal_that_an_engine_forgot_is_still_143(monkeypatch):
     monkeypatch.setattr(endings._signals, "terminated", True)
     assert ending(RuntimeError("Query interrupted")) == ("stopped.", 143)
     assert ending(InputError("a step failed."))[1] == 143
+
+
+def test_a_folder_killed_before_its_lock_goes_after_a_minute(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    empty, locking, rows = (tmp_path / f"memberbound-{name}" for name in "abc")
+    for folder in (empty, locking, rows):
+        folder.mkdir()
+    (locking / "lock.new").touch()
+    (rows / "rows").touch()
+    remove_leftovers()
+    assert empty.exists()  # its owner may be about to lock it
+    assert locking.exists()
+    for folder in (empty, locking, rows):
+        os.utime(folder, (0, 0))
+    remove_leftovers()
+    # What was never locked and is not empty is not known to be ours.
+    assert list(tmp_path.iterdir()) == [rows]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_what_is_ours_goes_at_the_end_but_not_at_that_of_a_fork(tmp_path):
+    script = (
+        "import os, sys\n"
+        "from memberbound.files import PrivateFolder\n"
+        "kept = PrivateFolder()\n"
+        "if os.fork() == 0:\n"
+        "    sys.exit(0)\n"
+        "os.wait()\n"
+        "print(kept.path.is_dir())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "True\n"
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.operations import CHECKPOINTS, FILES, SCENARIOS, Ran, problems
+from faults.operations import DEEP, EDGES, FAULTS, NONE, SCENARIOS, Ran, _timeless, people, problems
+from memberbound.faces.command_line import VERBS
 
 HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD and /proc are needed")
@@ -30,10 +31,12 @@ def library(tmp_path_factory):
 
 
 def found(library, *asked):
-    """Return how many operations or checkpoints there are, how many were tried, what was wrong."""
-    words = [",".join(map(str, (scenario, fault, *numbers))) for scenario, fault, numbers in asked]
+    """Return what was tried and what was wrong, for each (scenario, depth, *faults)."""
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "faults.operations", *words],
+        [
+            *(sys.executable, "-W", "ignore", "-m", "faults.operations"),
+            *(",".join(map(str, words)) for words in asked),
+        ],
         cwd=HERE.parent,
         env=os.environ | {"LD_PRELOAD": str(library), "FAULTS": str(library)},
         capture_output=True,
@@ -41,69 +44,158 @@ def found(library, *asked):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    return [json.loads(line) for line in ran.stdout.splitlines()[-len(asked) :]]
+    lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == len(asked)
+    return lines
 
 
-EVERY = (1, 1, 10**6)
-#: One or two faults of each kind, spread over the commands that write.
-QUICK = [
-    ("certify", "full", (2, 4, 2)),
-    ("bounds", "short", (3, 4, 2)),
-    ("predict", "broken", (2, 5, 2)),
-    ("export", "forbidden", (1, 2, 2)),
-    ("certify", "SIGTERM", (1500, 1500, 2)),
-    ("bounds", "SIGKILL", (300, 400, 1)),
-    ("certify", "memory", (1000, 1300, 2)),
-]
+def wrong(said):
+    return [text for kind in said["results"].values() for text in kind["wrong"]] + said["after"]
+
+
+def held(said, *faults):
+    """Nothing is wrong, and every operation and every call was tried; print how many."""
+    tried = {fault: kind["tried"] for fault, kind in said["results"].items()}
+    told = {
+        key: said[key]
+        for key in ("operations", "calls", "stacks", "remainders", "followed", "seconds")
+    }
+    print(said["scenario"], told, tried)
+    # Threads of which nobody knows would do what is not tried.
+    assert said["elsewhere"] == 0
+    assert not wrong(said), "\n".join(wrong(said)[:5])
+    assert set(tried) == set(faults)
+    return tried
+
+
+#: Every file operation of a command that writes, with every fault; the functions of another; and
+#: a writer that is broken on purpose.
+QUICK = {
+    "operations": ("export", NONE, *FAULTS[:-1]),
+    "calls": ("theorems", 1, "memory", "SIGTERM", "SIGINT"),
+    "broken": ("export+in_place", NONE, "full", "killed", "SIGTERM"),
+}
 
 
 @pytest.fixture(scope="module")
 def quick(library):
     """All of them in one process, which imports once what they need."""
-    return found(library, *QUICK)
+    return dict(zip(QUICK, found(library, *QUICK.values()), strict=True))
 
 
-@pytest.mark.parametrize("place", range(len(QUICK)), ids=["-".join(asked[:2]) for asked in QUICK])
-def test_some_faults(quick, place):
-    """From the first number on, so many steps on each time, at most so often."""
-    said = quick[place]
-    assert said["tried"] > 0
-    assert not said["wrong"], "\n".join(said["wrong"][:5])
+def test_every_file_operation_of_a_small_command(quick):
+    tried = held(quick["operations"], *FAULTS[:-1])
+    assert min(tried.values()) >= 5
+    assert quick["operations"]["remainders"] >= 3
+
+
+def test_every_function_of_a_small_command(quick):
+    tried = held(quick["calls"], "memory", "SIGTERM", "SIGINT")
+    assert tried["SIGTERM"] == tried["SIGINT"] == quick["calls"]["stacks"] > 30
+
+
+def test_a_writer_that_does_not_write_beside_is_caught(quick):
+    """Negative control: half a file under its own name."""
+    for fault, kind in quick["broken"]["results"].items():
+        assert any("neither the old nor the new" in text for text in kind["wrong"]), fault
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", FILES)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_file_operation(library, scenario, fault):
-    (said,) = found(library, (scenario, fault, EVERY))
-    assert said["tried"] == said["total"]
-    assert not said["wrong"], "\n".join(said["wrong"][:5])
+def test_every_file_operation(library, scenario):
+    """Each fails in every way, or is the last before a signal."""
+    (said,) = found(library, (scenario, NONE, *FAULTS[:-1]))
+    tried = held(said, *FAULTS[:-1])
+    assert said["operations"] == tried["SIGTERM"] == tried["SIGINT"] <= tried["killed"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", CHECKPOINTS)
+@pytest.mark.parametrize("fault", ["memory", "SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_checkpoints_all_along(library, scenario, fault):
-    """Two hundred checkpoints, evenly spread; a command has thousands."""
-    (none,) = found(library, (scenario, fault, (1, 1, 0)))
-    total = none["total"]
-    (said,) = found(library, (scenario, fault, (1, max(1, total // 200), 10**6)))
-    assert said["tried"] >= min(total, 200)
-    assert not said["wrong"], "\n".join(said["wrong"][:5])
+def test_every_call(library, scenario, fault):
+    """First and last call from every stack; of a study from every line."""
+    (said,) = found(library, (scenario, EDGES if scenario == "study" else DEEP, fault))
+    tried = held(said, fault)
+    assert tried[fault] >= said["stacks"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("broken", ["forgotten", "unguarded"])
+def test_what_is_broken_on_purpose_is_caught(library, broken):
+    (said,) = found(library, (f"bounds+{broken}", NONE, "SIGTERM", "killed"))
+    words = {"forgotten": ("in the temporary folder", "still there"), "unguarded": ("exit code",)}
+    for word in words[broken]:
+        assert any(word in text for text in wrong(said)), word
+
+
+def test_every_verb_is_tried():
+    assert {*SCENARIOS, "serve"} == set(VERBS)
+
+
+# ── workers that are killed ───────────────────────────────────────────────────────────────────────
+
+WORKERS = {
+    "audit": "audit people.csv --learner tree --shadows 8 --records out.csv --no-cache",
+    "protect": "protect people.csv --learner logistic --eta 0.3 --game subset --method neighbour "
+    "--pairs 12 --no-tune --insecure-seed 1 --out out.skops",
+}
+
+
+def _with_workers(verb, place, k):
+    """Run a command whose worker is killed in the k-th fit; return its answer and the fits."""
+    place.mkdir()
+    people(place)
+    (place / "fits").mkdir()
+    (place / "sitecustomize.py").write_text(
+        "from faults.dying_learner import everywhere\neverywhere()\n"
+    )
+    paths = [str(place), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(place / "fits")}
+    more |= {"DYING_AT": str(k), "DYING_PARENT": str(os.getpid())}
+    words = [*WORKERS[verb].split(), "--target", "y", "--workers", "2", "--json"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "memberbound", *words],
+        cwd=place,
+        env=os.environ | more,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    written = (place / "out.csv").read_text() if verb == "audit" else ""
+    told = _timeless(json.loads(ran.stdout))
+    return (told, written), len(list((place / "fits").iterdir()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", WORKERS)
+def test_a_worker_killed_in_any_fit_changes_no_answer(tmp_path, verb):
+    good, fits = _with_workers(verb, tmp_path / "good", 0)
+    assert fits >= 4
+    for k in range(1, fits + 1):
+        answer, done = _with_workers(verb, tmp_path / str(k), k)
+        assert answer == good, k
+        assert done >= k  # it was killed there
+    print(verb, fits)
 
 
 def test_what_is_left_is_looked_at():
     """Negative control: half a file, a draft, a row in the temporary folder, a traceback."""
-    good = Ran(0, "", "", 9, 9, {"out/r.csv": b"a,b\n1,2\n", "fits/fit-000000.npz": b"x" * 9})
-    fine = Ran(1, "", "memberbound: r.csv could not be written: full.\n", 9, 9)
-    assert problems(fine, good, "full", {}) == []
+    good = Ran(0, "", {"out/r.csv": b"a,b\n1,2\n", "out/fits/fit-000000.npz": b"x" * 9})
+    said = "memberbound: r.csv could not be written: full.\n"
+    assert problems(Ran(1, said), good, "full", {}, set()) == []
     bad = [
-        Ran(1, "", fine.err, 9, 9, {"out/r.csv": b"a,b\n"}),
-        Ran(1, "", fine.err, 9, 9, {"fits/fit-000000.npz": b"x"}),
-        Ran(1, "", fine.err, 9, 9, {"out/.memberbound-x": b""}),
-        Ran(1, "", fine.err, 9, 9, {}, ["memberbound-x"]),
-        Ran(1, "", "Traceback (most recent call last)\n" + fine.err, 9, 9),
-        Ran(1, "", "", 9, 9),
-        Ran(2, "", fine.err, 9, 9),
+        Ran(1, said, {"out/r.csv": b"a,b\n"}),
+        Ran(1, said, {"out/fits/fit-000000.npz": b"x"}),
+        Ran(1, said, {"out/.memberbound-x": b""}),
+        Ran(1, said, {"out/more.csv": b""}),
+        Ran(1, said, {"out/r.csv": good.files["out/r.csv"]}, ["memberbound-x"]),
+        Ran(1, "Traceback (most recent call last)\n" + said),
+        Ran(1, ""),
+        Ran(2, said),
+        Ran(0, said, dict(good.files)),
     ]
-    assert all(len(problems(ran, good, "full", {})) == 1 for ran in bad)
+    assert all(len(problems(ran, good, "full", {}, set())) == 1 for ran in bad)
+    assert len(problems(Ran(1, said), good, "full", {}, {"out/r.csv"})) == 1
+    alone = Ran(-9, "", {"out/m.skops": b"x"})
+    assert any("certificate" in text for text in problems(alone, alone, "killed", {}, set()))

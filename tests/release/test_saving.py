@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
 from memberbound.release.estimator import MembershipPrivate
@@ -168,8 +168,11 @@ def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(saving, "write_text", broken)
-    with pytest.raises(OSError, match="disk full"):
-        save(vector, other)
+    before = path.read_bytes(), certificate_path(path).read_bytes()
+    for target, force in ((other, False), (path, True)):
+        with pytest.raises(MemberboundError, match="could not be written"):
+            save(vector, target, force=force)
+    assert (path.read_bytes(), certificate_path(path).read_bytes()) == before
     assert not other.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, certificate_path(path).name]
 

@@ -24,7 +24,7 @@ from memberbound._version import __version__
 from memberbound.attacks.signals import BoolArray, Signals, signals_of
 from memberbound.clusters import IDLE, LOST, Client, address_of, connected, reconnected
 from memberbound.errors import InputError, MemberboundError, one_of, whole_number
-from memberbound.files import written_whole
+from memberbound.files import unwritable, written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
@@ -184,10 +184,10 @@ class FitCache:
         folder = Path(root) / "shadows" / key[:32]
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as problem:
+            raise InputError(f"cache must be a folder, got {problem}.") from None
         except OSError as problem:
-            raise InputError(
-                f"cache must be a folder that can be written, got {problem}."
-            ) from None
+            raise unwritable(str(folder), problem) from problem
         return cls(folder)
 
     def path(self, model: int) -> Path:
@@ -252,7 +252,7 @@ Progress = Callable[[int, int], None]
 SMALLEST_POPULATION = 20
 #: The word of entropy that draws the attacked records.
 _SAMPLED = 1
-#: Losses of a cluster in a row, without a finished fit, before the run gives up.
+#: Losses of workers or a cluster in a row, without a finished fit, before the run gives up.
 _IDLE = 3
 #: Parameters by which a learner is given its coins; models must not share them.
 _SEEDS = ("random_state", "seed", "random_seed")
@@ -548,7 +548,7 @@ def _on_processes(
     """Yield fits of worker processes; when one of these is killed, the missing ones again."""
     from joblib import Parallel, delayed
 
-    left = list(models)
+    left, idle = list(models), 0
     while left:
         before = len(left)
         parallel = Parallel(
@@ -562,11 +562,12 @@ def _on_processes(
                 left.remove(outcome.model if isinstance(outcome, FailedFit) else outcome[0])
                 yield outcome
         except BrokenProcessPool as problem:
-            if len(left) == before:
+            idle = 0 if len(left) < before else idle + 1
+            if idle == _IDLE:
                 raise MemberboundError(
-                    f"a worker process was killed before any of {before} fits was finished, "
-                    "perhaps out of memory. Use fewer --workers; finished fits in the cache "
-                    "are kept."
+                    f"worker processes were killed {idle} times before any of {before} fits was "
+                    "finished, perhaps out of memory. Use fewer --workers; finished fits in the "
+                    "cache are kept."
                 ) from problem
 
 

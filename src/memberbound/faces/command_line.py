@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, finite_number
-from memberbound.faces.endings import StoppedError, said, stopped_in_order
+from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
 from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
@@ -508,6 +508,8 @@ def _guarded(run: Callable[[], object]) -> int:
         with stopped_in_order():
             finished = run()
             sys.stdout.flush()
+            if finished == INTERRUPTED:  # so Typer says that it was stopped while it read options
+                raise KeyboardInterrupt
     except BaseException as problem:
         if isinstance(problem, (SystemExit, GeneratorExit)):
             raise

@@ -23,6 +23,7 @@ from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces.terminal import printed
 
 __all__ = [
+    "INTERRUPTED",
     "StoppedError",
     "TerminatedError",
     "debugging",
@@ -36,7 +37,7 @@ _PREFIX = "memberbound-traceback-"
 #: Tracebacks that are kept; the oldest go first.
 _KEPT = 20
 #: Exit codes of a run that a signal stopped, as shells count them.
-_STOPPED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -87,7 +88,7 @@ def ending(problem: BaseException) -> tuple[str, int]:
     """Return the sentence and the exit code for what a command raised."""
     if _interrupted(problem):
         told = str(problem) if isinstance(problem, StoppedError) else ""
-        return told or "stopped.", _TERMINATED if _signals.terminated else _STOPPED
+        return told or "stopped.", _TERMINATED if _signals.terminated else INTERRUPTED
     if isinstance(problem, MemberboundError):
         return str(problem), 2 if isinstance(problem, InputError) else 1
     # Typer carries its own copy of click, so its errors are known by what they can say.

@@ -255,6 +255,10 @@ class SavedRelease:
     certificate: dict[str, object]
 
 
+#: Writes a release into a file.
+Fill = Callable[[Path], object]
+
+
 def certificate_path(path: str | Path) -> Path:
     """Return where the certificate of a file lies."""
     return Path(f"{path}.certificate.json")
@@ -301,8 +305,8 @@ def save(
 
     A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
     (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a PyTorch module
-    (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all; a
-    file whose certificate could not be written is removed.
+    (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all.
+    The certificate gets its name first: wherever this is stopped, no release is without its own.
     """
     inner = getattr(released, "released_", None)
     released = inner if isinstance(inner, PrivateModel) else released
@@ -311,39 +315,45 @@ def save(
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
     if isinstance(released, _MODELS):
-        about = _saved_estimator(released, target, force)
+        about, fill = _estimator(released)
     elif isinstance(released, PrivateNetwork):
         about = _described(_NETWORK, released.calibration_, {"secure_source": released.secure})
         described = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
-        _saved_tensors(released.tensors(), target, force, {_ABOUT: described})
+        fill = _tensors(released.tensors(), {_ABOUT: described})
     elif isinstance(released, PrivateModel):
         kind = _ALL_ROWS[released.learner == "boosting"]
         about = _described(kind, released.calibration_, {"secure_source": released.secure})
-        _saved_numbers(released, target, force)
+        fill = _numbers(released, target.suffix)
     elif isinstance(released, Release):
         tensors = {_VECTOR: np.ascontiguousarray(released.values, dtype=np.float64)}
         more = {"names": list(released.names), "secure_source": released.secure}
         about = _described("vector", released.calibration, more | dict(released.about))
-        _saved_tensors(tensors, target, force)
+        fill = _tensors(tensors)
     elif hasattr(released, "state_dict"):
         if calibration is None:
             raise InputError("calibration must be given to save a network, got None.")
         state = {k: v.detach().cpu().numpy() for k, v in released.state_dict().items()}
         about = _described("network", calibration, {})
-        _saved_tensors({k: np.ascontiguousarray(v) for k, v in state.items()}, target, force)
+        fill = _tensors({k: np.ascontiguousarray(v) for k, v in state.items()})
     else:
         raise InputError(
             "released must be a model from protect, a fitted MembershipPrivate, a Release or a "
             "PyTorch module, "
             f"got {type(released).__name__}."
         )
-    text = {"file": target.name, "sha256": _digest(target)} | about
-    try:
+    known = beside.exists()
+
+    def write(draft: Path) -> None:
+        fill(draft)
+        text = {"file": target.name, "sha256": _digest(draft)} | about
         body = json.dumps(_plain(text), indent=2, ensure_ascii=False, allow_nan=False)
         write_text(body + "\n", beside, force=force)
+
+    try:
+        written_whole(target, write, force)
     except BaseException:
-        # A release without its certificate must not lie around.
-        target.unlink(missing_ok=True)
+        if not (known or target.exists()):
+            beside.unlink(missing_ok=True)
         raise
     return beside
 
@@ -371,9 +381,8 @@ def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
-def _saved_estimator(
-    released: TableModel | MembershipPrivate, target: Path, force: bool
-) -> dict[str, object]:
+def _estimator(released: TableModel | MembershipPrivate) -> tuple[dict[str, object], Fill]:
+    """Return what the certificate says about an estimator, and what writes it."""
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
@@ -387,7 +396,6 @@ def _saved_estimator(
     whole: Any = slim
     if isinstance(released, TableModel):
         whole = TableModel(**(released.get_params(deep=False) | {"model": slim}))
-    written_whole(target, lambda draft: writer.dump(whole, draft), force)
     scores = {} if model.scores_ is None else model.scores_.to_dict()
     more = {
         "estimator": type(model.estimator).__name__,
@@ -395,15 +403,18 @@ def _saved_estimator(
         "configuration": model.configuration_.to_dict(),
         "secure_source": model.secure_,
     }
-    return _described("estimator", model.calibration_, more | scores)
+    about = _described("estimator", model.calibration_, more | scores)
+    return about, lambda draft: writer.dump(whole, draft)
 
 
-def _saved_numbers(released: PrivateModel, target: Path, force: bool) -> None:
-    """Write a model of all rows as JSON, in a skops file as one text: always the same bytes."""
+def _numbers(released: PrivateModel, ending: str) -> Fill:
+    """Return what writes a model of all rows as JSON, in a skops file as one text.
+
+    Always the same bytes.
+    """
     text = json.dumps(released.to_dict(), ensure_ascii=False, allow_nan=False)
-    if target.suffix.lower() == ".json":
-        write_text(text + "\n", target, force=force)
-        return
+    if ending.lower() == ".json":
+        return lambda draft: draft.write_text(text + "\n", encoding="utf-8")
     packed = zipfile.ZipFile(io.BytesIO(_skops().dumps(text)))
     # skops notes where the text lay in memory, which is nobody's business.
     schema = json.loads(packed.read(_SCHEMA)) | {"__id__": 0}
@@ -412,7 +423,7 @@ def _saved_numbers(released: PrivateModel, target: Path, force: bool) -> None:
         with zipfile.ZipFile(draft, "w") as archive:
             archive.writestr(zipfile.ZipInfo(_SCHEMA), json.dumps(schema, indent=2))
 
-    written_whole(target, write, force)
+    return write
 
 
 def _loaded_numbers(target: Path) -> PrivateModel:
@@ -448,11 +459,9 @@ def _at_home(target: Path) -> bytes:
     return written.getvalue()
 
 
-def _saved_tensors(
-    tensors: Mapping[str, object], target: Path, force: bool, about: dict[str, str] | None = None
-) -> None:
+def _tensors(tensors: Mapping[str, object], about: dict[str, str] | None = None) -> Fill:
     packed = _safetensors().save(tensors, metadata=about)
-    written_whole(target, lambda draft: draft.write_bytes(packed), force)
+    return lambda draft: draft.write_bytes(packed)
 
 
 def _loaded_network(target: Path, factory: Callable[..., object] | None) -> PrivateNetwork:

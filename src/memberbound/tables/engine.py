@@ -144,12 +144,15 @@ class Engine:
                 temp_directory=str(self.folder),
                 autoinstall_known_extensions=False,
             )
-        except (duckdb.Error, ValueError) as error:
+        except BaseException as error:
             private.remove()
+            if not isinstance(error, (duckdb.Error, ValueError)):
+                raise
             raise InputError(
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
         self.connection: DuckDBPyConnection = self.backend.con
+        self._finalizer = weakref.finalize(self, _release, self.connection, private)
         self._settings(
             # The bar is drawn by `watched`, never by the engine, which would print on stdout.
             enable_progress_bar="true",
@@ -157,7 +160,6 @@ class Engine:
             # Every file is scanned once or twice; keeping it would only fill the memory.
             enable_external_file_cache="false",
         )
-        self._finalizer = weakref.finalize(self, _release, self.connection, private)
 
     def _settings(self, **values: str) -> None:
         if not _KNOWN:  # to list them takes longer than to set them
