@@ -35,8 +35,8 @@ def last_line(code: str, **environment: str) -> object:
 
 
 DRAWN = """
-import json, os, random, secrets, sys
-from memberbound.faces.web.nursery import _QUIET, loaded, renewed, _as_many_threads_as_otherwise
+import json, os, random, secrets, socket, sys, types
+from memberbound.faces.web.nursery import _Parent, _QUIET, loaded, _as_many_threads_as_otherwise
 os.environ["JE_ARROW_MALLOC_CONF"] = "narenas:1"
 before = [os.environ.get(name) for name in _QUIET]
 generators = loaded()
@@ -45,18 +45,27 @@ import numpy as np
 from memberbound.release.randomness import SecureSource
 from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
 
-def forked(prepare):
-    read, write = os.pipe()
-    if os.fork() == 0:
-        if prepare:
-            renewed(generators)
-        made = next(x for x in TreeGrower.__init__.__defaults__ if hasattr(x, "bit_generator"))
-        drawn = [SecureSource().words(2).tolist(), secrets.randbits(60), random.random(),
-                 np.random.random(), float(made.random()), float(np.random.default_rng().random())]
-        os.write(write, json.dumps(drawn).encode())
-        os._exit(0)
+def drawn():
+    made = next(x for x in TreeGrower.__init__.__defaults__ if hasattr(x, "bit_generator"))
+    found = [SecureSource().words(2).tolist(), secrets.randbits(60), random.random(),
+             np.random.random(), float(made.random()), float(np.random.default_rng().random())]
+    os.write(1, json.dumps(found).encode())
+    os._exit(0)
+
+# A child as the nursery makes it, whose work is to draw; and one that is forked by hand.
+sys.modules["memberbound.faces.web.drawing"] = types.SimpleNamespace(main=drawn)
+control, other_end = socket.socketpair()
+parent = _Parent(control, generators)
+
+def forked(nursed):
+    ours, theirs = socket.socketpair()
+    if nursed:
+        parent._fork(1, "drawing", [], theirs.detach())
+    elif os.fork() == 0:
+        os.dup2(theirs.fileno(), 1)
+        drawn()
     os.wait()
-    return json.loads(os.read(read, 10000))
+    return json.loads(ours.recv(10000))
 
 def computes():
     read, write = os.pipe()
