@@ -41,6 +41,7 @@ def test_the_texts_of_a_file_are_let_go(tmp_path):
 def test_coded_texts_are_the_same_texts_to_a_learner():
     frame = people()
     coded = _coded(frame)
+    assert str(frame["town"].dtype) == "string"
     assert str(coded["town"].dtype) == "category"
     assert np.shares_memory(coded["age"].to_numpy(), frame["age"].to_numpy())
     assert frame["town"].equals(coded["town"].astype(frame["town"].dtype))

@@ -687,8 +687,11 @@ def _coded(frame: DataFrame) -> DataFrame:
     """
     import pandas as pd
 
-    texts = [name for name in frame.columns if isinstance(frame[name].dtype, pd.StringDtype)]
-    return frame.assign(**{name: frame[name].astype("category") for name in texts})
+    coded = frame.copy(deep=False)
+    for name in frame.columns:
+        if isinstance(frame[name].dtype, pd.StringDtype):
+            coded[name] = frame[name].astype("category")
+    return coded
 
 
 def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:
