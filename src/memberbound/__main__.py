@@ -1,5 +1,28 @@
-"""``python -m memberbound``."""
+"""The ``memberbound`` command, and ``python -m memberbound``."""
 
-from memberbound.faces.command_line import main
+import os
+import signal
+from types import FrameType
 
-main()
+__all__ = ["main"]
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End at once, in one sentence: nothing was begun, so there is nothing to tidy up."""
+    del frame
+    os.write(2, b"memberbound: stopped.\n")
+    os._exit(128 + number)
+
+
+def main() -> None:
+    """Load the command line and run it; also a signal while it is loaded is one sentence."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    from memberbound.faces.command_line import main as command
+
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    command()
+
+
+if __name__ == "__main__":
+    main()

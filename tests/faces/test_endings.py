@@ -250,3 +250,17 @@ def test_what_is_ours_goes_at_the_end_but_not_at_that_of_a_fork(tmp_path):
     )
     assert ran.stdout == "True\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_is_loaded_is_one_sentence(number, tmp_path):
+    code = (
+        "import os, sys\n"
+        "class Stopped:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        name == 'memberbound.faces.command_line' and os.kill(os.getpid(), {number:d})\n"
+        "sys.meta_path.insert(0, Stopped())\n"
+        "from memberbound.__main__ import main; main()"
+    )
+    ended = run(code, tmp_path)
+    assert (ended.returncode, ended.stderr) == (128 + number, "memberbound: stopped.\n")
