@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-long test-oldest test-pythons constraints check docs wheel paper bench clean
+.PHONY: help study serve test test-outside test-long test-oldest test-pythons constraints check docs wheel paper bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -40,8 +40,12 @@ study: $(STAMP) ## certify, audit and protect on the embedded data: reports/stud
 serve: $(STAMP) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
-test: $(STAMP) ## the tests and the doctests of src (without those marked long); the same every time
+test: $(STAMP) ## the tests and the doctests of src, but for the two below; the same every time
 	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT)
+
+# What starts programs of others; skipped with a reason where one is absent.
+test-outside: $(STAMP) ## the tests in a real browser (Chromium), on Spark (Java) and on a dask cluster
+	$(BIN)/python -m pytest -n $(WORKERS) --dist load -m "(browser or cluster) and not long"
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"

@@ -135,6 +135,7 @@ def test_a_worker_that_is_killed(cluster, people):
     assert cluster.workers[0].poll() is not None, "it was killed while the models were trained"
 
 
+@pytest.mark.cluster
 def test_audit_and_protect_by_address(worker, people, tmp_path):
     table = tmp_path / "people.csv"
     people.to_csv(table, index=False)

@@ -210,6 +210,7 @@ def spark():
     stopper.join(30)
 
 
+@pytest.mark.cluster
 def test_spark_counts_rows_persons_and_references(spark):
     columns = ["sex", "age"]
     same(certify(f"{spark}#people", columns=columns), certify(people(), columns=columns))

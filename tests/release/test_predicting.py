@@ -78,7 +78,7 @@ def model(kept_model, folder: Path):
     return load(folder / "model.skops")
 
 
-@pytest.mark.parametrize("name", ["breast cancer", "made"])
+@pytest.mark.parametrize("name", [pytest.param("breast cancer", marks=pytest.mark.long), "made"])
 def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_path: Path) -> None:
     if name == "made":
         new, target, kept, file = made(200, 1), "ill", kept_model, folder / "model.skops"

@@ -84,6 +84,7 @@ def alive(process):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="asks the system for processes as POSIX does")
+@pytest.mark.long
 @pytest.mark.parametrize(("idle", "ends"), [(1, True), (600, False)])
 def test_workers_without_work_end(tmp_path, monkeypatch, idle, ends):
     monkeypatch.setattr(shadows, "IDLE", idle)

@@ -416,7 +416,7 @@ def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -
     rng = random.Random(1)
     slow = tmp_path / "slow.csv"
     names = ",".join(f"c{i}" for i in range(12))
-    rows = (",".join(str(rng.randrange(40)) for _ in range(12)) for _ in range(6000))
+    rows = (",".join(str(rng.randrange(40)) for _ in range(12)) for _ in range(40_000))
     slow.write_text(f"{names}\n" + "\n".join(rows) + "\n", encoding="utf-8")
     page = visit("/table")
     page.set_input_files("input[type=file]", slow)
