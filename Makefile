@@ -11,7 +11,8 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null </dev/null \
 	&& echo $$p && break; done)
-WORKERS ?= auto
+# One more than cores: some tests wait for processes that they start.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 TORCH ?=
 OPACUS := opacus>=1.5
 BIN := .venv/bin

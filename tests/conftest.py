@@ -19,7 +19,7 @@ from hypothesis.internal.conjecture import providers
 
 # No deadlines: a busy machine is no bug.  Fixed examples find nothing new in a second run, so they
 # are few; `make test-long` draws a hundred new ones.
-settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 _EXAMPLES = os.environ.get("MEMBERBOUND_EXAMPLES", "fixed")
 settings.load_profile(_EXAMPLES)

@@ -86,6 +86,7 @@ def test_a_factory_named_on_the_command_line_is_trained() -> None:
         TorchLearner(lambda: 3).fit(np.zeros((4, 2)), np.array([0, 1, 0, 1]))
 
 
+@pytest.mark.long
 def test_shadow_models_are_resumed_and_the_same_on_one_core_and_two(
     data: Any, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def _end_to_end(id, command, tmp_path):
     return result
 
 
+@pytest.mark.long
 def test_figure_5_end_to_end_at_two_clips(command, tmp_path, monkeypatch):
     """L24-F5 with two of its eight thresholds; without the outliers ε̃ is another."""
     monkeypatch.setattr(lowy_gaussian, "_CLIPS", (20.0, 100.0))

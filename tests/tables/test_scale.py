@@ -46,7 +46,8 @@ def made(path: Path, select: str, rows: int) -> Path:
 FEW_CELLS = "i % 7 AS a, (i * 7919) % 11 AS b, 'v' || ((i * 31) % 13) AS c, i % 3 AS d"
 
 
-@pytest.mark.parametrize("ending", ["parquet", pytest.param("csv", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_two_million_rows_take_the_memory_of_twenty_thousand(tmp_path, ending):
     small = measured(made(tmp_path / f"small.{ending}", FEW_CELLS, 20_000), "400MB")
     large = measured(made(tmp_path / f"large.{ending}", FEW_CELLS, 2_000_000), "400MB")
