@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 import memberbound
+from commands import command
+from memberbound.faces.command_line import VERBS, application, verb_named
 from memberbound.faces.terminal import fitted, kinds_in
 from memberbound.report.model import read
 from memberbound.studies import Study
@@ -159,6 +162,25 @@ def test_help_is_in_groups_with_types_as_people_write_them() -> None:
     whole = re.sub(r"\x1b\[[0-9;]*m", "", typed("--help")[0])
     assert "What does ε promise?" in whole
     assert all(len(line) <= 80 for line in (shown + whole).split("\n"))
+
+
+def test_the_list_of_verbs_says_what_their_own_pages_say() -> None:
+    """It is read from their sources, so that the help page imports none of them."""
+    listed = typer.main.get_command(application([], VERBS))
+    assert list(listed.commands) == list(VERBS)
+    for name, entry in listed.commands.items():
+        assert entry.help == verb_named(name).summary.split("\n\n")[0] != ""
+    code = "import sys; sys.argv[1:] = ['--help']\n"
+    code += "import atexit; atexit.register(lambda: print(sorted(sys.modules)))\n"
+    code += "from memberbound.faces.command_line import main; main()"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for heavy in ("'numpy'", "'pandas'", "'memberbound.verbs"):
+        assert heavy not in ran.stdout
+    assert "Is this table safe to train on?" in ran.stdout
+    assert command("--", "theorems", "A25-T14").stdout == command("theorems", "A25-T14").stdout
+    done = command("--", "--", "theorems")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "must be the first argument" in done.stderr
 
 
 def test_a_missing_file_is_what_study_complains_about(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import inspect
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from memberbound import _PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
 from memberbound.errors import InputError, finite_number
@@ -457,8 +459,12 @@ def _plainly_typed(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
-    """Return the command line of some verbs; a verb's module is imported for its declaration."""
+def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> typer.Typer:
+    """Return the command line of some verbs; a verb's module is imported for its declaration.
+
+    Of those that are only ``listed`` nothing is imported: they have a line on the help page and a
+    name that can be mistyped.
+    """
     from memberbound.report import DRAWINGS
 
     app = typer.Typer(
@@ -479,13 +485,29 @@ def application(chosen: Iterable[str] = VERBS) -> typer.Typer:
     ) -> None:
         del version
 
+    panels = {name: title for title, members in _PANELS.items() for name in members}
     for name in chosen:
         verb = verb_named(name)
-        panel = next((title for title, members in _PANELS.items() if name in members), None)
-        app.command(name, cls=_OneCommand, rich_help_panel=panel, epilog=_choices(verb))(
+        app.command(name, cls=_OneCommand, rich_help_panel=panels[name], epilog=_choices(verb))(
             command(verb, DRAWINGS.get(name))
         )
+    for name in listed:
+        app.command(name, rich_help_panel=panels[name], help=_purpose(name))(_out_of_place)
     return app
+
+
+def _out_of_place() -> None:
+    raise InputError("the verb must be the first argument, as in: memberbound certify people.csv.")
+
+
+def _purpose(name: str) -> str:
+    """Return the first sentence of a verb, read from its source: to import all takes seconds."""
+    place = {"serve": "faces.serving", "study": "studies.studying"}.get(name, _PUBLIC.get(name, ""))
+    source = Path(__file__).parents[1].joinpath(*place.split(".")).with_suffix(".py")
+    found = re.search(
+        rf'^def {name}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
+    )
+    return found[1].replace("``", "") if found else ""
 
 
 def _choices(verb: Verb) -> str | None:
@@ -519,15 +541,17 @@ def _guarded(run: Callable[[], object]) -> int:
 
 def main() -> None:
     """Entry point of the ``memberbound`` command."""
-    arguments = sys.argv[1:] or ["--help"]
+    arguments = sys.argv[2:] if sys.argv[1:2] == ["--"] else sys.argv[1:]
+    arguments = arguments or ["--help"]
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
-    # Only what is asked for is imported; the help page and a wrong name need every verb.
-    chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
+    # Only what is asked for is imported; the help page and a wrong name need no verb.
+    chosen = [name for name in arguments[:1] if name in VERBS]
+    listed = () if chosen else VERBS
 
     def run() -> object:
         remove_once()
-        group = typer.main.get_command(application(chosen))
+        group = typer.main.get_command(application(chosen, listed))
         return group.main(arguments, prog_name="memberbound", standalone_mode=False)
 
     sys.exit(_guarded(run))
