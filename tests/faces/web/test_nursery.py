@@ -196,8 +196,18 @@ def test_the_life_of_children(monkeypatch):
         fifth = await nursery.process("answering", MEMORY)
         assert isinstance(fifth, Forked)
         assert (await asked(fifth, {"epsilon": 3.0}))["epsilon"] == 3.0
-        await nursery.close()
+        # One that hangs is given up with its children; the next has no time to load here either.
+        hung = parent_of(fifth.pid)
+        os.kill(hung, signal.SIGSTOP)
+        monkeypatch.setattr(module, "_LOADING", 0.3)
+        sixth = await nursery.process("answering", MEMORY)
+        assert isinstance(sixth, asyncio.subprocess.Process)
+        assert await fifth.wait() == -signal.SIGKILL
         assert gone(fifth.pid)
+        assert gone(hung)
+        assert (await asked(sixth, {"epsilon": 4.0}))["epsilon"] == 4.0
+        await nursery.close()
+        await killed(sixth)
 
     in_a_loop(live())
 
