@@ -523,7 +523,9 @@ def main() -> None:
     # ``package.module:factory`` may be a file here; behind everything that is installed.
     sys.path.append(str(Path.cwd()))
     # Only what is asked for is imported; the help page and a wrong name need every verb.
-    chosen = (arguments[0],) if arguments[0] in VERBS else VERBS
+    chosen = () if arguments[0] == "--version" else VERBS
+    if arguments[0] in VERBS:
+        chosen = (arguments[0],)
 
     def run() -> object:
         remove_once()

@@ -58,6 +58,7 @@ __all__ = [
     "Role",
     "Roles",
     "Selection",
+    "array_roles",
     "chosen_columns",
     "numbers_from",
     "read_roles",
@@ -166,10 +167,10 @@ def read_roles(
         {'who': 'identifier', 'paid': 'number'}
     """
     names = table.choose(columns)
-    said = checked_roles(given, table)
+    said = checked_roles(given, table.columns, table.name)
     settled = () if forms else [name for name in names if said.get(name) in _ANYTHING]
     if array:
-        found = {name: Reading("number", "number") for name in names}
+        found = dict.fromkeys(names, _OF_AN_ARRAY)
     else:
         local = table
         if table.engine is None:
@@ -185,14 +186,29 @@ def read_roles(
     return {name: _overridden(name, reading, said.get(name)) for name, reading in found.items()}
 
 
-def checked_roles(given: Roles, table: Table) -> dict[str, Role]:
-    """Return the roles that the user gave, or refuse one that does not exist."""
+#: What every column of an array is.
+_OF_AN_ARRAY = Reading("number", "number")
+
+
+def array_roles(names: Sequence[str], given: Roles = None) -> dict[str, Reading]:
+    """Return the reading of the columns of an array: no engine is opened, as none is asked.
+
+    Examples:
+        >>> [found.role for found in array_roles(["x0", "x1"], {"x1": "category"}).values()]
+        ['number', 'category']
+    """
+    said = checked_roles(given, names, "the table")
+    return {name: _overridden(name, _OF_AN_ARRAY, said.get(name)) for name in names}
+
+
+def checked_roles(given: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
+    """Return the roles that the user gave to columns of a table, or refuse one that is none."""
     if given is not None and not isinstance(given, Mapping):
         raise InputError(f"roles must map columns to roles, got {given!r}.")
     for name, role in (given or {}).items():
-        if name not in table.columns:
-            known = ", ".join(map(repr, table.columns))
-            raise InputError(f"roles must name columns of {table.name} ({known}), got {name!r}.")
+        if name not in columns:
+            known = ", ".join(map(repr, columns))
+            raise InputError(f"roles must name columns of {table} ({known}), got {name!r}.")
         if role not in ROLES:
             raise InputError(
                 f"the role of {name!r} must be one of {', '.join(ROLES)}, got {role!r}."
