@@ -478,13 +478,10 @@ def spelled_plainly(value: str) -> str:
 
 
 def spelled_by_the_engine(values: list[str]) -> list[str]:
-    asked = roles._asked("v", "text")
-    start = asked.index("bit_or(") + len("bit_or(")
-    case = asked[start : asked.index(" FILTER", start) - 1]
     names = {bit: name for name, bit in roles._BITS.items()}
     with open_table(pa.table({"v": values})) as opened:
-        source = opened.engine.backend.compile(opened.expr)
-        found = opened.engine.sql(f"SELECT {case} FROM ({source})").fetchall()
+        source = roles._looked_at(f"({opened.engine.backend.compile(opened.expr)})", {"v": "text"})
+        found = opened.engine.sql(f"SELECT {roles._spelled(0)} FROM {source}").fetchall()
     return [names[bit] for (bit,) in found]
 
 

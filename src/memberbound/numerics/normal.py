@@ -75,7 +75,9 @@ def _total_variation_upper(mu: FloatArray | np.float64) -> FloatArray:
 def gaussian_hockey_stick_of_shifts_upper(
     mu: FloatArray, epsilon: float | FloatArray
 ) -> FloatArray:
-    """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above at one ε ≥ 0, or one for each μ, for every μ ≥ 0.
+    """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above for every μ ≥ 0, at one ε ≥ 0 or several.
+
+    Arrays are broadcast against one another.
 
     Guarantee, numerics and edge cases: as :func:`gaussian_hockey_stick_upper`, entry by entry.
 
@@ -83,9 +85,10 @@ def gaussian_hockey_stick_of_shifts_upper(
         >>> gaussian_hockey_stick_of_shifts_upper(np.array([0.0, 1.0]), 1.0).round(6).tolist()
         [0.0, 0.126937]
     """
-    shifts = np.asarray(mu, dtype=np.float64)
+    shifts, eps = np.broadcast_arrays(
+        np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
+    )
     value = np.where(shifts > 0.0, SMALLEST, 0.0)
-    eps = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), shifts.shape)
     if not eps.any():
         return np.where(shifts > 0.0, _total_variation_upper(shifts), value)
     # Beyond the end of the tail nothing has to be computed: with a unit to spare for the rounding

@@ -44,6 +44,8 @@ _APART = 1e200
 #: Brackets of ε are narrowed to the first ratio before the chord is taken, and where e^ε still
 #: varies by more than a tenth, so that the chord says little, to the second.
 _NARROW, _NARROWER = 1.003, 1.0002
+#: Hockey-sticks that are worked out at once: more do not fit into fast memory.
+_AT_ONCE = 1 << 14
 #: An ε this small says "indistinguishable"; the search stops there.
 _NO_EPSILON = 1e-12
 #: TPRs are read from slopes e^±ε up to this ε at least: e^-37 is below the spacing of doubles at 1.
@@ -227,9 +229,11 @@ class NeighbourProfile:
         """δ_x(ε) for chosen records (rows) and several ε (columns), from above."""
 
         def sticks(distance: FloatArray) -> FloatArray:
-            mu = _shifts(distance, sigma)
+            mu = _shifts(distance, sigma)[:, None]
             of_shifts = gaussian_hockey_stick_of_shifts_upper
-            return np.stack([of_shifts(mu, float(e)) for e in epsilons], axis=1)
+            step = max(1, _AT_ONCE // mu.size)
+            starts = range(0, epsilons.size, step)
+            return np.hstack([of_shifts(mu, epsilons[at : at + step]) for at in starts])
 
         found = self.distances.averages(sticks, rows)
         return np.minimum(found, 1.0, out=found)
