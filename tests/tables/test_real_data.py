@@ -6,6 +6,8 @@ import csv
 import gzip
 import lzma
 from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,20 @@ from memberbound.tables import count_pair_profile, count_profile, open_table
 from tables import naive, real_data
 
 
-def read(path: Path) -> list[dict[str, str]]:
+@cache
+def read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the rows."""
     opened = gzip.open if path.suffix == ".gz" else lzma.open
     with opened(path, "rt", encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
+        names, *rows = csv.reader(stream)
+    assert all(len(row) == len(names) for row in rows)
+    return names, rows
+
+
+def cells(path: Path, columns: Sequence[str] | None) -> list[tuple[str, ...]]:
+    names, rows = read(path)
+    of = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return list(zip(*(of[name] for name in columns or names), strict=True))
 
 
 def as_dict(profile) -> dict[int, int]:
@@ -36,9 +48,7 @@ def as_dict(profile) -> dict[int, int]:
 )
 def test_profiles(file, columns):
     path = real_data.real_file(file)
-    rows = read(path)
-    chosen = columns or tuple(rows[0])
-    expected = naive.counts_of_counts(tuple(row[c] for c in chosen) for row in rows)
+    expected = naive.counts_of_counts(cells(path, columns))
     assert as_dict(count_profile(path, columns)) == expected
 
 
@@ -51,23 +61,21 @@ def test_acs_2018_is_a_reference_for_2019():
     train = real_data.real_file(real_data.ACS_2019)
     reference = real_data.real_file(real_data.ACS_2018)
     pair = count_pair_profile(train, reference, real_data.ACS_COLUMNS)
-    sides = [
-        [tuple(r[c] for c in real_data.ACS_COLUMNS) for r in read(p)] for p in (train, reference)
-    ]
+    sides = [cells(path, real_data.ACS_COLUMNS) for path in (train, reference)]
     keys = zip(pair.train.tolist(), pair.reference.tolist(), strict=True)
     assert dict(zip(keys, pair.cells.tolist(), strict=True)) == naive.joint_counts(*sides)
 
 
 def test_diabetes_by_stay_and_by_patient():
     path = real_data.real_file(real_data.DIABETES)
-    rows = read(path)
     columns, unit = real_data.DIABETES_COLUMNS, real_data.DIABETES_UNIT
+    rows = cells(path, columns)
     bags: dict[str, Counter[tuple[str, ...]]] = {}
-    for row in rows:
-        bags.setdefault(row[unit], Counter())[tuple(row[c] for c in columns)] += 1
+    for (who,), row in zip(cells(path, [unit]), rows, strict=True):
+        bags.setdefault(who, Counter())[row] += 1
     with open_table(path) as table:
         stays = count_profile(table, columns)
         patients = count_profile(table, columns, unit=unit)
-    assert as_dict(stays) == naive.counts_of_counts(tuple(r[c] for c in columns) for r in rows)
+    assert as_dict(stays) == naive.counts_of_counts(rows)
     assert as_dict(patients) == naive.counts_of_counts(frozenset(b.items()) for b in bags.values())
     assert (stays.rows, patients.rows) == (101766, 71518)
