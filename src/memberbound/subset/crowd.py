@@ -677,12 +677,10 @@ class _Frequencies:
         outside = np.logaddexp.accumulate(shells[::-1])[::-1]
         dilation = np.geomspace(1.03, 40.0, 60)
         inside = self._near(dilation, radii, None, widened)
-        degree = np.arange(_DEGREES)
-        found = np.full(_DEGREES, math.inf)
-        for place in range(len(radii)):
-            dilated = inside[:, place, None] - degree[None, :] * np.log(dilation)[:, None]
-            found = np.minimum(found, np.logaddexp(dilated.min(axis=0), outside[place]))
-        return found + _SLACK
+        shrunk = np.arange(_DEGREES) * np.log(dilation)[:, None]
+        # Per radius and degree the best dilation; per degree the best radius.
+        dilated = (inside.T[:, :, None] - shrunk).min(axis=1)
+        return np.asarray(np.logaddexp(dilated, outside[:, None]).min(axis=0) + _SLACK)
 
     @property
     def others(self) -> FloatArray:
