@@ -97,6 +97,9 @@ def test_equal_records_and_large_populations(
 ) -> None:
     if most is not None:
         monkeypatch.setattr("memberbound.subset.profile.MOST_PAIRED_RECORDS", most)
+        # As many octaves, in fewer parts.
+        monkeypatch.setattr(distances, "_EDGES", 1 + (distances._EDGES - 1) // 8)
+        monkeypatch.setattr(distances, "_PARTS", distances._PARTS / 8)
     assert GroupedDistances.of(np.ones((50, 2))).averages(lambda d: d[:, None]).max() == 0.0
     count = 1 + (most or distances.MOST_PAIRED_RECORDS)
     many = np.random.default_rng(5).normal(size=(count, 1))

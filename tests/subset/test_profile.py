@@ -405,7 +405,9 @@ class OneDistance(Distances):
 
     def averages(self, functions, rows=None):
         chosen = self.away if rows is None else self.away[rows]
-        return np.concatenate([functions(part) for part in np.array_split(chosen, 50) if part.size])
+        # In parts, as the others do, which of a few records is one.
+        parts = np.array_split(chosen, max(1, chosen.size // 20))
+        return np.concatenate([functions(part) for part in parts])
 
     def law(self, record):
         return self.away[record : record + 1], np.ones(1)

@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import numpy as np
@@ -288,17 +288,13 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
     """
     alpha = beta * THRESHOLD
     cut = _cut(rows, alpha)
-    found = []
-    for count in counts:
-        if count < cut:
-            found.append(0.0)
-            continue
+    return [0.0 if count < cut else _probability_lower(rows, count, alpha) for count in counts]
 
-        def safe(p: float, count: int = count) -> bool:
-            return _tail(rows, count, p) <= alpha
 
-        found.append(last_true(safe, 0.0, count / rows))
-    return found
+@lru_cache(maxsize=1 << 12)
+def _probability_lower(rows: int, count: int, alpha: float) -> float:
+    """Largest p seen with P(Bin(N, p) ≥ c) ≤ α.  Kept: a plan asks at every size for the same."""
+    return last_true(lambda p: _tail(rows, count, p) <= alpha, 0.0, count / rows)
 
 
 def heavy_discount_lower(profile: CountProfile, n: int, beta: float) -> float:

@@ -36,21 +36,15 @@ def _mills(x: FloatArray) -> FloatArray:
 
 
 def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
-    """R(low) - R(low + μ), without subtracting where μ is small (R' = xR - 1)."""
-    small = mu < _SMALL_MU
-    value = _mills(low) - _mills(low + mu)
-    if not small.any():
-        return np.asarray(value, dtype=np.float64)
-    start, step = low[small], mu[small]
-    nodes = start[:, None] + step[:, None] * (0.5 + 0.5 * _NODES)[None, :]
+    """R(low) - R(low + μ) for small μ, integrated instead of subtracted (R' = xR - 1)."""
+    nodes = low[:, None] + mu[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
     # 1 - xR(x) cancels for large x; its asymptotic series 1/x² - 3/x⁴ + 15/x⁶ - … takes over.
     with np.errstate(divide="ignore"):
         w = 1.0 / np.square(nodes)
     series = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
     slope = np.where(nodes > 60.0, series, slope)
-    value[small] = 0.5 * step * (slope @ _WEIGHTS)
-    return np.asarray(value, dtype=np.float64)
+    return np.asarray(0.5 * mu * (slope @ _WEIGHTS), dtype=np.float64)
 
 
 def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
@@ -78,8 +72,12 @@ def _total_variation_upper(mu: FloatArray | np.float64) -> FloatArray:
     return np.asarray(np.clip(raised, SMALLEST, 1.0), dtype=np.float64)
 
 
-def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> FloatArray:
-    """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above at one ε ≥ 0, for every μ ≥ 0.
+def gaussian_hockey_stick_of_shifts_upper(
+    mu: FloatArray, epsilon: float | FloatArray
+) -> FloatArray:
+    """Return H_{e^ε}(N(μ,1)‖N(0,1)) from above for every μ ≥ 0, at one ε ≥ 0 or several.
+
+    Arrays are broadcast against one another.
 
     Guarantee, numerics and edge cases: as :func:`gaussian_hockey_stick_upper`, entry by entry.
 
@@ -87,16 +85,18 @@ def gaussian_hockey_stick_of_shifts_upper(mu: FloatArray, epsilon: float) -> Flo
         >>> gaussian_hockey_stick_of_shifts_upper(np.array([0.0, 1.0]), 1.0).round(6).tolist()
         [0.0, 0.126937]
     """
-    shifts = np.asarray(mu, dtype=np.float64)
+    shifts, eps = np.broadcast_arrays(
+        np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
+    )
     value = np.where(shifts > 0.0, SMALLEST, 0.0)
-    if epsilon == 0.0:
+    if not eps.any():
         return np.where(shifts > 0.0, _total_variation_upper(shifts), value)
     # Beyond the end of the tail nothing has to be computed: with a unit to spare for the rounding
     # of ε/μ - μ/2, which is far below it unless μ is huge.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        gone = epsilon / shifts - shifts / 2 > _TAIL_END + 1.0
+        gone = eps / shifts - shifts / 2 > _TAIL_END + 1.0
     alive = (shifts > 0.0) & ~(gone & (shifts < 1e8))
-    value[alive] = _hockey_stick(shifts[alive], np.full(int(alive.sum()), float(epsilon)))
+    value[alive] = _hockey_stick(shifts[alive], eps[alive])
     return value
 
 
@@ -126,7 +126,9 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
         # Among the smallest doubles the roundings above are absolute.
         value = np.nextafter(value + 4 * SMALLEST, np.inf)
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
-        value = np.where(eps == 0.0, _total_variation_upper(mu), value)
+        none = eps == 0.0
+        if none.any():
+            value = np.where(none, _total_variation_upper(mu), value)
     return np.asarray(np.clip(value, SMALLEST, 1.0), dtype=np.float64)
 
 
@@ -134,9 +136,17 @@ def _tail_form(
     mu: FloatArray, low: FloatArray, density: FloatArray, slack: FloatArray
 ) -> FloatArray:
     """φ(a)·(R(-a) - R(-b)) from above, with room for what the difference loses."""
-    tail = density * _mills_difference(low, mu)
-    # What is lost: of two Mills ratios, or of 1 - xR(x) under the integral.
-    mills = np.where(mu < _SMALL_MU, mu, _mills(np.maximum(low, 0.0)))
+    # What is lost: of two Mills ratios, or of 1 - xR(x) under the integral, where μ is small.
+    difference, mills = np.empty_like(low), mu.copy()
+    small = mu < _SMALL_MU
+    if small.any():
+        difference[small] = _mills_difference(low[small], mu[small])
+    if not small.all():
+        large = ~small
+        start = low[large]
+        mills[large] = _mills(start)
+        difference[large] = mills[large] - _mills(start + mu[large])
+    tail = density * difference
     loss = 24 * UNIT * density * mills
     return np.where(low > 0, tail * (1 + slack) + loss, tail * (1 + slack + 32 * UNIT))
 

@@ -277,9 +277,15 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
         exponent[m] += tangent[m - 1] / m * size
     series = np.zeros((top, width))
     series[0, 0] = 1.0
-    for k in range(1, top):
-        terms = (m * np.convolve(exponent[m], series[k - m])[:width] for m in range(2, k + 1))
-        series[k] = sum(terms, start=np.zeros(width)) / k
+    # Multiplying by m·exponent[m] as a matrix, those of all m side by side.
+    lag = np.arange(width)[:, None] - np.arange(width)
+    scaled = exponent * np.arange(top)[:, None]
+    factors = np.where(lag >= 0, scaled[:, np.maximum(lag, 0)], 0.0)
+    factors = factors.transpose(1, 0, 2).reshape(width, top * width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(2, top):
+            # Σ over m = 2, …, k of m·exponent[m]·series[k - m]
+            series[k] = factors[:, 2 * width : (k + 1) * width] @ series[k - 2 :: -1].ravel() / k
     power = np.arange(width + 1)
     low = power < half  # moments of order 2n + 1 on do not exist; none is needed
     moments = np.full(width + 1, math.inf)
@@ -294,6 +300,8 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
         even = np.where(series > 0, series * moments[:-1], 0.0).sum(axis=1)
         odd = np.where(series > 0, series * moments[1:], 0.0).sum(axis=1)
     norms = np.exp(0.5 * special.gammaln(degree + 1)) * np.where(degree % 2, odd, even)
+    if not np.isfinite(series).all():
+        norms[:] = math.inf  # nothing is proved, whatever an infinity was multiplied with
     norms[:3] = 0.0  # one, and what the covariance matches exactly
     return np.asarray(norms * (1 + _SLACK), dtype=np.float64)
 
@@ -669,12 +677,10 @@ class _Frequencies:
         outside = np.logaddexp.accumulate(shells[::-1])[::-1]
         dilation = np.geomspace(1.03, 40.0, 60)
         inside = self._near(dilation, radii, None, widened)
-        degree = np.arange(_DEGREES)
-        found = np.full(_DEGREES, math.inf)
-        for place in range(len(radii)):
-            dilated = inside[:, place, None] - degree[None, :] * np.log(dilation)[:, None]
-            found = np.minimum(found, np.logaddexp(dilated.min(axis=0), outside[place]))
-        return found + _SLACK
+        shrunk = np.arange(_DEGREES) * np.log(dilation)[:, None]
+        # Per radius and degree the best dilation; per degree the best radius.
+        dilated = (inside.T[:, :, None] - shrunk).min(axis=1)
+        return np.asarray(np.logaddexp(dilated, outside[:, None]).min(axis=0) + _SLACK)
 
     @property
     def others(self) -> FloatArray:

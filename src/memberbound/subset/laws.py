@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, combinations
 from numbers import Rational, Real
 
@@ -214,6 +215,12 @@ class DensityPair:
         """R."""
         return int(self.inside.shape[1])
 
+    @cached_property
+    def _caps(self) -> FloatArray:
+        """∫p_in over every cell, from above and without its width: the same at every c."""
+        mean = (self.inside[0] + self.inside[1] + self.inside[2] + self.inside[3]) * 0.25
+        return np.asarray(np.maximum(mean + self.error_in, 0.0), dtype=np.float64)
+
     def swapped(self) -> DensityPair:
         """Return the pair with "in" and "out" exchanged."""
         return DensityPair(
@@ -249,8 +256,7 @@ class DensityPair:
         part[~above] = 0.0
         mixed = np.nonzero(below & above)
         part[mixed] = _positive_parts(lifted[:, mixed[0], mixed[1]])
-        cap = (p_in[0] + p_in[1] + p_in[2] + p_in[3]) * 0.25 + e_in
-        part = np.minimum(part, np.maximum(cap, 0.0))
+        part = np.minimum(part, self._caps[chosen])
         total = part.sum(axis=1) * (self.width * (1 + sum_slack(part.shape[1])))
         total += (self.uncovered[0] + c[:, 0] * self.folded[1]) * (1 + 8 * UNIT)
         mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)

@@ -99,9 +99,10 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
     rows = table.expr if keys == list(table.columns) else table.expr.select(*keys)
 
     def counted() -> pa.Table:
+        compiled = engine.backend.compile(rows)
         inner = (
-            f"SELECT count(*) AS n FROM ({engine.backend.compile(rows)}) AS stored_rows "
-            f"GROUP BY {', '.join(exact_keys(rows, table.name).values())}"
+            f"SELECT count(*) AS n FROM ({compiled}) AS stored_rows "
+            f"GROUP BY {', '.join(exact_keys(rows, table.name, compiled).values())}"
         )
         query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
         return streamed(engine.connection, query).read_all()

@@ -74,20 +74,22 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     import ibis.expr.datatypes as dt
 
     chosen, schema = [], {}
-    for column, key in exact_keys(rows, name).items():
+    compiled = backend.compile(rows)
+    for column, key in exact_keys(rows, name, compiled).items():
         place = _quoted(column)
         chosen.append(f"{key} AS {place}")
         schema[column] = rows[column].type() if key == place else dt.unknown
         if values:
             chosen.append(f"{place} AS {_quoted('v_' + column)}")
             schema[f"v_{column}"] = rows[column].type()
-    query = f"SELECT {', '.join(chosen)} FROM ({backend.compile(rows)}) AS stored_rows"
+    query = f"SELECT {', '.join(chosen)} FROM ({compiled}) AS stored_rows"
     return backend.sql(query, schema=ibis.schema(schema))
 
 
-def exact_keys(rows: ir.Table, name: str) -> dict[str, str]:
+def exact_keys(rows: ir.Table, name: str, compiled: str) -> dict[str, str]:
     """Return for each column of a table on DuckDB the SQL of its key."""
-    found = {column: (_key(_quoted(column), k), k) for column, k in stored_types(rows).items()}
+    types = stored_types(rows, compiled)
+    found = {column: (_key(_quoted(column), kind), kind) for column, kind in types.items()}
     for key, kind in found.values():
         if key is None:
             raise InputError(
@@ -97,19 +99,24 @@ def exact_keys(rows: ir.Table, name: str) -> dict[str, str]:
     return {column: key for column, (key, _) in found.items() if key is not None}
 
 
-def stored_types(rows: ir.Table) -> dict[str, DuckDBPyType]:
-    """Return the columns' types as DuckDB knows them; ibis has fewer."""
+def stored_types(rows: ir.Table, compiled: str | None = None) -> dict[str, DuckDBPyType]:
+    """Return the columns' types as DuckDB knows them; ibis has fewer.
+
+    ``compiled`` is the SQL of the rows where that is known: to write it takes as long as to ask.
+    """
     backend = rows.get_backend()
     prepare = getattr(backend, "_run_pre_execute_hooks", None)  # makes tables in memory known
     if prepare is not None:
         prepare(rows)
-    return dict(zip(rows.columns, backend.con.sql(backend.compile(rows)).types, strict=True))
+    query = backend.compile(rows) if compiled is None else compiled
+    return dict(zip(rows.columns, backend.con.sql(query).types, strict=True))
 
 
 def moved(rows: ir.Table, name: str) -> str:
     """Return a query of the rows that loses nothing on the way out of DuckDB through Arrow."""
-    chosen = moved_columns(stored_types(rows), name)
-    return f"SELECT {chosen} FROM ({rows.get_backend().compile(rows)}) AS stored_rows"
+    compiled = rows.get_backend().compile(rows)
+    chosen = moved_columns(stored_types(rows, compiled), name)
+    return f"SELECT {chosen} FROM ({compiled}) AS stored_rows"
 
 
 def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:

@@ -18,7 +18,15 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.counting import repeated_rows
 from memberbound.tables.recipe import canonical, exact_codes
-from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, read_roles, selected
+from memberbound.tables.roles import (
+    Reading,
+    Roles,
+    Selection,
+    array_roles,
+    numbers_from,
+    read_roles,
+    selected,
+)
 from memberbound.tables.source import Columns, Table, open_table, stored_array
 
 if TYPE_CHECKING:
@@ -248,9 +256,10 @@ def _read(
 
     if isinstance(source, pd.DataFrame):
         frame = _tidied(source)
-        # All columns of an array are numbers; only their names are looked at.
-        with open_table(_arrowed(frame.head(1) if array else frame)) as opened:
-            found = read_roles(replace(opened, name="the table"), None, roles, array=array)
+        if array:
+            return frame, "the table", array_roles(list(frame.columns), roles)
+        with open_table(_arrowed(frame)) as opened:
+            found = read_roles(replace(opened, name="the table"), None, roles)
         return frame, "the table", found
     with open_table(source, database_table) as opened:
         local = opened.embedded() if opened.moves else repeated_rows(opened)

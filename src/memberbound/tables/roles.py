@@ -58,6 +58,7 @@ __all__ = [
     "Role",
     "Roles",
     "Selection",
+    "array_roles",
     "chosen_columns",
     "numbers_from",
     "read_roles",
@@ -90,6 +91,14 @@ _TIME = rf"([T ]+{_CLOCK}( ?(Z|UTC|[+-][0-9]{{2}}(:?[0-9]{{2}})?))?)?"
 _YEAR, _MONTH, _DAY = "[12][0-9]{3}", "(0?[1-9]|1[0-2])", "(0?[1-9]|[12][0-9]|3[01])"
 _LATE = "(1[3-9]|2[0-9]|3[01])"
 _NAMED = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAYS = {
+    "year": rf"{_YEAR}-{_MONTH}-{_DAY}|{_YEAR}/{_MONTH}/{_DAY}",
+    "day": rf"{_DAY}[.]{_MONTH}[.]{_YEAR}|{_DAY}-{_MONTH}-{_YEAR}"
+    rf"|{_DAY}[ -]{_NAMED}[ -]{_YEAR}|{_NAMED} {_DAY},? {_YEAR}",
+    "slash": rf"{_MONTH}/{_MONTH}/{_YEAR}",
+    "slash-day": rf"{_LATE}/{_MONTH}/{_YEAR}",
+    "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}",
+}
 #: Spellings, tried in this order; a value has the first that fits it.  The engine (RE2) and Python
 #: read these patterns alike.
 _SPELLINGS = {
@@ -100,18 +109,21 @@ _SPELLINGS = {
     "groups": r"[+-]?[1-9][0-9]{0,2}([.][0-9]{3}){2,}",
     "thousand": r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
     "comma": r"[+-]?((0|[1-9][0-9]*|[1-9][0-9]{0,2}([.][0-9]{3})+)(,[0-9]*)|,[0-9]+)" + _EXPONENT,
-    "year": rf"{_YEAR}-{_MONTH}-{_DAY}{_TIME}|{_YEAR}/{_MONTH}/{_DAY}{_TIME}",
-    "day": rf"{_DAY}[.]{_MONTH}[.]{_YEAR}{_TIME}|{_DAY}-{_MONTH}-{_YEAR}{_TIME}"
-    rf"|{_DAY}[ -]{_NAMED}[ -]{_YEAR}{_TIME}|{_NAMED} {_DAY},? {_YEAR}{_TIME}",
-    "slash": rf"(0?[1-9]|1[0-2])/(0?[1-9]|1[0-2])/{_YEAR}{_TIME}",
-    "slash-day": rf"{_LATE}/{_MONTH}/{_YEAR}{_TIME}",
-    "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}{_TIME}",
+    **{name: rf"({date}){_TIME}" for name, date in _DAYS.items()},
     "truth": "(?i:true|false)",
     "uuid": r"[{]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[}]?",
     "sentence": r"(?s:\S+(\s+\S+){3,})",
 }
 #: Numbers that "point" fits and neither of those before it.
 _DECIMAL = "[+-]?(0|[1-9][0-9]*)[.]([0-9]{1,2}|[0-9]{4,})"
+#: Every spelling at once; the time of a date once, as the engine takes long to read long patterns.
+_ANY_WAY = "|".join(
+    f"({pattern})"
+    for pattern in (
+        *(pattern for name, pattern in _SPELLINGS.items() if name not in _DAYS),
+        rf"({'|'.join(_DAYS.values())}){_TIME}",
+    )
+)
 _BITS = {name: 1 << place for place, name in enumerate([*_SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
@@ -166,10 +178,10 @@ def read_roles(
         {'who': 'identifier', 'paid': 'number'}
     """
     names = table.choose(columns)
-    said = checked_roles(given, table)
+    said = checked_roles(given, table.columns, table.name)
     settled = () if forms else [name for name in names if said.get(name) in _ANYTHING]
     if array:
-        found = {name: Reading("number", "number") for name in names}
+        found = dict.fromkeys(names, _OF_AN_ARRAY)
     else:
         local = table
         if table.engine is None:
@@ -185,14 +197,29 @@ def read_roles(
     return {name: _overridden(name, reading, said.get(name)) for name, reading in found.items()}
 
 
-def checked_roles(given: Roles, table: Table) -> dict[str, Role]:
-    """Return the roles that the user gave, or refuse one that does not exist."""
+#: What every column of an array is.
+_OF_AN_ARRAY = Reading("number", "number")
+
+
+def array_roles(names: Sequence[str], given: Roles = None) -> dict[str, Reading]:
+    """Return the reading of the columns of an array: no engine is opened, as none is asked.
+
+    Examples:
+        >>> [found.role for found in array_roles(["x0", "x1"], {"x1": "category"}).values()]
+        ['number', 'category']
+    """
+    said = checked_roles(given, names, "the table")
+    return {name: _overridden(name, _OF_AN_ARRAY, said.get(name)) for name in names}
+
+
+def checked_roles(given: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
+    """Return the roles that the user gave to columns of a table, or refuse one that is none."""
     if given is not None and not isinstance(given, Mapping):
         raise InputError(f"roles must map columns to roles, got {given!r}.")
     for name, role in (given or {}).items():
-        if name not in table.columns:
-            known = ", ".join(map(repr, table.columns))
-            raise InputError(f"roles must name columns of {table.name} ({known}), got {name!r}.")
+        if name not in columns:
+            known = ", ".join(map(repr, columns))
+            raise InputError(f"roles must name columns of {table} ({known}), got {name!r}.")
         if role not in ROLES:
             raise InputError(
                 f"the role of {name!r} must be one of {', '.join(ROLES)}, got {role!r}."
@@ -281,35 +308,56 @@ def _kind(dtype: dt.DataType) -> str:
     return "opaque"
 
 
-def _asked(name: str, kind: str) -> str:
+def _looked_at(source: str, kinds: Mapping[str, str]) -> str:
+    """Return what the one scan reads: the columns as v0, v1, …, and of text what is asked often.
+
+    That is the text without blanks around it, as t0, and whether it is a sentence, as s0: written
+    once, because an engine prepares a pattern wherever it is written, which on a small table takes
+    longer than the scan.
+    """
+    values, sentences = [], []
+    for place, (name, kind) in enumerate(kinds.items()):
+        values.append(f"{identifier(name)} AS v{place}")
+        sentences.append(f"v{place}")
+        if kind == "text":
+            values.append(f"trim({identifier(name)}, {_BLANKS}) AS t{place}")
+            fits = f"regexp_full_match(t{place}, {literal(_SPELLINGS['sentence'])})"
+            sentences.append(f"t{place}, {fits} AS s{place}")
+    return f"(SELECT {', '.join(sentences)} FROM (SELECT {', '.join(values)} FROM {source}))"
+
+
+def _spelled(place: int) -> str:
+    """Return how a value of text is spelled, as one of the bits."""
+    fits = {
+        spelling: f"regexp_full_match(t{place}, {literal(pattern)})"
+        for spelling, pattern in _SPELLINGS.items()
+    } | {"sentence": f"s{place}"}
+    cases = [f"WHEN {fit} THEN {_BITS[spelling]}" for spelling, fit in fits.items()]
+    # After whole numbers, what most values are, so that few patterns are tried: plain decimals
+    # (not of three places, which may be thousands), and texts spelled in none of these ways.
+    cases[1:1] = [
+        f"WHEN regexp_full_match(t{place}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
+        f"WHEN NOT regexp_full_match(t{place}, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
+    ]
+    return f"CASE {' '.join(cases)} END"
+
+
+def _asked(place: int, kind: str) -> str:
     """Return what the one scan asks about a column: five numbers."""
-    column = identifier(name)
     asked = ["0", "0", "0"]
     if kind == "text":
-        trimmed = f"trim({column}, {_BLANKS})"
-        cases = [
-            f"WHEN regexp_full_match({trimmed}, {literal(pattern)}) THEN {_BITS[spelling]}"
-            for spelling, pattern in _SPELLINGS.items()
-        ]
-        # After whole numbers, what most values are, so that few patterns are tried: plain decimals
-        # (not of three places, which may be thousands), and texts spelled in none of these ways.
-        any_way = literal("|".join(f"({pattern})" for pattern in _SPELLINGS.values()))
-        cases[1:1] = [
-            f"WHEN regexp_full_match({trimmed}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
-            f"WHEN NOT regexp_full_match({trimmed}, {any_way}) THEN {_BITS['other']}",
-        ]
-        asked[0] = f"bit_or(CASE {' '.join(cases)} END) FILTER ({column} NOT NULL)"
-        sentence = literal(_SPELLINGS["sentence"])
-        asked[1] = f"count(*) FILTER (regexp_full_match({trimmed}, {sentence}))"
+        asked[0] = f"bit_or({_spelled(place)}) FILTER (v{place} NOT NULL)"
+        asked[1] = f"count(*) FILTER (s{place})"
     elif kind == "whole":
-        wide = f"CAST({column} AS HUGEINT)"
+        wide = f"CAST(v{place} AS HUGEINT)"
         asked[1], asked[2] = f"min({wide})", f"max({wide})"
-    return f"count({column}), approx_count_distinct({_bytes(name, kind)}), " + ", ".join(asked)
+    distinct = _bytes(f"v{place}", kind)
+    return f"count(v{place}), approx_count_distinct({distinct}), " + ", ".join(asked)
 
 
-def _bytes(name: str, kind: str) -> str:
+def _bytes(column: str, kind: str) -> str:
     """Return a column as it is told apart: text by its bytes, whatever its collation merges."""
-    return f"encode({identifier(name)})" if kind == "text" else identifier(name)
+    return f"encode({column})" if kind == "text" else column
 
 
 def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
@@ -319,10 +367,11 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     engine = table.engine
     assert engine is not None
     source = f"({engine.backend.compile(table.expr)})"
-    parts = [_asked(name, kind) for name, kind in kinds.items()]
+    parts = [_asked(place, kind) for place, kind in enumerate(kinds.values())]
+    looked_at = _looked_at(source, kinds)
 
     def scan() -> tuple[int | None, ...]:
-        (found,) = engine.sql(f"SELECT {', '.join(parts)} FROM {source}").fetchall()
+        (found,) = engine.sql(f"SELECT {', '.join(parts)} FROM {looked_at}").fetchall()
         return tuple(found)
 
     line = table.run("looking at the columns", scan)
@@ -333,7 +382,7 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
         if rows and distinct >= _NEARLY * rows:
             column = identifier(name)
             given = f"{source} WHERE {column} IS NOT NULL"
-            told = _bytes(name, kind)
+            told = _bytes(column, kind)
             counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {told})"
 
             def count(statement: str = counted) -> int:

@@ -596,6 +596,10 @@ def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str
 # ── ``population`` for Gaussian noise on a sum or a mean ──────────────────────────────────────────
 
 
+#: Bounds by coupling, by the exact mixture and by the crowd.
+_Parts = tuple[RecordBounds, RecordBounds | None, RecordBounds | None]
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianSetting:
     """Gaussian noise on the sum or the mean of a uniform subset.
@@ -614,6 +618,7 @@ class GaussianSetting:
     line: FloatArray | None = None
     progress: Progress = None
     crowd: CrowdTable | None = None
+    _last: dict[float, _Parts] = field(default_factory=dict, init=False, repr=False)
 
     def effective(self, sigma: float) -> float:
         """Noise on the sum that says as much as all releases together, from below."""
@@ -661,10 +666,18 @@ class GaussianSetting:
             return None
         return Crowd(self.crowd, self.effective(sigma)).bounds(self.delta)
 
+    def parts(self, sigma: float) -> _Parts:
+        """All bounds; the last ones are kept, as a search ends with those that are answered."""
+        if sigma not in self._last:
+            self._last.clear()
+            found = self.coupled(sigma), self.exact(sigma, self.progress), self.hidden(sigma)
+            self._last[sigma] = found
+        return self._last[sigma]
+
     def best(self, sigma: float) -> RecordBounds:
         """The best of all, record by record."""
-        found = self.coupled(sigma)
-        for other in (self.exact(sigma, self.progress), self.hidden(sigma)):
+        found, *others = self.parts(sigma)
+        for other in others:
             found = found if other is None else _tightened(found, other)
         return found
 
@@ -786,11 +799,8 @@ def answer_gaussian(
         noise = setting.sigma_for(*amount.target)  # type: ignore[misc]  # the only case left
     if noise == 0.0:
         raise InputError("the records must differ from one another; equal ones need no noise.")
-    coupled = setting.coupled(noise)
-    exact, hidden = setting.exact(noise, progress), setting.hidden(noise)
-    bounds = coupled
-    for other in (exact, hidden):
-        bounds = bounds if other is None else _tightened(bounds, other)
+    coupled, _, hidden = setting.parts(noise)
+    bounds = setting.best(noise)
     epsilon = amount.epsilon
     if epsilon is None:
         epsilon = setting.epsilon_from_sigma(noise)
