@@ -86,11 +86,16 @@ def queries():
                         yield size, k, x, sigma, epsilon, flip
 
 
+@cache
+def said(size, sigma, epsilon):
+    return NeighbourProfile.from_vectors(np.array(values(size))[:, None]).delta(epsilon, sigma)
+
+
 def coupled(size, x, sigma, epsilon):
-    profile = NeighbourProfile.from_vectors(np.array(values(size))[:, None])
-    return float(profile.delta(epsilon, sigma)[x])
+    return float(said(size, sigma, epsilon)[x])
 
 
+@cache
 def nearest_only(size, x, sigma, epsilon):
     """Broken: the nearest neighbour instead of the mean over all."""
     points = values(size)
