@@ -231,7 +231,7 @@ def test_list_names_every_id_and_writes_nothing(command, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_several_at_once_and_progress(monkeypatch, tmp_path):
+def test_several_at_once_and_progress(monkeypatch, tmp_path, undrawn):
     monkeypatch.setattr(
         "memberbound.papers.reproduction.EXPERIMENTS",
         {id: EXPERIMENTS[id] for id in ("L24-F2", "L24-F3")},
@@ -247,7 +247,7 @@ def test_several_at_once_and_progress(monkeypatch, tmp_path):
     assert reproduce("l24", trials=1).table == both.table
 
 
-def test_interrupted_run_leaves_finished_figures_whole(monkeypatch, tmp_path):
+def test_interrupted_run_leaves_finished_figures_whole(monkeypatch, tmp_path, undrawn):
     def stop(*_):
         raise KeyboardInterrupt
 
