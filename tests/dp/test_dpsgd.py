@@ -79,7 +79,7 @@ def stick_of_law(law, epsilon, sigma, q, direction):
 #: Steps, nodes per step, parameters; the quadrature is then relatively accurate to ACCURACY.
 COMPOSITIONS = [
     (2, 4000, [(0.6, 0.05), (1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
-    (3, 600, [(1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
+    (3, 300, [(1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
 ]
 ACCURACY = 1e-8
 
