@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.numerics.roots import last_true, least_whole
+from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
 __all__ = [
@@ -179,12 +179,12 @@ def _deviation(first: tuple[float, int], second: tuple[float, int], level: float
     beyond = np.minimum(2.0 * np.exp(-2.0 * n1 * np.square(ends)), 1.0)
     masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
-    def holds(s: float) -> bool:
-        share = masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]
-        return bool(share * (1 + 1e-9) <= level)
+    def reached(s: float) -> float:
+        return float(masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]) * (1 + 1e-9)
 
     both = w1 * top + w0 * (math.sqrt(-math.log(level / 4) / (2 * n0)) + 1)
-    return last_true(holds, both, 0.0) * (1 + _SLACK)
+    near = guessed_zero(lambda s: math.log(reached(s) / level), both, 0.0)
+    return last_true(lambda s: reached(s) <= level, both, 0.0, near) * (1 + _SLACK)
 
 
 def _massart(s: FloatArray, n: int) -> FloatArray:

@@ -289,6 +289,8 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
     alpha = beta * THRESHOLD
     cut = _cut(rows, alpha)
     found = []
+    of = np.array([c for c in counts if c >= cut], dtype=np.float64)
+    guesses = iter(special.betaincinv(of, rows - of + 1, alpha / (1 + _TAIL_SLACK)).tolist())
     for count in counts:
         if count < cut:
             found.append(0.0)
@@ -297,7 +299,7 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
         def safe(p: float, count: int = count) -> bool:
             return _tail(rows, count, p) <= alpha
 
-        found.append(last_true(safe, 0.0, count / rows))
+        found.append(last_true(safe, 0.0, count / rows, next(guesses)))
     return found
 
 
