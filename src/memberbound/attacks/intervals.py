@@ -110,7 +110,26 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
         # Each logarithm is off by a few units, each product by its size: 8 units of 1 cover both.
         return pairs * (_divergence(estimate, mean) * (1 - _SLACK) - 16 * UNIT) >= level
 
-    return last_true(excluded, 0.0, estimate) if estimate > 0 else 0.0
+    if estimate == 0:
+        return 0.0
+    return last_true(excluded, 0.0, estimate, _excluded_near(estimate, level / pairs))
+
+
+def _excluded_near(p: float, level: float) -> float:
+    """Return about the q < p with kl(p, q) = ``level``; 0 where there is no good guess.
+
+    By Newton's method: from below, where Pinsker's inequality starts it, it comes nearer without
+    overshooting, since kl is convex in q.
+    """
+    q = p - math.sqrt(level / 2)
+    if q <= 0 or p >= 1:
+        return math.exp(-level) if p >= 1 else 0.0
+    for _ in range(20):
+        step = (_divergence(p, q) - level) * q * (1 - q) / (p - q)
+        q += step
+        if abs(step) <= 1e-14 * q or not 0 < q < p:
+            break
+    return q
 
 
 def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
