@@ -158,7 +158,7 @@ def _full_dimension_accuracy(d, eta, draws, seed):
 
 
 def test_I24_C10_simulation_agrees_with_full_dimension():
-    d, eta, draws = 6 * 1500, 0.5, 3000
+    d, eta, draws = 6 * 600, 0.5, 3000
     naive = _full_dimension_accuracy(d, eta, draws, seed=5)
     reduced = errata_izzo.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
     # Five standard errors of the naive run: false alarm below 1e-6.

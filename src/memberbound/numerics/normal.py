@@ -38,17 +38,22 @@ def _mills(x: FloatArray) -> FloatArray:
 def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
     """R(low) - R(low + μ), without subtracting where μ is small (R' = xR - 1)."""
     small = mu < _SMALL_MU
-    value = _mills(low) - _mills(low + mu)
     if not small.any():
-        return np.asarray(value, dtype=np.float64)
+        return np.asarray(_mills(low) - _mills(low + mu), dtype=np.float64)
+    value = np.empty_like(low)
+    if not small.all():
+        base, shift = low[~small], mu[~small]
+        value[~small] = _mills(base) - _mills(base + shift)
     start, step = low[small], mu[small]
     nodes = start[:, None] + step[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
     # 1 - xR(x) cancels for large x; its asymptotic series 1/x² - 3/x⁴ + 15/x⁶ - … takes over.
-    with np.errstate(divide="ignore"):
-        w = 1.0 / np.square(nodes)
-    series = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
-    slope = np.where(nodes > 60.0, series, slope)
+    far = nodes > 60.0
+    if far.any():
+        with np.errstate(divide="ignore"):
+            w = 1.0 / np.square(nodes)
+        series = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
+        slope = np.where(far, series, slope)
     value[small] = 0.5 * step * (slope @ _WEIGHTS)
     return np.asarray(value, dtype=np.float64)
 
@@ -120,13 +125,15 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
             value[tail] = _tail_form(mu[tail], low[tail], density[tail], slack[tail])
         if not tail.all():
             # The plain form, whose two terms are at most 1 and not small.
-            bulk = special.ndtr(-low) - density * _mills(high)
-            lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
-            value = np.where(tail, value, bulk + lift)
+            mass, there = density[~tail], low[~tail]
+            bulk = special.ndtr(-there) - mass * _mills(high[~tail])
+            lift = 16 * (UNIT + mass * (1 + np.abs(there)) * (UNIT + shift[~tail]))
+            value[~tail] = bulk + lift
         # Among the smallest doubles the roundings above are absolute.
         value = np.nextafter(value + 4 * SMALLEST, np.inf)
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
-        value = np.where(eps == 0.0, _total_variation_upper(mu), value)
+        if not eps.all():
+            value = np.where(eps == 0.0, _total_variation_upper(mu), value)
     return np.asarray(np.clip(value, SMALLEST, 1.0), dtype=np.float64)
 
 
@@ -136,7 +143,9 @@ def _tail_form(
     """φ(a)·(R(-a) - R(-b)) from above, with room for what the difference loses."""
     tail = density * _mills_difference(low, mu)
     # What is lost: of two Mills ratios, or of 1 - xR(x) under the integral.
-    mills = np.where(mu < _SMALL_MU, mu, _mills(np.maximum(low, 0.0)))
+    mills, large = mu.copy(), mu >= _SMALL_MU
+    if large.any():
+        mills[large] = _mills(np.maximum(low[large], 0.0))
     loss = 24 * UNIT * density * mills
     return np.where(low > 0, tail * (1 + slack) + loss, tail * (1 + slack + 32 * UNIT))
 
