@@ -12,7 +12,7 @@ import pytest
 from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.games import IidGame
-from memberbound.papers import lowy_exponential, lowy_gaussian
+from memberbound.papers import izzo_scale, lowy_exponential, lowy_gaussian
 from memberbound.papers.aubinais_mnist import ACCURACY, DIVERSITY, LEAK
 from memberbound.papers.experiments import (
     Average,
@@ -88,7 +88,10 @@ NOT_MATCHED = {
 @pytest.mark.parametrize(
     "id", [pytest.param(id, marks=[pytest.mark.long] * (id in SLOW)) for id in SELF_CONTAINED]
 )
-def test_figure_end_to_end(id, command, tmp_path):
+def test_figure_end_to_end(id, command, tmp_path, monkeypatch):
+    # What is measured is for other tests: fewer draws, and some of the dimensions.
+    monkeypatch.setattr(izzo_scale, "_DRAWS", 2000)
+    monkeypatch.setattr(lowy_gaussian, "_DIMENSIONS", (1, 5, 20))
     _end_to_end(id, command, tmp_path)
 
 
