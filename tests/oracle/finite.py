@@ -2,7 +2,7 @@
 
 A law is a mapping from outcome to ``Fraction``; outcomes absent from a mapping have mass zero.
 The first methods compute with whole numbers over one denominator, which spares every step the
-reduction of a fraction; functions ending in ``_by_...`` are the slow second methods, in fractions,
+reduction of a fraction; functions ending in ``_by_...`` are the slow second methods, by enumeration,
 used to check the first ones.
 """
 
@@ -41,7 +41,9 @@ def events(points: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
 
 
 def mass(law: Law, event: tuple[Hashable, ...]) -> Fraction:
-    return sum((law.get(a, ZERO) for a in event), ZERO)
+    masses = [law.get(a, ZERO) for a in event]
+    common = math.lcm(*[m.denominator for m in masses])
+    return Fraction(sum([m.numerator * (common // m.denominator) for m in masses]), common)
 
 
 def whole(p: Law, q: Law) -> tuple[list[int], list[int], int]:
