@@ -2,8 +2,8 @@
 
 A law is a mapping from outcome to ``Fraction``; outcomes absent from a mapping have mass zero.
 The first methods compute with whole numbers over one denominator, which spares every step the
-reduction of a fraction; functions ending in ``_by_...`` are the slow second methods, by enumeration,
-used to check the first ones.
+reduction of a fraction; functions ending in ``_by_...`` are the slow second methods, by
+enumeration, used to check the first ones.
 """
 
 from __future__ import annotations

@@ -212,7 +212,8 @@ def test_coverage_of_the_certified_rung():
     unsafe = rungs[rungs.index(last) + 1]
     groups = circles(FreshSubsets(SubsetGame(size, k), 7), draws * runs, width)
     table = np.array([[[outputs[place[tuple(rows)]]] for rows in group] for group in groups])
-    values = CircleValues.of(table, ScaleFamily.gaussian(1), 8).average(unsafe)
+    circle_values = CircleValues.of(table, ScaleFamily.gaussian(1), 8)
+    values = circle_values.average(unsafe)
     sample = values.reshape(draws, runs)
     wrong = betting_upper(sample, math.log(10)) <= target
     limit = binom.isf(1e-6, runs, 0.1)
@@ -221,13 +222,9 @@ def test_coverage_of_the_certified_rung():
     # The search itself errs in none but those runs.
     for run in [*np.flatnonzero(wrong)[:2], *np.flatnonzero(~wrong)[:4]]:
         own = CircleValues.of(table[run::runs], ScaleFamily.gaussian(1), 8)
-        own = replace(own, noise=_noise_of(table, run, runs))
+        own = replace(own, noise=circle_values.noise[run::runs])
         found = certified_rung(own.average, rungs, target=target, confidence=0.9)
         assert wrong[run] or found.scale >= last
-
-
-def _noise_of(table, run, runs):
-    return CircleValues.of(table, ScaleFamily.gaussian(1), 8).noise[run::runs]
 
 
 @pytest.mark.parametrize("record", ["average", "every"])
