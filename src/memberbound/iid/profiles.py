@@ -54,9 +54,10 @@ class CountProfile:
             >>> profile.rows, profile.atoms, profile.count.tolist(), profile.cells.tolist()
             (7, 4, [1, 2, 3], [2, 1, 1])
         """
-        values = _whole(
-            "counts", np.asarray(list(counts) if isinstance(counts, Iterable) else counts)
-        )
+        # An array is taken as it is: as a list it would be made of so many numbers one by one.
+        if isinstance(counts, Iterable) and not isinstance(counts, np.ndarray):
+            counts = list(counts)
+        values = _whole("counts", np.asarray(counts))
         if np.any(values < 0):
             raise InputError(f"counts must be at least 0, got {int(values.min())!r}.")
         count, cells = np.unique(values[values > 0], return_counts=True)

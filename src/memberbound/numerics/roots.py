@@ -64,14 +64,15 @@ def last_true(
     is, saves evaluations and decides nothing.
     """
     good, bad = _rank(inside), _rank(outside)
-    seen = (good, bad) if near is None else _around(holds, good, bad, near)
+    first, last = (good, bad) if near is None else _around(holds, good, bad, near)
+    towards = 1 if bad > good else -1
     # Halving the places instead of the numbers takes at most 64 steps at any magnitude.
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
         # The same places whatever the guess; what it has decided is not evaluated again.
-        if min(good, seen[0]) <= middle <= max(good, seen[0]):
+        if (middle - first) * towards <= 0:
             good = middle
-        elif min(bad, seen[1]) <= middle <= max(bad, seen[1]):
+        elif (middle - last) * towards >= 0:
             bad = middle
         elif holds(_double(middle)):
             good = middle
