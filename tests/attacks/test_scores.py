@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -186,7 +186,6 @@ def naive(x, y, rates):
     return auc, max(t - f for f, t in roc), tpr, roc
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(0, 8), min_size=10, max_size=60),
     st.lists(st.integers(0, 8), min_size=50, max_size=80),

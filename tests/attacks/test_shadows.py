@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -275,44 +276,47 @@ from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples
 from slow_learner import Slow
 
-folder, log = sys.argv[1:]
-rng = np.random.default_rng(0)
-x = rng.normal(size=(40, 2))
-data = Examples(x, np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
-run = train_shadows(data, Slow(log, 0.1), models=12, n_jobs=1, cache=folder)
-print(run.reused, run.signals.models, float(run.signals.logit.sum()))
+def run(folder, log):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2))
+    data = Examples(x, np.arange(40) % 2, "classification", ("a", "b"), ("0", "1"))
+    run = train_shadows(data, Slow(log, 0.1), models=12, n_jobs=1, cache=folder)
+    return run.reused, run.signals.models, float(run.signals.logit.sum())
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])
 """
 
 
-def test_a_killed_run_goes_on_without_losing_finished_fits(tmp_path):
+def test_a_killed_run_goes_on_without_losing_finished_fits(tmp_path, monkeypatch):
+    """The run that is killed is a process of its own; those that go on are in this one."""
     (tmp_path / "slow_learner.py").write_text(_MODULE)
-    (tmp_path / "script.py").write_text(_SCRIPT)
+    (tmp_path / "slow_script.py").write_text(_SCRIPT)
     log, folder = tmp_path / "log", tmp_path / "cache"
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, str(tmp_path / "script.py"), str(folder), str(log)]
-    settings = {"env": {**os.environ, "PYTHONPATH": paths}, "stdout": subprocess.PIPE}
+    command = [sys.executable, str(tmp_path / "slow_script.py"), str(folder), str(log)]
 
     def stored():
         return len(list(Path(folder).glob("shadows/*/fit-*.npz")))
 
-    first = subprocess.Popen(command, **settings)
+    first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
     for _ in range(6000):
         if stored() >= 3 or first.poll() is not None:
             break
         time.sleep(0.01)
     first.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-    first.communicate()
+    first.wait()
     kept, fitted = stored(), len(log.read_text().splitlines())
     assert 3 <= kept < 12
     # At most the fit that was under way is lost.
     assert fitted <= kept + 1
-    second = subprocess.run(command, check=True, **settings)
-    reused, models, total = second.stdout.split()
-    assert int(reused) == kept
-    assert int(models) == 12
+    monkeypatch.syspath_prepend(tmp_path)
+    run = importlib.import_module("slow_script").run
+    reused, models, total = run(str(folder), str(log))
+    assert reused == kept
+    assert models == 12
     assert len(log.read_text().splitlines()) == fitted + 12 - kept
-    third = subprocess.run(command, check=True, **settings)
-    assert third.stdout.split() == [b"12", b"12", total]
+    assert run(str(folder), str(log)) == (12, 12, total)
 
 
 def test_dask_on_a_local_cluster_gives_the_same_models():

@@ -179,8 +179,13 @@ CASES = {
 def truths(name):
     """(arguments, low, high) of every case."""
     _, truth, rows = CASES[name]
-    with digits(400):  # eps down to 1e-324 next to 1
-        return [(row, *bracket(truth(*row))) for row in rows]
+    found = []
+    for row in rows:
+        # Numbers down to 1e-324 stand next to 1, or are multiplied and then do.
+        beside = sum(-math.log10(number) for number in row if 0 < number < 1)
+        with digits(min(400, 80 + int(beside))):
+            found.append((row, *bracket(truth(*row))))
+    return found
 
 
 def low(name, function):

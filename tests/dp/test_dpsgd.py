@@ -79,7 +79,7 @@ def stick_of_law(law, epsilon, sigma, q, direction):
 #: Steps, nodes per step, parameters; the quadrature is then relatively accurate to ACCURACY.
 COMPOSITIONS = [
     (2, 4000, [(0.6, 0.05), (1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
-    (3, 600, [(1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
+    (3, 300, [(1.0, 0.5), (2.0, 0.3), (1.0, 0.999)]),
 ]
 ACCURACY = 1e-8
 
@@ -214,16 +214,18 @@ def test_numbers_of_the_theory_by_simulation():
     sigma, q, steps, runs = 1.0, 0.01, 1000, 40_000
     losses = np.zeros(runs)
     for _ in range(steps):
-        release = sigma * rng.standard_normal(runs) + (rng.random(runs) < q)
+        # In single precision: a loss is off by 1e-9, all of them together by less than 1e-6.
+        release = sigma * rng.standard_normal(runs, np.float32)
+        release += rng.random(runs, np.float32) < q
         losses += np.log1p(q * np.expm1((release - 0.5) / sigma**2))
-    curve = DpSgd(sigma, q, steps).curve()
+    curve, fewer = DpSgd(sigma, q, steps).curve(), DpSgd(sigma, q, 900).curve()
     for epsilon in (0.0, 0.5, 1.0):
         sample = np.maximum(-np.expm1(epsilon - losses), 0.0)
         error = sample.std() / math.sqrt(runs)
         assert curve.delta(epsilon, "forward") > sample.mean() - 5 * error
         assert curve.delta(epsilon, "forward") < sample.mean() + 5 * error + TIGHT * sample.mean()
         # Negative control: fewer steps are told apart.
-        assert DpSgd(sigma, q, 900).curve().delta(epsilon, "forward") < sample.mean() - 3 * error
+        assert fewer.delta(epsilon, "forward") < sample.mean() - 3 * error
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_dp_accounting_agrees(sigma, q, steps):
     from dp_accounting.pld import privacy_loss_distribution
 
     other = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, sampling_prob=q, value_discretization_interval=2e-4
+        sigma, sampling_prob=q, value_discretization_interval=4e-4
     ).self_compose(steps)
     curve = guarantee_from_dp_sgd(DpSgd(sigma, q, steps)).curve
     for epsilon in (0.0, 0.5, 1.0, 2.0):

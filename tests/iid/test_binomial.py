@@ -1,6 +1,7 @@
 """Binomial terms against 50-digit arithmetic on a hard grid: never below, at most 1e-10 above."""
 
 from fractions import Fraction
+from functools import cache
 from math import comb, floor, lgamma, log
 
 import mpmath as mp
@@ -85,7 +86,29 @@ def upper_tail(n, m, p):
         return mp.exp((a - 1) * mp.log(t) + (b - 1) * mp.log1p(-t) - peak)
 
     end = min(p / unit * mp.mpf("0.999999"), 280 / (mp.sqrt(z * z + 280) + max(z, 0)))
-    return unit * mp.quad(density, mp.linspace(0, end, 9), maxdegree=6) * mp.exp(peak - log_beta)
+    # The density is nearly normal, so that 48 nodes on each of 8 parts leave nothing to be seen.
+    nodes = gauss_legendre(48)
+    part = end / 16
+    total = mp.fsum(
+        weight * density(part * (2 * k + 1 + node)) for k in range(8) for node, weight in nodes
+    )
+    return unit * part * total * mp.exp(peak - log_beta)
+
+
+@cache
+def gauss_legendre(count):
+    """Nodes and weights on [-1, 1] in 50 digits, by Newton's method from those in doubles."""
+    found = []
+    for start in np.polynomial.legendre.leggauss(count)[0].tolist():
+        x = mp.mpf(start)
+        for _ in range(3):
+            before, now = mp.mpf(1), x
+            for k in range(2, count + 1):
+                before, now = now, ((2 * k - 1) * x * now - (k - 1) * before) / k
+            slope = count * (x * now - before) / (x * x - 1)
+            x -= now / slope
+        found.append((x, 2 / ((1 - x * x) * slope**2)))
+    return found
 
 
 def closed_hockey_stick(n, p, gamma):

@@ -36,6 +36,8 @@ def exact(n, d, nu):
         return (1 - rho**2) ** (-mp.mpf(d) / 2) * mp.exp(rho / 2 * y)
 
     start = 2 / rho * (mp.log(gamma) + mp.mpf(d) / 2 * mp.log1p(-mp.mpf(1) / n))
+    if d == 1 and gamma >= 1:
+        return exact_on_a_line(gamma, rho, start)
     if gamma >= 1:
         points = [start, 0] if start < 0 else [start]
         points += [points[-1] + x for x in (1, 5, 20, 60, 200, 500)]
@@ -43,6 +45,27 @@ def exact(n, d, nu):
     points = [start, 0] if start > 0 else [start]
     points += [points[-1] - x for x in (1, 5, 20, 60, 200, 500, 1500)]
     return -mp.quad(lambda y: density(y) * (1 / ratio(y) - 1 / gamma), points)
+
+
+def exact_on_a_line(gamma, rho, start):
+    """The same for d = 1, whose density K₀(|y|/2)/2π is ∫exp(-|y|·cosh(t)/2)dt/4π.
+
+    The integral over y is in closed form; that over t decays like e^-t and is analytic for
+    |Im t| < π/2, so that a sum with steps of 0.15 has an error of e^-65.
+    """
+    price = gamma * mp.sqrt(1 - rho**2)
+
+    def over_y(t):
+        a = mp.cosh(t) / 2
+        if start >= 0:
+            ends = mp.exp(-a * start), mp.exp(-(a + rho / 2) * start)
+            return ends[0] / a - price * ends[1] / (a + rho / 2)
+        low = -mp.expm1(a * start) / a + price * mp.expm1((a - rho / 2) * start) / (a - rho / 2)
+        return low + 1 / a - price / (a + rho / 2)
+
+    step = mp.mpf("0.15")
+    terms = [over_y(step * k) for k in range(int(2.4 * mp.mp.dps / step))]
+    return step * (2 * mp.fsum(terms) - terms[0]) / (4 * mp.pi)
 
 
 EASY = [(2, 2), (2, 4), (3, 2), (50, 4), (10**6, 2), (10**12, 4)]

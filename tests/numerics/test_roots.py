@@ -12,6 +12,7 @@ import memberbound
 from memberbound.errors import SearchError
 from memberbound.numerics.roots import (
     confirmed,
+    guessed_zero,
     last_true,
     least_scale,
     least_whole,
@@ -35,6 +36,44 @@ def test_last_true_is_the_double_next_to_the_switch(a, b, c):
     assert last_true(below, low, high) == switch
     assert len(seen) <= 66
     assert last_true(lambda x: x >= switch, high, low) == switch
+
+
+@given(FINITE, FINITE, FINITE, st.floats(allow_nan=True))
+def test_a_guess_changes_nothing_however_bad(a, b, c, guess):
+    low, switch, high = sorted((a, b, c))
+    if switch in (low, high):
+        return
+    assert last_true(lambda x: x <= switch, low, high, guess) == switch
+    assert last_true(lambda x: x >= switch, high, low, guess) == switch
+
+
+@given(st.floats(1e-3, 1e3), st.integers(-40, 40))
+def test_a_good_guess_saves_evaluations(switch, off):
+    seen = []
+
+    def below(x):
+        seen.append(x)
+        return x <= switch
+
+    found = last_true(below, 0.0, 1e9, switch * (1 + off * 2.0**-52))
+    assert found == switch
+    assert len(seen) <= 14
+    assert found in seen
+
+
+@pytest.mark.parametrize(
+    "excess",
+    [
+        lambda x: math.exp(x) - 5.0,
+        lambda x: math.log(x + 1e-300) + 2.0,
+        lambda x: x**9 - 1e-3,
+        lambda x: -1.0 if x < 0.3 else 1.0,
+        lambda x: -math.inf if x < 0.3 else x,
+    ],
+)
+def test_zeros_are_guessed(excess):
+    found = guessed_zero(excess, 0.0, 700.0, evaluations=80)
+    assert excess(found * (1 - 1e-12)) <= 0 <= excess(found * (1 + 1e-12))
 
 
 def test_last_true_reaches_the_smallest_doubles_quickly():

@@ -1,11 +1,14 @@
 """One pair of finite laws, "in" against "out": the best test in exact rationals.
 
 A law is a mapping from outcome to ``Fraction``; outcomes absent from a mapping have mass zero.
-Functions ending in ``_by_...`` are the slow second methods used to check the first ones.
+The first methods compute with whole numbers over one denominator, which spares every step the
+reduction of a fraction; functions ending in ``_by_...`` are the slow second methods, by
+enumeration, used to check the first ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -38,12 +41,29 @@ def events(points: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
 
 
 def mass(law: Law, event: tuple[Hashable, ...]) -> Fraction:
-    return sum((law.get(a, ZERO) for a in event), ZERO)
+    masses = [law.get(a, ZERO) for a in event]
+    common = math.lcm(*[m.denominator for m in masses])
+    return Fraction(sum([m.numerator * (common // m.denominator) for m in masses]), common)
+
+
+def whole(p: Law, q: Law) -> tuple[list[int], list[int], int]:
+    """The masses of both laws, outcome by outcome, times their common denominator, and that."""
+    keys = outcomes(p, q)
+    both = [[law.get(a, ZERO) for a in keys] for law in (p, q)]
+    common = math.lcm(*{m.denominator for masses in both for m in masses})
+    ups, downs = ([m.numerator * (common // m.denominator) for m in masses] for masses in both)
+    return ups, downs, common
+
+
+def _stick(ups: list[int], downs: list[int], common: int, gamma: Fraction) -> Fraction:
+    top, bottom = gamma.numerator, gamma.denominator
+    gaps = (bottom * up - top * down for up, down in zip(ups, downs, strict=True))
+    return Fraction(sum(gap for gap in gaps if gap > 0), bottom * common)
 
 
 def hockey_stick(p: Law, q: Law, gamma: Fraction) -> Fraction:
     """sup over events S of p(S) - gamma q(S), as the sum of positive parts."""
-    return sum((max(ZERO, p.get(a, ZERO) - gamma * q.get(a, ZERO)) for a in outcomes(p, q)), ZERO)
+    return _stick(*whole(p, q), gamma)
 
 
 def hockey_stick_by_events(p: Law, q: Law, gamma: Fraction) -> Fraction:
@@ -52,7 +72,8 @@ def hockey_stick_by_events(p: Law, q: Law, gamma: Fraction) -> Fraction:
 
 def hockey_sticks(p_in: Law, p_out: Law, gamma: Fraction) -> tuple[Fraction, Fraction]:
     """Both directions: (in over out, out over in)."""
-    return hockey_stick(p_in, p_out, gamma), hockey_stick(p_out, p_in, gamma)
+    ups, downs, common = whole(p_in, p_out)
+    return _stick(ups, downs, common, gamma), _stick(downs, ups, common, gamma)
 
 
 def delta(p_in: Law, p_out: Law, gamma: Fraction) -> Fraction:
@@ -62,7 +83,8 @@ def delta(p_in: Law, p_out: Law, gamma: Fraction) -> Fraction:
 
 def total_variation(p: Law, q: Law) -> Fraction:
     """Half the L1 distance (``hockey_stick`` at gamma = 1 is the second method)."""
-    return sum((abs(p.get(a, ZERO) - q.get(a, ZERO)) for a in outcomes(p, q)), ZERO) / 2
+    ups, downs, common = whole(p, q)
+    return Fraction(sum(abs(u - d) for u, d in zip(ups, downs, strict=True)), 2 * common)
 
 
 def max_ratio(p_in: Law, p_out: Law) -> Fraction | None:
@@ -82,24 +104,28 @@ def roc_vertices(p_in: Law, p_out: Law) -> list[tuple[Fraction, Fraction]]:
     Neyman-Pearson: outcomes enter in decreasing order of in/out, equal ratios together; between
     corners the best test randomises, so the ROC is the polygon through the corners.
     """
-    groups: dict[Fraction | None, tuple[Fraction, Fraction]] = {}
-    for a in outcomes(p_in, p_out):
-        up, down = p_in.get(a, ZERO), p_out.get(a, ZERO)
-        ratio = up / down if down else None  # None: infinite, taken first
-        fpr, tpr = groups.get(ratio, (ZERO, ZERO))
+    ups, downs, common = whole(p_in, p_out)
+    groups: dict[Fraction | None, tuple[int, int]] = {}
+    for up, down in zip(ups, downs, strict=True):
+        ratio = Fraction(up, down) if down else None  # None: infinite, taken first
+        fpr, tpr = groups.get(ratio, (0, 0))
         groups[ratio] = (fpr + down, tpr + up)
     finite = sorted((r for r in groups if r is not None), reverse=True)
-    x, y = ZERO, ZERO
-    corners = [(x, y)]
+    x, y = 0, 0
+    corners = [(ZERO, ZERO)]
     for ratio in ([None] if None in groups else []) + finite:
         x, y = x + groups[ratio][0], y + groups[ratio][1]
-        corners.append((x, y))
+        corners.append((Fraction(x, common), Fraction(y, common)))
     return corners
 
 
 def tpr_at_fpr(p_in: Law, p_out: Law, fpr: Fraction) -> Fraction:
     """Best TPR among tests with false-positive rate at most ``fpr``, randomised tests included."""
-    corners = roc_vertices(p_in, p_out)
+    return height(roc_vertices(p_in, p_out), fpr)
+
+
+def height(corners: list[tuple[Fraction, Fraction]], fpr: Fraction) -> Fraction:
+    """The polygon through the corners of a ROC, at one false-positive rate."""
     best = ZERO
     for (x0, y0), (x1, y1) in pairwise(corners):
         if x1 <= fpr:
@@ -120,13 +146,10 @@ def tpr_at_fpr_by_duality(p_in: Law, p_out: Law, fpr: Fraction) -> Fraction:
 
 def best_accuracy(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
     """Largest probability of a right guess when "in" has probability ``prior``."""
-    return sum(
-        (
-            max(prior * p_in.get(a, ZERO), (1 - prior) * p_out.get(a, ZERO))
-            for a in outcomes(p_in, p_out)
-        ),
-        ZERO,
-    )
+    ups, downs, common = whole(p_in, p_out)
+    top, bottom = prior.numerator, prior.denominator
+    right = (max(top * u, (bottom - top) * d) for u, d in zip(ups, downs, strict=True))
+    return Fraction(sum(right), bottom * common)
 
 
 def accuracy(p_in: Law, p_out: Law, prior: Fraction, guess_in: tuple[Hashable, ...]) -> Fraction:
@@ -148,12 +171,15 @@ def precision_at_fpr(p_in: Law, p_out: Law, prior: Fraction, fpr: Fraction) -> F
 
 def best_precision(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
     """Largest posterior of "in" over outcomes that can occur."""
-    best = ZERO
-    for a in outcomes(p_in, p_out):
-        hit, miss = prior * p_in.get(a, ZERO), (1 - prior) * p_out.get(a, ZERO)
-        if hit + miss:
-            best = max(best, hit / (hit + miss))
-    return best
+    ups, downs, _ = whole(p_in, p_out)
+    top, bottom = prior.numerator, prior.denominator
+    best, of = 0, 1
+    for up, down in zip(ups, downs, strict=True):
+        hit = top * up
+        both = hit + (bottom - top) * down
+        if hit * of > best * both:
+            best, of = hit, both
+    return Fraction(best, of)
 
 
 def best_precision_by_events(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:

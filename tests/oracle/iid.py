@@ -46,14 +46,18 @@ def as_law(value: Hashable | Law) -> Law:
 
 def joint_laws(p: Sequence[Fraction], n: int, release: Release) -> Pair:
     """(law_in, law_out) of (release, record) through the histogram, member U uniform in D."""
-    law_in: dict[Hashable, Fraction] = {}
-    law_out: dict[Hashable, Fraction] = {}
+    held: dict[Hashable, list[Fraction]] = {}
+    released: dict[Hashable, Fraction] = {}
     for h, weight in multinomial(p, n).items():
         for label, chance in as_law(release[h]).items():
-            for z, pz in enumerate(p):
-                key = (label, z)
-                law_in[key] = law_in.get(key, ZERO) + weight * chance * Fraction(h[z], n)
-                law_out[key] = law_out.get(key, ZERO) + weight * chance * pz
+            both = weight * chance
+            released[label] = released.get(label, ZERO) + both
+            seen = held.setdefault(label, [ZERO] * len(p))
+            for z, count in enumerate(h):
+                if count:
+                    seen[z] += both * count
+    law_in = {(label, z): m / n for label, seen in held.items() for z, m in enumerate(seen)}
+    law_out = {(label, z): m * pz for label, m in released.items() for z, pz in enumerate(p)}
     return law_in, law_out
 
 

@@ -66,22 +66,13 @@ def chained(first: Pair, second: Pair) -> Pair:
     """The exact composition second(first(alpha)) of two ROCs, as a pair."""
     one, two = (finite.roc_vertices(law(p), law(q)) for p, q in (first, second))
 
-    def height(corners: list[tuple[Fraction, Fraction]], x: Fraction) -> Fraction:
-        best = F(0)
-        for (x0, y0), (x1, y1) in pairwise(corners):
-            if x1 <= x:
-                best = max(best, y1)
-            elif x0 <= x:
-                best = max(best, y0 + (y1 - y0) * (x - x0) / (x1 - x0))
-        return best
-
     grid = {x for x, _ in one}
     for t, _ in two:  # where the first ROC passes a corner of the second
         for (x0, y0), (x1, y1) in pairwise(one):
             if y0 <= t <= y1 and y1 > y0:
                 grid.add(x0 + (x1 - x0) * (t - y0) / (y1 - y0))
     corners = [(F(0), F(0))]
-    corners += [(x, height(two, height(one, x))) for x in sorted(grid)]
+    corners += [(x, finite.height(two, finite.height(one, x))) for x in sorted(grid)]
     return pair_of_roc(corners)
 
 

@@ -82,8 +82,9 @@ def _readings(curve: Any, pair: Pair, at: Points) -> Iterator[Reading]:
         yield "forward", eps, F(curve.delta(eps, "forward")), least[0], most[0], 1
         yield "backward", eps, F(curve.delta(eps, "backward")), least[1], most[1], 1
         yield "delta", eps, F(curve.delta(eps)), max(least), max(most), 1
+    corners = finite.roc_vertices(p, q)
     for alpha in at.fpr:
-        truth = finite.tpr_at_fpr(p, q, F(alpha))
+        truth = finite.height(corners, F(alpha))
         yield "tpr", alpha, F(curve.tpr(alpha)), truth, truth, 1
         if alpha > 0:
             for prior in at.prior[:3]:

@@ -36,23 +36,25 @@ def threshold(sigma, q, gamma, direction):
     return sigma**2 * mp.log(y)
 
 
-def tails(x, sigma, q, direction):
-    """P(X > x) under P and under Q."""
-    base = _tail(x, sigma)
-    ahead = (1 - q) * base + q * _tail(x - 1, sigma)
-    behind = (1 - q) * base + q * _tail(x + 1, sigma)
-    return {"remove": (ahead, base), "add": (base, behind), "replace": (ahead, behind)}[direction]
-
-
 def hockey_stick(sigma, q, epsilon, direction, digits=60):
-    """Return H_γ(P‖Q) at γ = e^ε for doubles σ, q and ε, which are taken exactly."""
-    # Tails are subtracted, and γ may be within 1e-10 of 1.
-    with mp.workdps(digits + 60):
-        sigma, q, gamma = mpf(float(sigma)), mpf(float(q)), mp.exp(mpf(float(epsilon)))
+    """Return H_γ(P‖Q) at γ = e^ε for doubles σ, q and ε, which are taken exactly.
+
+    The part that P and Q share is left out of both before tails are subtracted: what is lost does
+    not depend on q or on how near γ is to 1.
+    """
+    with mp.workdps(digits):
+        sigma, q = mpf(float(sigma)), mpf(float(q))
+        more = mp.expm1(mpf(float(epsilon)))
+        gamma = 1 + more
         x = threshold(sigma, q, gamma, direction)
         if x == mp.inf:
             return mpf(0)
         if x == -mp.inf:
-            return 1 - gamma
-        inside, outside = tails(x, sigma, q, direction)
-        return inside - gamma * outside
+            return -more
+        base = _tail(x, sigma)
+        if direction == "remove":
+            return q * _tail(x - 1, sigma) - (more + q) * base
+        if direction == "add":
+            return gamma * q * (base - _tail(x + 1, sigma)) - more * base
+        ahead, behind = _tail(x - 1, sigma), _tail(x + 1, sigma)
+        return q * (ahead - gamma * behind) - (1 - q) * more * base

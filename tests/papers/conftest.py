@@ -1,6 +1,7 @@
-"""The command line, run in the process of the tests."""
+"""The command line, run in the process of the tests; figures that are files but not drawn."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +20,17 @@ def command(monkeypatch, capsys):
         return int(ended.value.code or 0), printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Write a figure's file without drawing it, where only the file counts.
+
+    test_figure_end_to_end and test_command_with_the_data draw.
+    """
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "draw_without_rendering", lambda self: None)
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, path, **options: Path(path).write_bytes(b"picture")
+    )

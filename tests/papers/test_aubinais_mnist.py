@@ -531,7 +531,7 @@ def test_alone_without_the_data_is_refused(command, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def two(monkeypatch):
+def two(monkeypatch, undrawn):
     """Two things to redo: one without data, one with."""
     monkeypatch.setattr(
         "memberbound.papers.reproduction.EXPERIMENTS",

@@ -11,7 +11,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
 from memberbound.papers.izzo_scale import spread
@@ -128,7 +127,7 @@ def test_gaussian_attack_agrees_with_a_coarse_integral():
 
 @pytest.fixture(scope="module")
 def result():
-    return reproduce("I24-F1", trials=3)
+    return izzo_scale.FIGURE_1.run(3, 0, None)
 
 
 def test_only_the_printed_sampler_breaks_its_promise(result):
@@ -157,12 +156,10 @@ def test_dp_explodes_mip_is_flat_and_x1_vanishes(result):
 
 
 def test_figure_shows_the_table(result):
-    found = izzo_scale.FIGURE_1.run(1, 0, None)
-    figure = found.draw()
-    left = figure.axes[0]
+    left = result.draw().axes[0]
     drawn = [line.get_ydata() for line in left.get_lines()]
     assert len(drawn) == 2 * len(izzo_scale.SIZES) + 2
-    wanted = [row["dp_12_mean"] for row in found.table]
+    wanted = [row["dp_12_mean"] for row in result.table]
     assert any(np.array_equal(line, wanted) for line in drawn)
 
 

@@ -12,7 +12,7 @@ import pytest
 from memberbound import reproduce
 from memberbound.errors import InputError
 from memberbound.games import IidGame
-from memberbound.papers import lowy_exponential, lowy_gaussian
+from memberbound.papers import izzo_scale, lowy_exponential, lowy_gaussian
 from memberbound.papers.aubinais_mnist import ACCURACY, DIVERSITY, LEAK
 from memberbound.papers.experiments import (
     Average,
@@ -88,7 +88,10 @@ NOT_MATCHED = {
 @pytest.mark.parametrize(
     "id", [pytest.param(id, marks=[pytest.mark.long] * (id in SLOW)) for id in SELF_CONTAINED]
 )
-def test_figure_end_to_end(id, command, tmp_path):
+def test_figure_end_to_end(id, command, tmp_path, monkeypatch):
+    # What is measured is for other tests: fewer draws, and some of the dimensions.
+    monkeypatch.setattr(izzo_scale, "_DRAWS", 2000)
+    monkeypatch.setattr(lowy_gaussian, "_DIMENSIONS", (1, 5, 20))
     _end_to_end(id, command, tmp_path)
 
 
@@ -231,7 +234,7 @@ def test_list_names_every_id_and_writes_nothing(command, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_several_at_once_and_progress(monkeypatch, tmp_path):
+def test_several_at_once_and_progress(monkeypatch, tmp_path, undrawn):
     monkeypatch.setattr(
         "memberbound.papers.reproduction.EXPERIMENTS",
         {id: EXPERIMENTS[id] for id in ("L24-F2", "L24-F3")},
@@ -247,7 +250,7 @@ def test_several_at_once_and_progress(monkeypatch, tmp_path):
     assert reproduce("l24", trials=1).table == both.table
 
 
-def test_interrupted_run_leaves_finished_figures_whole(monkeypatch, tmp_path):
+def test_interrupted_run_leaves_finished_figures_whole(monkeypatch, tmp_path, undrawn):
     def stop(*_):
         raise KeyboardInterrupt
 

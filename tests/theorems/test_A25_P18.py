@@ -12,12 +12,14 @@ from memberbound.papers.printed_examples import (
 
 ALPHABET, SIZE = "ab", 6
 DATA = [d for k in range(1, SIZE + 1) for d in product(ALPHABET, repeat=k)]
+#: Each data set in one order only: what is the same in all orders of these is so of all.
+ORDERED = [d for d in DATA if list(d) == sorted(d)]
 FREQUENCIES = sorted({Fraction(d.count("a"), len(d)) for d in DATA})
 
 
 def both(learner):
     """Both properties on all data sets of at most SIZE records."""
-    symmetric = is_symmetric(learner, DATA)
+    symmetric = is_symmetric(learner, ORDERED)
     repeated = all(
         is_redundancy_invariant(learner, [d], repeats=range(1, SIZE // len(d) + 1)) for d in DATA
     )
@@ -28,10 +30,7 @@ def test_every_function_of_the_frequencies_has_both_properties():
     rng = Random(18)
     for _ in range(4):
         table = {f: rng.randint(0, 2) for f in FREQUENCIES}
-
-        def learner(data, table=table):
-            return table[Fraction(data.count("a"), len(data))]
-
+        learner = {d: table[Fraction(d.count("a"), len(d))] for d in DATA}.__getitem__
         assert is_function_of_frequencies(learner, ALPHABET, SIZE)
         assert both(learner)
 

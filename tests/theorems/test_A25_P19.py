@@ -1,6 +1,7 @@
 """A25-P19: the classifier on the sphere; Beta tail by mpmath, event by simulation."""
 
 import math
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -16,6 +17,7 @@ from memberbound.papers.printed_examples import (
 CASES = [(100, 2), (100, 3), (1000, 3), (1000, 5), (10**4, 5), (10**4, 10), (10**5, 20)]
 
 
+@cache
 def union_bound(s, n):
     """C(n,2)·P(cos² > t²), as an integral of the density of a cosine, to 30 digits."""
     with mpmath.workdps(30):

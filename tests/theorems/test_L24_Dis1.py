@@ -9,6 +9,7 @@ Four witnesses, each with the rule "add epsilon (and delta)" that it breaks:
 """
 
 from fractions import Fraction
+from functools import cache
 from itertools import permutations
 from math import comb
 from random import Random
@@ -124,6 +125,7 @@ def test_sum_rule_holds_for_dp():
 # ---- a Gaussian query, twice ------------------------------------------------------------------
 
 
+@cache
 def law_of_sum(ones, zeros, twos, size):
     """Masses of the sum of ``size`` of these records, for sums 0 ... 2 size."""
     masses = np.zeros(2 * size + 1)
@@ -131,7 +133,7 @@ def law_of_sum(ones, zeros, twos, size):
     for one in range(ones + 1):
         for two in range(max(0, size - one - zeros), min(twos, size - one) + 1):
             ways = comb(ones, one) * comb(twos, two) * comb(zeros, size - one - two)
-            masses[one + 2 * two] += float(F(ways, total)) if ways else 0.0
+            masses[one + 2 * two] += ways / total
     return masses
 
 

@@ -79,7 +79,8 @@ def test_to_dict_drops_what_json_cannot_carry():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", sorted(IDS))
+# The others are those of their sources, see the next test.
+@pytest.mark.parametrize("key", sorted(IDS - set(RESTATED)))
 def test_demonstrations_are_repeatable(key, shown):
     assert ERRATA[key].demonstrate() == shown[key]
 
@@ -157,7 +158,7 @@ def _full_dimension_accuracy(d, eta, draws, seed):
 
 
 def test_I24_C10_simulation_agrees_with_full_dimension():
-    d, eta, draws = 6 * 1500, 0.5, 3000
+    d, eta, draws = 6 * 600, 0.5, 3000
     naive = _full_dimension_accuracy(d, eta, draws, seed=5)
     reduced = errata_izzo.attack_on_norm_noise(d, eta, "laplace", 100_000, seed=6)
     # Five standard errors of the naive run: false alarm below 1e-6.
@@ -253,12 +254,12 @@ def test_I24_P11_with_the_missing_record(shown):
         p = 1 / math.comb(n, n // 2)
         records = [2.0**i for i in range(n - 1)] + [math.sqrt(p) - (2 ** (n // 2 - 1) - 1)]
         assert len(records) == n
-        values = {s: 1 / sum(s) for s in itertools.combinations(records, n // 2)}
+        values = {frozenset(s): 1 / sum(s) for s in itertools.combinations(records, n // 2)}
         jump = max(
-            abs(values[s] - values[t])
+            abs(values[s] - values[s - {old} | {new}])
             for s in values
-            for t in values
-            if len(set(s) & set(t)) == n // 2 - 1
+            for old in s
+            for new in set(records) - s
         )
         assert jump >= 2 ** (n / 3)
         assert np.var(list(values.values())) <= 5

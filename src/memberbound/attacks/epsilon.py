@@ -15,7 +15,7 @@ from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson
 from memberbound.attacks.scores import Scores
 from memberbound.errors import InputError, fraction, nonnegative, whole_number
 from memberbound.games import Adjacency, NeighbourGame
-from memberbound.numerics.roots import last_true
+from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import AuditBound, Estimate, significant
 
@@ -185,7 +185,8 @@ def bayesian_epsilon(
             return 0.0
         if below(_LARGEST_CREDIBLE) < share:
             return _LARGEST_CREDIBLE
-        return last_true(lambda e: below(e) >= share, _LARGEST_CREDIBLE, 0.0)
+        near = guessed_zero(lambda e: below(e) - share, _LARGEST_CREDIBLE, 0.0, evaluations=40)
+        return last_true(lambda e: below(e) >= share, _LARGEST_CREDIBLE, 0.0, near)
 
     method = f"Jeffreys posterior, {significant(mass, 'given')} credible, no frequentist guarantee"
     ends = {"lower": (1 - mass) / 2, "median": 0.5, "upper": (1 + mass) / 2}

@@ -625,8 +625,7 @@ def _combined(case: _Case) -> FloatArray:
 
     table = _features(case)
     told = case.evidence.member[case.known]
-    share = told.mean()
-    weight = np.where(told, 0.5 / share, 0.5 / (1 - share))
+    weight = balancing_weights(told)
     straight = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     straight.fit(table[case.known], told, logisticregression__sample_weight=weight)
     score = straight.decision_function(table)
@@ -638,6 +637,18 @@ def _combined(case: _Case) -> FloatArray:
         bent.fit(table[case.known], told, sample_weight=weight)
         score = score + bent.decision_function(table)
     return np.asarray(score, dtype=np.float64)
+
+
+def balancing_weights(member: BoolArray) -> FloatArray | None:
+    """Return weights with which members and others weigh the same; None where they do already.
+
+    With weights that are all one a boosted classifier is the same, but scikit-learn looks for the
+    quantiles of every column one after the other.
+    """
+    share = min(max(float(member.mean()), 1e-9), 1 - 1e-9)
+    if share == 0.5:
+        return None
+    return np.where(member, 0.5 / share, 0.5 / (1 - share))
 
 
 def _features(case: _Case) -> FloatArray:

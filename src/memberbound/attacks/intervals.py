@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.numerics.roots import last_true, least_whole
+from memberbound.numerics.roots import guessed_zero, last_true, least_whole
 from memberbound.numerics.rounding import UNIT, FloatArray
 
 __all__ = [
@@ -110,7 +110,26 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
         # Each logarithm is off by a few units, each product by its size: 8 units of 1 cover both.
         return pairs * (_divergence(estimate, mean) * (1 - _SLACK) - 16 * UNIT) >= level
 
-    return last_true(excluded, 0.0, estimate) if estimate > 0 else 0.0
+    if estimate == 0:
+        return 0.0
+    return last_true(excluded, 0.0, estimate, _excluded_near(estimate, level / pairs))
+
+
+def _excluded_near(p: float, level: float) -> float:
+    """Return about the q < p with kl(p, q) = ``level``; 0 where there is no good guess.
+
+    By Newton's method: from below, where Pinsker's inequality starts it, it comes nearer without
+    overshooting, since kl is convex in q.
+    """
+    q = p - math.sqrt(level / 2)
+    if q <= 0 or p >= 1:
+        return math.exp(-level) if p >= 1 else 0.0
+    for _ in range(20):
+        step = (_divergence(p, q) - level) * q * (1 - q) / (p - q)
+        q += step
+        if abs(step) <= 1e-14 * q or not 0 < q < p:
+            break
+    return q
 
 
 def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
@@ -179,12 +198,12 @@ def _deviation(first: tuple[float, int], second: tuple[float, int], level: float
     beyond = np.minimum(2.0 * np.exp(-2.0 * n1 * np.square(ends)), 1.0)
     masses = np.concatenate(([1.0], beyond[:-1])) - beyond
 
-    def holds(s: float) -> bool:
-        share = masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]
-        return bool(share * (1 + 1e-9) <= level)
+    def reached(s: float) -> float:
+        return float(masses @ _massart((s - w1 * ends) / w0, n0) + beyond[-1]) * (1 + 1e-9)
 
     both = w1 * top + w0 * (math.sqrt(-math.log(level / 4) / (2 * n0)) + 1)
-    return last_true(holds, both, 0.0) * (1 + _SLACK)
+    near = guessed_zero(lambda s: math.log(reached(s) / level), both, 0.0)
+    return last_true(lambda s: reached(s) <= level, both, 0.0, near) * (1 + _SLACK)
 
 
 def _massart(s: FloatArray, n: int) -> FloatArray:

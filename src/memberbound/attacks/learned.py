@@ -289,7 +289,8 @@ def _fit(
 ) -> BaseEstimator:
     from sklearn.utils.validation import has_fit_parameter
 
-    if has_fit_parameter(classifier, "sample_weight"):
+    # Where all weigh the same none is said: quantiles of weighted columns are slow to find.
+    if has_fit_parameter(classifier, "sample_weight") and np.ptp(weight) > 0:
         return classifier.fit(table, member, sample_weight=weight)
     return classifier.fit(table, member)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence, framed, shuffled_p_value
+from memberbound.attacks.given_model import Evidence, balancing_weights, framed, shuffled_p_value
 from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
@@ -239,12 +239,10 @@ def _blind_scores(
     if len(rows) > _ROWS:
         kept = rng.permutation(len(rows))[:_ROWS]
         rows, member = rows[kept], member[kept]
-    share = min(max(float(member.mean()), 1e-9), 1 - 1e-9)
-    weight = np.where(member, 0.5 / share, 0.5 / (1 - share))
     blind = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, random_state=0
     )
     with one_thread():
-        blind.fit(rows, member, sample_weight=weight)
+        blind.fit(rows, member, sample_weight=balancing_weights(member))
         score = blind.decision_function(others)
     return np.asarray(score, dtype=np.float64)

@@ -21,7 +21,7 @@ import numpy as np
 
 from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
 from memberbound.games import gamma_from_priors
-from memberbound.numerics.roots import last_true
+from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, sum_up, up
 
 if TYPE_CHECKING:
@@ -100,7 +100,13 @@ class TradeoffCurve(ABC):
         top = self._search_top(target, side)
         if math.isinf(top):
             return math.inf
-        return last_true(lambda e: self.delta(e, side) <= target, top, 0.0)
+        # δ falls over many magnitudes, its logarithm smoothly.
+        near = None
+        if target > 0:
+            near = guessed_zero(
+                lambda e: math.log(max(self.delta(e, side), SMALLEST) / target), top, 0.0
+            )
+        return last_true(lambda e: self.delta(e, side) <= target, top, 0.0, near)
 
     def _search_top(self, target: float, side: Side) -> float:
         """Some ε at which the profile is at most ``target``, by doubling."""

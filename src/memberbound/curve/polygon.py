@@ -46,6 +46,28 @@ def _frozen(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
+class _Direction:
+    """What one profile adds up: segments steeper than 1, and what is certain.
+
+    ``certain`` is the mass of outcomes that are impossible in the other world, from above; one atom
+    stands unrounded.
+    """
+
+    loss: FloatArray
+    heavy: FloatArray
+    certain: float
+    steepest: float
+
+    @classmethod
+    def of(cls, loss: FloatArray, heavy: FloatArray) -> _Direction:
+        atoms = heavy[loss == math.inf]
+        total = math.fsum(atoms)
+        certain = min(1.0, total if atoms.size <= 1 else up(total, 1))
+        active = (loss > 0) & np.isfinite(loss)
+        return cls(loss[active], heavy[active], certain, float(loss[active].max(initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
 class PolygonCurve(TradeoffCurve):
     """A concave polygon from (0, certain mass) to (1, 1).
 
@@ -128,18 +150,18 @@ class PolygonCurve(TradeoffCurve):
         tpr = np.concatenate([[0.0], np.cumsum(self.inside)])
         return fpr, tpr
 
-    def _certain(self, *, forward: bool) -> float:
-        """Mass of outcomes impossible in the other world, from above; one atom stands unrounded."""
-        atoms = self.heavy[np.isposinf(self.loss if forward else -self.loss)]
-        total = math.fsum(atoms)
-        return min(1.0, total if atoms.size <= 1 else up(total, 1))
+    @cached_property
+    def _ahead(self) -> _Direction:
+        return _Direction.of(self.loss, self.heavy)
+
+    @cached_property
+    def _behind(self) -> _Direction:
+        # Steepest first either way, so that a curve and its reverse add in the same order.
+        return _Direction.of(-self.loss[::-1], self.heavy[::-1])
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
-        # Steepest first either way, so that a curve and its reverse add in the same order.
-        loss, heavy = (self.loss, self.heavy) if forward else (-self.loss[::-1], self.heavy[::-1])
-        certain = self._certain(forward=forward)
-        active = (loss > 0) & np.isfinite(loss)
-        loss, heavy = loss[active], heavy[active]
+        side = self._ahead if forward else self._behind
+        loss, heavy, certain = side.loss, side.heavy, side.certain
         eps = np.asarray(epsilon, dtype=np.float64)
         result = np.zeros_like(eps)
         if loss.size == 0:
@@ -157,7 +179,7 @@ class PolygonCurve(TradeoffCurve):
         # Every product may have lost half of the smallest double.  Where no finite segment counts,
         # the certain mass stands unrounded: (ε, δ) comes back as δ.
         lost = 2 * (loss.size + eps.size) * SMALLEST
-        total = np.where(eps < loss.max(), raised + lost, certain)
+        total = np.where(eps < side.steepest, raised + lost, certain)
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
@@ -195,7 +217,7 @@ class PolygonCurve(TradeoffCurve):
 
     def certain_mass(self) -> float:
         """In-mass of segments with infinite slope."""
-        return self._certain(forward=True)
+        return self._ahead.certain
 
     def epsilon(self, delta: float, side: Side = "both") -> float:
         """Return the ε of :meth:`TradeoffCurve.epsilon`; at δ = 0 the largest log-slope."""

@@ -22,7 +22,7 @@ from memberbound.dp.conversions import (
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import Adjacency, gamma_from_priors
-from memberbound.numerics.roots import confirmed, last_true, least_scale
+from memberbound.numerics.roots import confirmed, guessed_zero, last_true, least_scale
 
 __all__ = [
     "AdvantageTarget",
@@ -219,8 +219,11 @@ def calibrated_epsilon(
     """
     dlt = fraction("delta", delta)
 
+    def excess(epsilon: float) -> float:
+        return target.excess(guarantee_from_epsilon_delta([(epsilon, dlt)], adjacency))
+
     def met(epsilon: float) -> bool:
-        return target.excess(guarantee_from_epsilon_delta([(epsilon, dlt)], adjacency)) <= 0
+        return excess(epsilon) <= 0
 
     if not met(0.0):
         raise InputError(
@@ -229,7 +232,8 @@ def calibrated_epsilon(
         )
     if met(_LARGEST_EPSILON):
         return _LARGEST_EPSILON
-    return last_true(met, 0.0, _LARGEST_EPSILON)
+    near = guessed_zero(excess, 0.0, _LARGEST_EPSILON)
+    return last_true(met, 0.0, _LARGEST_EPSILON, near)
 
 
 def calibrated_gdp(target: Target, adjacency: Adjacency = "replace-one") -> float:

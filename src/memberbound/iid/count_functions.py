@@ -294,7 +294,8 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
 @lru_cache(maxsize=1 << 12)
 def _probability_lower(rows: int, count: int, alpha: float) -> float:
     """Largest p seen with P(Bin(N, p) ≥ c) ≤ α.  Kept: a plan asks at every size for the same."""
-    return last_true(lambda p: _tail(rows, count, p) <= alpha, 0.0, count / rows)
+    guess = float(special.betaincinv(count, rows - count + 1, alpha / (1 + _TAIL_SLACK)))
+    return last_true(lambda p: _tail(rows, count, p) <= alpha, 0.0, count / rows, guess)
 
 
 def heavy_discount_lower(profile: CountProfile, n: int, beta: float) -> float:

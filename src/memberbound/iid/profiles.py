@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,9 +55,11 @@ class CountProfile:
             >>> profile.rows, profile.atoms, profile.count.tolist(), profile.cells.tolist()
             (7, 4, [1, 2, 3], [2, 1, 1])
         """
-        values = _whole(
-            "counts", np.asarray(list(counts) if isinstance(counts, Iterable) else counts)
-        )
+        # An array is taken as it is: as a list it would be made of so many numbers one by one.
+        given: Any = counts
+        if isinstance(counts, Iterable) and not isinstance(counts, np.ndarray):
+            given = list(given)
+        values = _whole("counts", np.asarray(given))
         if np.any(values < 0):
             raise InputError(f"counts must be at least 0, got {int(values.min())!r}.")
         count, cells = np.unique(values[values > 0], return_counts=True)

@@ -23,7 +23,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.numerics.roots import last_true
+from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
 
 __all__ = [
@@ -512,13 +512,14 @@ def mixture_upper(
     target = log_confidence(beta) + 1e-12
     parts = [(s, float(f), math.log(w)) for f, s, w in zip(totals, exponents, weights, strict=True)]
 
-    def reached(x: float) -> bool:
+    def excess(x: float) -> float:
         terms = [w + s * (x - f) for s, f, w in parts]
         top = max(terms)
-        value = top + math.log(math.fsum(math.exp(t - top) for t in terms))
+        value = top + math.log(math.fsum([math.exp(t - top) for t in terms]))
         # s(x - F) is rounded in proportion to sF: ask for a little more than the target.
-        return value >= target + 1e-13 + 4e-16 * max(s * (abs(x) + f) for s, f, _ in parts)
+        return value - (target + 1e-13 + 4e-16 * max([s * (abs(x) + f) for s, f, _ in parts]))
 
     start = min(f + (target - w) / s for s, f, w in parts)
     start += 1e-9 * (1 + abs(start))
-    return up(last_true(reached, start, 0.0))
+    near = guessed_zero(excess, start, 0.0)
+    return up(last_true(lambda x: excess(x) >= 0, start, 0.0, near))

@@ -40,10 +40,10 @@ def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
     nodes = low[:, None] + mu[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
     # 1 - xR(x) cancels for large x; its asymptotic series 1/x² - 3/x⁴ + 15/x⁶ - … takes over.
-    with np.errstate(divide="ignore"):
-        w = 1.0 / np.square(nodes)
-    series = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
-    slope = np.where(nodes > 60.0, series, slope)
+    far = nodes > 60.0
+    if far.any():
+        w = 1.0 / np.square(nodes[far])
+        slope[far] = w * (1 - 3 * w * (1 - 5 * w * (1 - 7 * w * (1 - 9 * w * (1 - 11 * w)))))
     return np.asarray(0.5 * mu * (slope @ _WEIGHTS), dtype=np.float64)
 
 
@@ -120,15 +120,15 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
             value[tail] = _tail_form(mu[tail], low[tail], density[tail], slack[tail])
         if not tail.all():
             # The plain form, whose two terms are at most 1 and not small.
-            bulk = special.ndtr(-low) - density * _mills(high)
-            lift = 16 * (UNIT + density * (1 + np.abs(low)) * (UNIT + shift))
-            value = np.where(tail, value, bulk + lift)
+            mass, there = density[~tail], low[~tail]
+            bulk = special.ndtr(-there) - mass * _mills(high[~tail])
+            lift = 16 * (UNIT + mass * (1 + np.abs(there)) * (UNIT + shift[~tail]))
+            value[~tail] = bulk + lift
         # Among the smallest doubles the roundings above are absolute.
         value = np.nextafter(value + 4 * SMALLEST, np.inf)
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
-        none = eps == 0.0
-        if none.any():
-            value = np.where(none, _total_variation_upper(mu), value)
+        if not eps.all():
+            value = np.where(eps == 0.0, _total_variation_upper(mu), value)
     return np.asarray(np.clip(value, SMALLEST, 1.0), dtype=np.float64)
 
 

@@ -3,7 +3,8 @@
 A returned number satisfies its inequality *when evaluated again*: the functions below only ever
 return the safe end they were given or arguments at which the predicate was seen to hold.
 
-* :func:`last_true`: to the last double, for predicates that cost little;
+* :func:`last_true`: to the last double, for predicates that cost little; :func:`guessed_zero`
+  tells it where to look first;
 * :func:`least_scale`: the least noise that is enough, wherever to look for it;
 * :func:`safe_crossing`: the same inside a known bracket; :func:`confirmed` for a second opinion;
 * :func:`least_whole`: the smallest whole number;
@@ -18,8 +19,17 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from memberbound.errors import SearchError
+from memberbound.numerics.rounding import UNIT
 
-__all__ = ["confirmed", "fixed_order", "last_true", "least_scale", "least_whole", "safe_crossing"]
+__all__ = [
+    "confirmed",
+    "fixed_order",
+    "guessed_zero",
+    "last_true",
+    "least_scale",
+    "least_whole",
+    "safe_crossing",
+]
 
 _Trial = TypeVar("_Trial")
 _SIGN = 1 << 63
@@ -43,22 +53,91 @@ def _double(rank: int) -> float:
     return float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
 
-def last_true(holds: Callable[[float], bool], inside: float, outside: float) -> float:
+def last_true(
+    holds: Callable[[float], bool], inside: float, outside: float, near: float | None = None
+) -> float:
     """Bisect between ``inside`` (where ``holds``) and ``outside`` (where it does not).
 
     Guarantee: the result is ``inside``, of which the caller knows that it satisfies ``holds``, or
     was seen to.  For a predicate that switches once it is the last double before the switch.
-    Works in either direction and stops at adjacent doubles.
+    Works in either direction and stops at adjacent doubles.  ``near``, a guess of where the switch
+    is, saves evaluations and decides nothing.
     """
     good, bad = _rank(inside), _rank(outside)
+    first, last = (good, bad) if near is None else _around(holds, good, bad, near)
+    towards = 1 if bad > good else -1
     # Halving the places instead of the numbers takes at most 64 steps at any magnitude.
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
-        if holds(_double(middle)):
+        # The same places whatever the guess; what it has decided is not evaluated again.
+        if (middle - first) * towards <= 0:
+            good = middle
+        elif (middle - last) * towards >= 0:
+            bad = middle
+        elif holds(_double(middle)):
             good = middle
         else:
             bad = middle
     return _double(good)
+
+
+def _around(holds: Callable[[float], bool], good: int, bad: int, near: float) -> tuple[int, int]:
+    """Places of two doubles around the switch, seen to be on either side or given ends."""
+    towards = 1 if bad > good else -1
+    place = _rank(near) if math.isfinite(near) else good
+    if not min(good, bad) < place < max(good, bad):
+        return good, bad
+    # Steps grow: a guess that is a few roundings off costs a few evaluations.
+    step = 16
+    if holds(_double(place)):
+        while (ahead := place + towards * step) * towards < bad * towards:
+            if not holds(_double(ahead)):
+                return place, ahead
+            place, step = ahead, 16 * step
+        return place, bad
+    while (back := place - towards * step) * towards > good * towards:
+        if holds(_double(back)):
+            return back, place
+        place, step = back, 16 * step
+    return good, place
+
+
+def guessed_zero(
+    excess: Callable[[float], float], inside: float, outside: float, evaluations: int = 24
+) -> float:
+    """Return a number near which ``excess`` changes its sign, for the guess of :func:`last_true`.
+
+    Inverse quadratic interpolation where it is safe, halving elsewhere (Chandrupatla 1997).
+    """
+    first, second = outside, inside
+    f_first, f_second = excess(first), excess(second)
+    share = 0.5
+    for _ in range(evaluations):
+        point = first + share * (second - first)
+        value = excess(point)
+        if (value > 0) == (f_first > 0):
+            third, f_third = first, f_first
+        else:
+            third, f_third = second, f_second
+            second, f_second = first, f_first
+        first, f_first = point, value
+        best = first if abs(f_first) < abs(f_second) else second
+        if abs(second - first) <= 8 * UNIT * abs(best) or value == 0:
+            return best
+        share = 0.5
+        if len({f_first, f_second, f_third}) == 3 and math.isfinite(f_second + f_third + f_first):
+            xi = (first - second) / (third - second)
+            phi = (f_first - f_second) / (f_third - f_second)
+            if phi * phi < xi and (1 - phi) * (1 - phi) < 1 - xi:
+                share = f_first / (f_second - f_first) * (f_third / (f_second - f_third))
+                share += (
+                    (third - first)
+                    / (second - first)
+                    * (f_first / (f_third - f_first) * (f_second / (f_third - f_second)))
+                )
+        least = 2 * UNIT * abs(best) / abs(second - first)
+        share = min(max(share, least), 1 - least)
+    return first if abs(f_first) < abs(f_second) else second
 
 
 def safe_crossing(

@@ -48,7 +48,13 @@ def _binomial(n: int, p: Fraction) -> list[Fraction]:
 
 def _mean_distance(n: int, p: Fraction, centre: Fraction) -> Fraction:
     """E|Bin(n, p)/n − centre|, exactly."""
-    return exact_sum(mass * abs(Fraction(k, n) - centre) for k, mass in enumerate(_binomial(n, p)))
+    # Whole numbers over one denominator: a fraction would be reduced at every step.
+    a, b, top, bottom = p.numerator, p.denominator, centre.numerator, centre.denominator
+    total = sum(
+        math.comb(n, k) * a**k * (b - a) ** (n - k) * abs(k * bottom - top * n)
+        for k in range(n + 1)
+    )
+    return Fraction(total, b**n * n * bottom)
 
 
 def upper_tail(n: int, p: Fraction, m: int) -> Fraction:

@@ -121,22 +121,28 @@ def _histograms(n: int, atoms: int) -> Iterator[Histogram]:
 def _exact_leak(
     learner: Callable[[Histogram], Hashable], law: list[Fraction], n: int, gamma: Fraction
 ) -> Fraction:
-    mass: dict[Hashable, Fraction] = {}
-    inside: dict[Hashable, list[Fraction]] = {}
+    # Whole numbers over one denominator: a fraction would be reduced at every step.
+    common = math.lcm(*(p.denominator for p in law))
+    powers = [[(p.numerator * common // p.denominator) ** k for k in range(n + 1)] for p in law]
+    mass: dict[Hashable, int] = {}
+    inside: dict[Hashable, list[int]] = {}
     factorial = [math.factorial(k) for k in range(n + 1)]
     for h in _histograms(n, len(law)):
-        weight = Fraction(factorial[n])
-        for k, p in zip(h, law, strict=True):
-            weight *= p**k / Fraction(factorial[k])
+        weight, orders = factorial[n], 1
+        for k, power in zip(h, powers, strict=True):
+            weight *= power[k]
+            orders *= factorial[k]
+        weight //= orders
         label = learner(h)
-        mass[label] = mass.get(label, Fraction(0)) + weight
-        seen = inside.setdefault(label, [Fraction(0)] * len(law))
+        mass[label] = mass.get(label, 0) + weight
+        seen = inside.setdefault(label, [0] * len(law))
         for j, k in enumerate(h):
             seen[j] += weight * k
+    whole = common**n
     total = Fraction(0)
     for label, chance in mass.items():
         for p, seen_j in zip(law, inside[label], strict=True):
-            gap = seen_j / n - gamma * p * chance
+            gap = Fraction(seen_j, n * whole) - gamma * p * Fraction(chance, whole)
             if (gap > 0) == (gamma >= 1):
                 total += gap if gamma >= 1 else -gap / gamma
     return total

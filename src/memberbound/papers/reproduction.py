@@ -192,6 +192,9 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
     write_table(pd.DataFrame(findings.table), table, force=True)
     write_table(pd.DataFrame(findings.trials), single, force=True)
     figure = findings.draw()
+    # Laid out once for both files, not once for each.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     for target in (png, svg):
         save(figure, target, title=f"{result.id}: {result.title}", caption=result.title)
     text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
