@@ -98,12 +98,14 @@ def test_every_record(base, method):
     assert np.isfinite(model.predict(data[0]).astype(float)).all()
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_izzo_is_there_to_compare_with():
     few = slice(0, 10)
     model = MembershipPrivate(Ridge(), method="izzo", **QUICK | {"pairs": 30}).fit(XR[few], YR[few])
     assert model.calibration_.method == "izzo"
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
     rows = np.random.default_rng(4).permutation(len(X))[:80]
     base = LogisticRegression()
@@ -116,6 +118,7 @@ def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
     assert any("train=" in said for said in model.certificate_.assumptions)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_a_mask_is_as_good_as_row_numbers():
     mask = np.arange(len(X)) % 2 == 0
     one = MembershipPrivate(Ridge(), **FEWEST).fit(X, Y, train=mask)
@@ -215,6 +218,7 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     assert model.certificate_.value <= 0.2
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_neither_tuning_nor_calibration_depends_on_the_secret():
     """The same calibration seed and different secrets: everything but the release is the same."""
     settings = FEWEST | {"calibration_seed": 9, "tune": True}
@@ -242,6 +246,7 @@ def reachable(thing, seen):
         reachable(part, seen)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
     rows = np.sort(np.random.default_rng(6).permutation(len(X))[:80])
     base = LogisticRegression()
@@ -276,6 +281,7 @@ class Talkative(RegressorMixin, BaseEstimator):
         return np.zeros(len(rows))
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_nothing_is_printed_about_the_secret(capfd):
     MembershipPrivate(LinearSVC(verbose=1), **FEWEST).fit(X, Y)
     assert capfd.readouterr() == ("", "")
@@ -305,6 +311,7 @@ def test_tuning_picks_the_configuration_with_the_best_released_score():
     assert model.estimator.alpha == 0.01
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
     noise = methods._pilot_noise
 
@@ -319,6 +326,7 @@ def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
     assert [t.scores for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_same_seed_same_release_and_no_seed_another():
     settings = FEWEST | {"calibration_seed": 1}
     one, two = (MembershipPrivate(Ridge(), **settings).fit(XR, YR) for _ in range(2))
@@ -331,6 +339,7 @@ def test_same_seed_same_release_and_no_seed_another():
     assert any("seed" in said for said in one.certificate_.assumptions)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_clone_pipeline_and_grid_search():
     model = MembershipPrivate(Ridge(), **QUICK)
     assert clone(model).get_params()["estimator__alpha"] == 1.0
@@ -343,6 +352,7 @@ def test_clone_pipeline_and_grid_search():
     assert search.best_params_["eta"] in (0.2, 0.3)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_clipped_rows_are_clipped_in_prediction_too():
     model = MembershipPrivate(Ridge(), clip=1.0, **FEWEST).fit(XR, YR)
     assert model.predict(XR[:1] * 1000) == pytest.approx(model.predict(XR[:1] * 2000))

@@ -19,6 +19,7 @@ from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.saving import save
 
 pytest.importorskip("skops")
+pytestmark = pytest.mark.usefixtures("few_fits_everywhere")
 QUICK = {
     "record": "average",
     "tune": False,
@@ -67,7 +68,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept_model(folder: Path):
+def kept_model(folder: Path, few_fits_everywhere):
     """As released, before it goes through a file."""
     out = folder / "model.skops"
     return protect(folder / "people.csv", target="ill", out=out, **QUICK).released
