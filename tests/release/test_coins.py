@@ -204,6 +204,7 @@ NESTED = {
 }
 
 
+@pytest.mark.usefixtures("few_fits")
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("name", list(NESTED))
