@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import memberbound.release.estimator as estimator_module
 from memberbound.errors import InputError
-from memberbound.release import methods
+from memberbound.release import methods, refitting
 from memberbound.release.estimator import MembershipPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
@@ -299,7 +299,8 @@ def test_the_calibration_seed_is_a_whole_number():
         MembershipPrivate(Ridge(), **QUICK, calibration_seed=-1).fit(XR, YR)
 
 
-def test_tuning_picks_the_configuration_with_the_best_released_score():
+def test_tuning_picks_the_configuration_with_the_best_released_score(monkeypatch):
+    monkeypatch.setattr(refitting, "_PARTNERS", (1,))
     settings = QUICK | {"tune": True, "eta": 0.1, "pairs": 60}
     model = MembershipPrivate(Ridge(alpha=0.01), **settings).fit(XR, YR)
     assert len(model.trials_) == 12

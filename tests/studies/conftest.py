@@ -5,6 +5,7 @@ import pytest
 from memberbound.attacks import noisy_releases
 from memberbound.release import convex, estimator, methods, refitting
 from memberbound.studies import steps
+from memberbound.verbs import audit
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -24,6 +25,7 @@ def little_calibration():
         changed.setattr(methods, "_PAIRS", 8)
         changed.setattr(estimator, "_SHAPE_PAIRS", 16)
         changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
+        changed.setattr(audit, "_TARGETS", 4)
         changed.setattr(steps, "_SWEPT", 2)
         changed.setattr(steps, "_SWEPT_QUICKLY", 2)
         yield
