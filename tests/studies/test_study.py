@@ -150,7 +150,7 @@ def test_summary_ends_with_the_report_and_the_verdict(done) -> None:
 
 
 def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch) -> None:
-    quick = ("certify", "audit", "explain", "rows", "coarser")
+    quick = ("certify", "audit", "explain", "rows")
     plain = tuple(s for s in steps_module.STEPS if s.id in quick)
     out = tmp_path / "study"
     ran: list[str] = []
@@ -170,14 +170,14 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
     checked(partial)
     assert partial["status"] == "partial"
-    assert [s["state"] for s in partial["steps"]].count("stopped") == 3
+    assert [s["state"] for s in partial["steps"]].count("stopped") == 2
     assert "incomplete" in partial["verdict"]["sentence"]
     assert "stopped by the user" in (out / "report.html").read_text(encoding="utf-8")
 
     ran.clear()
     monkeypatch.setattr(studying, "STEPS", tuple(counted(s, False) for s in plain))
     whole = study(people(), **FEW, out=out, resume=True)
-    assert ran == ["explain", "rows", "coarser"]
+    assert ran == ["explain", "rows"]
     # The same seed gives the same numbers, in one go or in two.
     once = study(people(), **FEW, out=tmp_path / "once")
     assert without_times(whole.report.to_dict()) == without_times(once.report.to_dict())
