@@ -204,7 +204,7 @@ NESTED = {
         voting="soft",
     ),
     "search": GridSearchCV(
-        DecisionTreeClassifier(splitter="random"), {"max_depth": [1, 3]}, cv=KFold(3, shuffle=True)
+        DecisionTreeClassifier(splitter="random"), {"max_depth": [1, 3]}, cv=KFold(2, shuffle=True)
     ),
     "generator inside": RandomForestClassifier(3, random_state=np.random.RandomState(4)),
     "global generators": Careless(),

@@ -59,7 +59,7 @@ def test_auto_leaves_the_convex_form_where_it_needs_hundreds_of_times_the_noise(
 
 def test_auto_keeps_the_convex_form_where_it_wins():
     settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
-    settings["pairs"] = 200
+    settings["pairs"] = 100
     auto, moment = (
         MembershipPrivate(Ridge(alpha=100.0), method=method, **settings).fit(X, Y)
         for method in ("auto", "moment")

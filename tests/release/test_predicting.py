@@ -92,7 +92,7 @@ def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_pat
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
-    code, out, err = (fresh if name == "made" else answered)(*asked, cwd=tmp_path)
+    code, out, err = (answered if name == "made" else fresh)(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
     assert answer["command"] == "predict"
