@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -84,9 +85,13 @@ def _opened(address: str | None, seconds: float) -> Client:
 
 def current() -> Client | None:
     """Return the client of the cluster that is used here, if there is one."""
+    # Whoever has a client has loaded dask; to load it here would take half a second for nothing.
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
     try:
-        return cast(Client, import_module("distributed").Client.current(allow_global=False))
-    except (ImportError, ValueError):
+        return cast(Client, distributed.Client.current(allow_global=False))
+    except ValueError:
         return None
 
 

@@ -1,9 +1,11 @@
 """Model files: the same answers as the model that was saved, no code without trust, no crash."""
 
 import copy
+import importlib
 import io
 import json
 import pickle
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
 from memberbound.learners.model_files import load_model
+from memberbound.learners.skops_io import skops_io
 
 LIGHT = "LightGBM is not installed (pip install memberbound[boosting])"
 XGB = "XGBoost is not installed (pip install memberbound[boosting])"
@@ -145,7 +148,34 @@ def test_a_tampered_exported_program_runs_nothing_without_trust(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def skops() -> Any:
-    return pytest.importorskip("skops.io", reason="skops is not installed")
+    pytest.importorskip("skops", reason="skops is not installed")
+    return skops_io()
+
+
+def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops: Any) -> None:
+    from sklearn.utils import all_estimators
+    from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES
+
+    named = {f"{kind.__module__}.{kind.__name__}" for _, kind in all_estimators()}
+    assert {name for name in named if name.startswith("sklearn.")} == {
+        *SKLEARN_ESTIMATOR_TYPE_NAMES
+    }
+
+
+def test_wrappers_are_hidden_while_skops_is_imported_and_no_longer(monkeypatch) -> None:
+    wrapper = "sklearn.externals.array_api_compat.torch"
+    monkeypatch.delitem(sys.modules, wrapper, raising=False)
+    seen = []
+
+    def imported(name: str) -> None:
+        seen.append((name, sys.modules[wrapper]))
+        raise ImportError
+
+    monkeypatch.setattr(importlib, "import_module", imported)
+    with pytest.raises(ImportError):
+        skops_io()
+    assert seen == [("skops.io", None)]
+    assert wrapper not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.errors import InputError
 from memberbound.learners.model_files import load_model
+from memberbound.learners.skops_io import skops_io
 from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 
 
@@ -83,9 +84,9 @@ def test_files_that_run_code_need_trust(tmp_path: Path, people: pd.DataFrame, pi
 
 
 def test_skops_needs_no_trust(tmp_path: Path, people: pd.DataFrame, pipeline) -> None:
-    skops = pytest.importorskip("skops.io")
+    pytest.importorskip("skops")
     path = tmp_path / "model.skops"
-    skops.dump(pipeline, path)
+    skops_io().dump(pipeline, path)
     said = load_model(path).answers(people)
     assert np.array_equal(said.probabilities, pipeline.predict_proba(people[["age", "town"]]))
 

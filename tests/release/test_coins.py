@@ -136,10 +136,17 @@ def test_the_release_tosses_the_public_coins_too():
 
 
 def test_coins_are_the_same_whatever_the_number_of_workers():
+    class Tossed:
+        """Local, so that it travels; the workers import nothing but what fits."""
+
+        dimension = 1
+
+        def __call__(self, rows):
+            return np.array([rows.sum() + np.random.random()])  # noqa: NPY002
+
     groups = [[np.arange(n, n + 2)] for n in range(30)]
-    statistic = computed(np.arange(40.0), lambda rows: rows.sum() + np.random.random())  # noqa: NPY002
     one, two = (
-        fitted(statistic, groups, lambda out: out[0], seed=0, workers=workers) for workers in (1, 2)
+        fitted(Tossed(), groups, lambda out: out[0], seed=0, workers=workers) for workers in (1, 2)
     )
     assert (one.rows == two.rows).all()
     assert not one.own_coins
@@ -197,13 +204,14 @@ NESTED = {
         voting="soft",
     ),
     "search": GridSearchCV(
-        DecisionTreeClassifier(splitter="random"), {"max_depth": [1, 3]}, cv=KFold(3, shuffle=True)
+        DecisionTreeClassifier(splitter="random"), {"max_depth": [1, 3]}, cv=KFold(2, shuffle=True)
     ),
     "generator inside": RandomForestClassifier(3, random_state=np.random.RandomState(4)),
     "global generators": Careless(),
 }
 
 
+@pytest.mark.usefixtures("few_fits")
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("name", list(NESTED))

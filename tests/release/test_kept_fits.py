@@ -128,6 +128,7 @@ def test_a_certificate_is_the_same(tmp_path):
     assert redone < all_of_them / 4
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_a_study_goes_on_inside_a_protection(tmp_path, monkeypatch):
     """Stopped during the calibration for the average record: the rest alone is fitted."""
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
@@ -58,7 +59,7 @@ def test_auto_leaves_the_convex_form_where_it_needs_hundreds_of_times_the_noise(
 
 def test_auto_keeps_the_convex_form_where_it_wins():
     settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
-    settings["pairs"] = 200
+    settings["pairs"] = 100
     auto, moment = (
         MembershipPrivate(Ridge(alpha=100.0), method=method, **settings).fit(X, Y)
         for method in ("auto", "moment")
@@ -111,6 +112,14 @@ def test_one_search_whoever_asks():
     scales = {c.noise.scale for c in (whole.calibration, out.calibration, tabled)}
     assert len(scales) == 1
     assert out.values.tolist() == whole.released.values.tolist()
+
+
+def test_the_area_under_the_roc_is_scikit_learns_ties_and_all():
+    rng = np.random.default_rng(5)
+    for digits in (0, 1, 12):  # few values, some, all different
+        of_it, ranking = rng.random(90) < 0.3, rng.normal(size=90).round(digits)
+        assert methods._area(of_it, ranking) == pytest.approx(roc_auc_score(of_it, ranking), 1e-14)
+    assert methods._area(np.array([True, False]), np.array([1.0, 1.0])) == 0.5
 
 
 def test_a_form_refuses_what_it_cannot_take():

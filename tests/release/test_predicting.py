@@ -19,6 +19,7 @@ from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.saving import save
 
 pytest.importorskip("skops")
+pytestmark = pytest.mark.usefixtures("few_fits_everywhere")
 QUICK = {
     "record": "average",
     "tune": False,
@@ -67,7 +68,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept_model(folder: Path):
+def kept_model(folder: Path, few_fits_everywhere):
     """As released, before it goes through a file."""
     out = folder / "model.skops"
     return protect(folder / "people.csv", target="ill", out=out, **QUICK).released
@@ -91,7 +92,7 @@ def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_pat
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
-    code, out, err = (fresh if name == "made" else answered)(*asked, cwd=tmp_path)
+    code, out, err = (answered if name == "made" else fresh)(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
     assert answer["command"] == "predict"

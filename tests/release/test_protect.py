@@ -15,6 +15,8 @@ from memberbound.errors import InputError
 from memberbound.release.saving import load, verified
 from memberbound.verbs.protect import protect
 
+pytestmark = pytest.mark.usefixtures("few_fits_everywhere")
+
 
 @pytest.fixture
 def people() -> pd.DataFrame:

@@ -124,6 +124,7 @@ def test_bounds_of_another_kind_than_the_target_are_named():
     ]
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
     assert released.to_dict()["game"] == "neighbour"
     quick = {"tune": False, "pairs": 20, "workers": 1, "eta": 0.3, "insecure_seed": 3}
@@ -474,6 +475,7 @@ def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_giv
             assert get_scorer(scorer)(model, fresh[["age"]], fresh["ill"]) > 0.6
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
     numbers = np.random.default_rng(0).normal(size=(60, 2))
     settings = {"record": "average", "eta": 0.2, "tune": False, "pairs": 30, "n_jobs": 1}

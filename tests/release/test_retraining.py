@@ -1,12 +1,14 @@
 """Refitting: fits are counted, failures refused, and the noise is worth its price."""
 
 import math
+import sys
 import warnings
 from pickle import PicklingError
 
 import numpy as np
 import pytest
 
+from memberbound.clusters import current
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
@@ -185,6 +187,14 @@ def test_unfinished_convergence_is_counted_and_other_warnings_are_passed_on_once
         found = calibrate_neighbour(Slow(), HALVES, eta=0.1, pairs=100, workers=1)
     assert len(seen) == 1
     assert 60 < found.details["fits_unconverged"] < 140
+
+
+def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
+    """Where it is installed, importing it takes longer than a small calibration."""
+    monkeypatch.delitem(sys.modules, "distributed", raising=False)
+    assert current() is None
+    fitted(normal_column(), [[np.arange(50)]], np.ravel, seed=0)
+    assert "distributed" not in sys.modules
 
 
 def test_fits_come_back_in_order():

@@ -29,7 +29,7 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def model():
+def model(few_fits_everywhere):
     return MembershipPrivate(LogisticRegression(), **QUICK).fit(X, Y)
 
 

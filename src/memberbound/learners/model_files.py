@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.learners.examples import attribute_named
+from memberbound.learners.skops_io import skops_io
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
 
 def _package(name: str, extra: str, file: _File) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        return skops_io() if name == "skops.io" else importlib.import_module(name)
     except ImportError:
         raise InputError(
             f"{name.partition('.')[0]} must be installed to read {file.name}: pip install "

@@ -173,7 +173,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         >>> model.score(X, y) > 0.7
         True
         >>> half = MembershipPrivate(
-        ...     LogisticRegression(), record="average", tune=False, pairs=60, insecure_seed=1
+        ...     LogisticRegression(), record="average", eta=0.2, tune=False, pairs=20
         ... )
         >>> half.fit(X, y).certificate_.game.record
         'average'
@@ -500,6 +500,8 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         population: Population,
         fresh: FreshSubsets,
     ) -> Scores | None:
+        if self.release != "parameters":
+            return None  # nobody knows the target of the query rows
         subsets = fresh.subsets(_SCORED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -664,7 +666,7 @@ def released_learner(model: MembershipPrivate, X: FloatArray, y: Labels) -> Rele
         >>> from sklearn.datasets import make_classification
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = make_classification(100, n_features=4, random_state=0)
-        >>> asked = {"eta": 0.1, "record": "average", "tune": False, "pairs": 50}
+        >>> asked = {"eta": 0.2, "record": "average", "tune": False, "pairs": 20}
         >>> model = MembershipPrivate(LogisticRegression(), **asked)
         >>> learner = released_learner(model.fit(X, y), X, y)
         >>> learner.fit(X[:50], y[:50]).predict_proba(X).shape

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from memberbound.errors import InputError, MemberboundError, SearchError, one_of, positive
@@ -679,16 +679,26 @@ def _auc(
     truth: Labels, _answers: Labels, ranking: FloatArray, classes: Sequence[str]
 ) -> float | None:
     """Mean over classes, each against the rest, of the area under the ROC."""
-    from sklearn.metrics import roc_auc_score
-
     areas = []
     for place, name in enumerate(classes[: ranking.shape[1]]):
         of_it = truth.astype(str) == name
         if 0 < of_it.sum() < len(of_it):
             others = np.delete(ranking, place, axis=1).max(axis=1)
             own = np.nan_to_num(ranking[:, place] - others, neginf=-1e300, posinf=1e300)
-            areas.append(float(roc_auc_score(of_it, own)))
+            areas.append(_area(of_it, own))
     return float(np.mean(areas)) if areas else None
+
+
+def _area(of_it: NDArray[np.bool_], ranking: FloatArray) -> float:
+    """Share of the pairs of a row of the class and another in which it ranks above; ties half.
+
+    Counted, so right to the last digit; scikit-learn's checks of its input take fifty times longer.
+    """
+    values, places = np.unique(ranking, return_inverse=True)
+    inside = np.bincount(places[of_it], minlength=len(values))
+    outside = np.bincount(places[~of_it], minlength=len(values))
+    above = 2 * np.cumsum(outside) - outside
+    return int(inside @ above) / (2 * int(inside.sum()) * int(outside.sum()))
 
 
 def _r_squared(

@@ -25,6 +25,7 @@ from memberbound.files import check_output, read_document, write_text, written_w
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
 from memberbound.learners.examples import as_numbers, as_texts
+from memberbound.learners.skops_io import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.calibration import Calibration
@@ -367,7 +368,7 @@ def _endings(released: object) -> tuple[str, ...]:
 
 def _imported(name: str, remedy: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        return skops_io() if name == "skops.io" else importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
         raise InputError(f"{package} must be installed for this file: {remedy}.") from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,13 +21,15 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import Calibration, Record, Rows, checked_eta
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
-from memberbound.release.parameters import Labels
 from memberbound.release.refitting import subset_assumptions
 from memberbound.subset.crowd import CrowdTable
 from memberbound.subset.distances import clipped, noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import eta_from_success
+
+if TYPE_CHECKING:
+    from memberbound.release.parameters import Labels
 
 __all__ = [
     "CallableStatistic",

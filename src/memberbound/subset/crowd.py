@@ -678,9 +678,11 @@ class _Frequencies:
         dilation = np.geomspace(1.03, 40.0, 60)
         inside = self._near(dilation, radii, None, widened)
         shrunk = np.arange(_DEGREES) * np.log(dilation)[:, None]
-        # Per radius and degree the best dilation; per degree the best radius.
-        dilated = (inside.T[:, :, None] - shrunk).min(axis=1)
-        return np.asarray(np.logaddexp(dilated, outside[:, None]).min(axis=0) + _SLACK)
+        # Per radius and degree the best dilation; per degree the best radius that is usable.
+        usable = np.isfinite(inside).any(axis=0)
+        dilated = (inside.T[usable, :, None] - shrunk).min(axis=1)
+        both = np.logaddexp(dilated, outside[usable, None])
+        return np.asarray(both.min(axis=0, initial=math.inf) + _SLACK)
 
     @property
     def others(self) -> FloatArray:
@@ -711,23 +713,26 @@ class _Frequencies:
                     first = (math.tan(arc) / arc - 1) / arc**2 + 4 * (1 + 1 / weight) * curvature
                     second = (1 + weight) * curvature
                     spare = half - 1 - first * spread
-                    main = 0.5 * np.log((half + 0.5) / spare)
                     bend = second * self.quartic * r2**2 * t2
                     tilt = r2[..., None] * widened * others / count + bend[..., None] * shape
+                    # Most radii are too large for most dilations: logarithms of the others only.
+                    usable = (spare > 0) & (_over_columns(np.maximum, tilt) < 1)
+                    tilt = tilt[usable]
+                    main = 0.5 * np.log((half + 0.5) / spare[usable])
                     if low is None:
                         value = -_over_columns(np.add, np.log(1 - tilt))
                     else:
-                        value = np.full(best.shape, math.inf)
+                        value = np.full(main.shape, math.inf)
                         room = _over_columns(np.minimum, (1 - tilt) / shape)
+                        inner = np.broadcast_to(low, usable.shape)[usable]
                         for part in (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
                             chernoff = part * room
                             log = np.log(1 - tilt - chernoff[..., None] * shape)
                             log = _over_columns(np.add, log)
-                            value = np.fmin(value, -chernoff * low - log)
+                            value = np.fmin(value, -chernoff * inner - log)
                     main = main + value
-                    steep = _over_columns(np.maximum, tilt)
-                    usable = (spare > 0) & (steep < 1) & np.isfinite(main)
-                    best = np.where(usable & (main < best), main, best)
+                    least = best[usable]
+                    best[usable] = np.where(np.isfinite(main) & (main < least), main, least)
                 outer = (
                     math.log(math.pi * (half + 0.5))
                     + tails
