@@ -23,7 +23,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import dataclasses
 import errno
 import gc
 import hashlib
@@ -439,12 +438,13 @@ class _Stops:
     def seen_before(self, steps: list[object], found: list[str]) -> bool:
         """Whether a process with this fault has gone on from here; note that one has."""
         from memberbound import files
+        from memberbound.report.model import plain
 
         sys.stderr.flush()
         said = self.harness.told("suffered")[1].read_text(errors="replace")
         here = (
             self.suffering,
-            [dataclasses.replace(step, seconds=0.0) for step in steps],
+            [_timeless(plain(step)) for step in steps],
             found,
             _kind(self.harness.folder.look()),
             _OWN_NAME.sub("own", said),
@@ -800,6 +800,17 @@ def forgotten() -> None:
     files.PrivateFolder.remove = lambda self: None
     files._remove_own.__code__ = (lambda: None).__code__
     command_line.remove_once = lambda: None
+
+
+def unpaired() -> None:
+    """A certificate does not hold the one that it replaces."""
+    from memberbound.errors import InputError
+    from memberbound.release import saving
+
+    def refused(path: object) -> None:
+        raise InputError(f"{path} is not known.")
+
+    saving.verified = refused
 
 
 def unguarded() -> None:

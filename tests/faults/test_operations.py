@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from faults import operations
 from faults.operations import DEEP, EDGES, FAULTS, NONE, SCENARIOS, Ran, _timeless, people, problems
 from memberbound.faces.command_line import VERBS
 
@@ -128,6 +131,37 @@ def test_what_is_broken_on_purpose_is_caught(library, broken):
         assert any(word in text for text in wrong(said)), word
 
 
+@pytest.mark.long
+def test_a_release_whose_certificate_is_replaced_first_is_caught(library):
+    """Negative control: between the two names the old file has no certificate."""
+    (said,) = found(library, ("protect again+unpaired", NONE, "killed"))
+    assert any("without its certificate" in text for text in wrong(said))
+
+
+def test_a_run_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(operations, "_PATIENCE", 1)
+    status, _ = operations._ended(os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ))
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGALRM
+
+
+@pytest.mark.long
+def test_time_in_which_all_is_suspended_does_not_count():
+    """A machine that sleeps, or a job that is stopped, is no hang."""
+    program = (
+        "import os; from faults import operations; operations._PATIENCE = 2; "
+        "child = os.posix_spawn('/bin/sleep', ['sleep', '1.5'], os.environ); print(flush=True); "
+        "print(os.waitstatus_to_exitcode(operations._ended(child)[0]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=HERE.parent, stdout=-1, start_new_session=True
+    ) as run:
+        run.stdout.readline()
+        os.killpg(run.pid, signal.SIGSTOP)
+        time.sleep(4)
+        os.killpg(run.pid, signal.SIGCONT)
+        assert int(run.stdout.read()) == 0
+
+
 def test_every_verb_is_tried():
     assert {*(name.split()[0] for name in SCENARIOS), "serve"} == set(VERBS)
 
@@ -145,7 +179,7 @@ def _with_workers(verb, place, k):
     """Run a command whose worker is killed in the k-th fit; return its answer and the fits."""
     place.mkdir()
     people(place)
-    (place / "fits").mkdir()
+    (place / "fits").touch()
     (place / "sitecustomize.py").write_text(
         "from faults.dying_learner import everywhere\neverywhere()\n"
     )
@@ -164,7 +198,7 @@ def _with_workers(verb, place, k):
     assert ran.returncode == 0, ran.stderr[-2000:]
     written = (place / "out.csv").read_text() if verb == "audit" else ""
     told = _timeless(json.loads(ran.stdout))
-    return (told, written), len(list((place / "fits").iterdir()))
+    return (told, written), (place / "fits").stat().st_size
 
 
 @pytest.mark.long
