@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, read_document, write_text, written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
+from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
@@ -154,12 +154,12 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """Return classes or numbers for the rows of a file, a frame or an array."""
         return self.answered(self.encoded(table)[0])
 
-    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_can("predict_proba"))
     def predict_proba(self, table: object) -> FloatArray:
         """Return probabilities in the order of ``classes_``."""
         return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
 
-    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_can("decision_function"))
     def decision_function(self, table: object) -> FloatArray:
         """Return the released model's scores."""
         return np.asarray(self.model.decision_function(self.encoded(table)[0]))
@@ -550,7 +550,7 @@ def load(
     target = Path(path)
     try:
         return _loaded(target, said, trusted, factory)
-    except MemberboundError:
+    except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything
         raise InputError(
