@@ -134,6 +134,23 @@ def test_failing_fits_are_listed_and_left_out():
     assert any("failed" in w for w in run.warnings)
 
 
+def test_a_lack_of_memory_is_not_a_failing_learner(monkeypatch, tmp_path):
+    """Neither in a fit nor while a learner is described for the cache; other errors are."""
+    for error, seen in ((MemoryError(), MemoryError), (ValueError("no"), InputError)):
+
+        def broken(*given, error=error, **named):
+            raise error
+
+        for place, name, cache in (
+            (shadows, "signals_of", None),
+            (shadows.pickle, "dumps", tmp_path),
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(place, name, broken)
+                with pytest.raises(seen):
+                    train_shadows(examples(), RidgeClassifier(), models=4, n_jobs=1, cache=cache)
+
+
 @pytest.mark.parametrize("learner", [AlwaysFailing(), AnswersNan()])
 def test_mostly_failing_fits_are_refused(learner):
     with pytest.raises(InputError, match="4 failures in 4 fits"):

@@ -9,6 +9,10 @@ left, puts the folder back and goes on.  So a fault costs what comes after it, n
 A call is known by its stack: the lines of our functions, outermost to innermost.  Every stack is
 tried at its first and at its last call, every file operation each time.
 
+A study goes on after a step that has failed, and what comes then is most of it.  Where a child is
+between two steps, or before the report, as one was before (same fault, same answers so far, same
+files, same words), the rest is the rest of that run, and it ends (:meth:`_Stops.seen_before`).
+
 What is left must be right at once (:func:`problems`), and a next run from there must tidy up, lose
 nothing that was finished, and give the undisturbed answer (:meth:`Harness.followed`).  Runs from
 the same files are the same run, so each kind of remainder is followed once.
@@ -28,6 +32,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import stat
@@ -67,13 +72,14 @@ CODES = {"killed": {-signal.SIGKILL}, "SIGTERM": {143}, "SIGINT": {130}}
 #: A disk that is full stays full; deleting works on it (where it does not, nothing is tidied).
 _LASTING = ("full", "short")
 _FREES = (b"unlink", b"rmdir")
-#: Seconds after which a run that suffers a fault is taken to hang.
+#: Seconds after which a run that suffers a fault is taken to hang; those in which this process is
+#: suspended do not count, for a run is suspended with it.
 _PATIENCE = 120
 
 #: Our functions below the first that is guarded: before it nothing is done, after it all is.
 _GUARD = 2
-#: Remainders of a study that are followed.
-_FOLLOWED = 12
+#: How a child ends whose rest is that of an earlier one.
+_SEEN = 96
 #: Arrow's two pools, of one thread each here; they start again in a fork.
 _ARROW = 2
 
@@ -96,6 +102,8 @@ SCENARIOS = {
     "bounds": ("bounds people.csv --out out/b.yaml", "--force"),
     "population": ("population numbers.npy --epsilon 5 --clip 3", ""),
     "protect": (PROTECT, "--force"),
+    #: Over another release.
+    "protect again": (f"{PROTECT} --force", ""),
     "predict": ("predict model.skops people.csv --out out/answers.csv --force", ""),
     "audit": (
         "audit people.csv --target y --learner tree --shadows 8 --workers 1 --records out/e.csv "
@@ -108,7 +116,8 @@ SCENARIOS = {
     "theorems": ("theorems A25-T14", ""),
     "reproduce": ("reproduce L24-F1 --trials 1 --out out/figures", ""),
     "study": (
-        "study people.csv --target y --learner tree --shadows 8 --workers 1 --out out/study",
+        "study few.csv --target y --learner tree --eta 0.45 --record average --shadows 8 "
+        "--workers 1 --out out/study",
         "--resume",
     ),
 }
@@ -142,6 +151,9 @@ def people(folder: Path) -> None:
     pd.DataFrame({"a": a, "b": [f"b{i}" for i in b], "y": y}).to_csv(
         folder / "people.csv", index=False
     )
+    # As many rows as coarser columns take; what a study finds about ε is slow for more.
+    few = np.arange(30) % 3
+    pd.DataFrame({"a": few, "y": few.clip(max=1)}).to_csv(folder / "few.csv", index=False)
     np.save(folder / "numbers.npy", rng.normal(size=(30, 2)))
     (folder / "report.json").write_text(json.dumps(sample.sample()))
 
@@ -269,7 +281,7 @@ class _Stops:
         self.deferred: list[Once] = []
         self.once: Once | None = None
         self.results = {
-            fault: {"tried": 0, "seconds": 0.0, "wrong": list[str]()} for fault in faults
+            fault: {"tried": 0, "cut": 0, "seconds": 0.0, "wrong": list[str]()} for fault in faults
         }
         #: Kind of remainder → fault and place that led to it first.
         self.remainders: dict[str, str] = {}
@@ -339,7 +351,8 @@ class _Stops:
                 for answer in OPERATIONS.get(fault, ()):
                     if name in _FREES and answer < _AFTERWARDS:
                         continue
-                    if answer >= _HALFWAY and name != b"write":
+                    # Only writes have halves; half of anything else is the full disk once more.
+                    if (answer == _HALF or answer >= _HALFWAY) and name != b"write":
                         continue
                     if inside:
                         self.deferred.append((self.operations, fault, answer, place, finished))
@@ -372,14 +385,21 @@ class _Stops:
         child = os.fork()
         if child == 0:
             sys.settrace(None)
-            signal.alarm(_PATIENCE)
             for number, stream in enumerate(told, 1):
                 os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
             self.suffering = fault
+            self.cut_short()
             # This child stands for the process that made them.
             files._own_names |= dict.fromkeys(files._own_names, os.getpid())
             return True
-        _, status, used = os.wait4(child, 0)
+        status, used = _ended(child)
+        if os.waitstatus_to_exitcode(status) == _SEEN:
+            self.results[fault]["tried"] += 1
+            self.results[fault]["seconds"] += used.ru_utime + used.ru_stime
+            self.results[fault]["cut"] += 1
+            folder.restore(before)
+            shim.fault_ask(self._called)
+            return False
         left, temporary = folder.outputs()
         ran = Ran(
             os.waitstatus_to_exitcode(status),
@@ -392,6 +412,49 @@ class _Stops:
         self.looked_at(ran, fault, place, finished, seconds)
         folder.restore(before)
         shim.fault_ask(self._called)
+        return False
+
+    def cut_short(self) -> None:
+        """End this process where an earlier one has gone on: after a step, before the report."""
+        if "memberbound.studies.studying" not in sys.modules:
+            return
+        from memberbound.studies import studying
+
+        step, written = studying._Run._step, studying._Run._written
+
+        def stepped(run: studying._Run, *given: object) -> object:
+            ended = step(run, *given)
+            if self.seen_before([*run.steps, ended], sorted(run.bench.found)):
+                os._exit(_SEEN)
+            return ended
+
+        def reported(run: studying._Run) -> object:
+            if self.seen_before(run.steps, ["report"]):
+                os._exit(_SEEN)
+            return written(run)
+
+        studying._Run._step, studying._Run._written = stepped, reported
+
+    def seen_before(self, steps: list[object], found: list[str]) -> bool:
+        """Whether a process with this fault has gone on from here; note that one has."""
+        from memberbound import files
+        from memberbound.report.model import plain
+
+        sys.stderr.flush()
+        said = self.harness.told("suffered")[1].read_text(errors="replace")
+        here = (
+            self.suffering,
+            [_timeless(plain(step)) for step in steps],
+            found,
+            _kind(self.harness.folder.look()),
+            _OWN_NAME.sub("own", said),
+            len(files._own_names),
+        )
+        mark = self.harness.root / "rests" / hashlib.sha256(repr(here).encode()).hexdigest()
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return True
         return False
 
     def looked_at(
@@ -420,6 +483,20 @@ class _Stops:
             number = len(self.remainders)
             self.remainders[kind] = f"{fault} at {place}"
             shutil.copytree(folder.place, self.harness.root / "remainders" / str(number))
+
+
+def _ended(child: int, *, patient: bool = False) -> tuple[int, resource.struct_rusage]:
+    """Wait for a child and return its status and what it used; one that hangs gets SIGALRM."""
+    ended = os.pidfd_open(child)
+    waited = 0
+    # Seconds that are counted, not read from a clock.
+    while not select.select([ended], [], [], 1)[0]:
+        waited += not patient
+        if waited == _PATIENCE:
+            os.kill(child, signal.SIGALRM)
+    os.close(ended)
+    _, status, used = os.wait4(child, 0)
+    return status, used
 
 
 def _kind(state: dict[str, os.stat_result]) -> str:
@@ -489,12 +566,16 @@ def _whole(name: str, content: bytes, new: bytes | None, old: bytes | None) -> b
 
 
 def _uncertified(files: dict[str, bytes]) -> list[str]:
-    """No release lies about without the certificate that belongs to it."""
+    """No release lies about without the certificate that belongs to it.
+
+    It is the one beside it or, while that is new, the one that it replaces.
+    """
     found = []
     for name, content in files.items():
         if name.endswith(".skops"):
             beside = json.loads(files.get(name + _CERTIFICATE, b"{}"))
-            if beside.get("sha256") != hashlib.sha256(content).hexdigest():
+            known = {page.get("sha256") for page in (beside, beside.get("replaces", {}))}
+            if hashlib.sha256(content).hexdigest() not in known:
                 found.append(f"{name} is there without its certificate")
     return found
 
@@ -529,15 +610,19 @@ class Harness:
         self.shim = ctypes.CDLL(os.environ["FAULTS"])
         self.start = root / "start"
         self.folder = Folder(root / "watched", root / "safe")
-        for name in ("start", "start/tmp", "start/out", "remainders"):
+        for name in ("start", "start/tmp", "start/out", "remainders", "rests"):
             (root / name).mkdir()
         people(self.start)
-        if scenario == "predict":
+        if scenario == "study":
+            _short()
+        if scenario in ("predict", "protect again"):
             self.fresh(self.start)
-            made = self.run(arguments=PROTECT.split())
+            made = self.run(arguments=PROTECT.replace("seed 1", "seed 2").split())
             assert made.code == 0, made.err
-            for name in ("model.skops", "model.skops.certificate.json"):
-                shutil.copy(self.folder.place / "out" / name, self.start)
+            place = self.start if scenario == "predict" else self.start / "out"
+            for name in ("model.skops", "model.skops" + _CERTIFICATE):
+                shutil.copy(self.folder.place / "out" / name, place)
+        if scenario == "predict":
             (self.start / "out" / "answers.csv").write_text("old\n")
         self.fresh(self.start)
         self.old = self.folder.outputs()[0]
@@ -578,7 +663,8 @@ class Harness:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
-        _, status = os.waitpid(child, 0)
+        # With stops it waits for other runs, each of which is waited for so long.
+        status, _ = _ended(child, patient=stops is not None and stops.once is None)
         out, err = (path.read_text(errors="replace") for path in told)
         files, temporary = self.folder.outputs()
         return Ran(os.waitstatus_to_exitcode(status), err, files, temporary, out)
@@ -674,12 +760,9 @@ def examined(scenario: str, depth: int, faults: tuple[str, ...]) -> dict[str, ob
         assert found["calls"].keys() == counted["calls"].keys()
         assert found["operations"] == counted["operations"]
         remainders = found.pop("remainders")
-        # A study takes seconds to go on: of its many remainders some are followed, evenly spread.
-        step = max(1, len(remainders) // _FOLLOWED) if scenario == "study" else 1
-        followed = list(enumerate(remainders))[::step]
         wrong = [
             f"after {cause}: {text}"
-            for number, cause in followed
+            for number, cause in enumerate(remainders)
             for text in harness.followed(harness.root / "remainders" / str(number))
         ]
         found["stacks"] = len(found["calls"])
@@ -687,7 +770,6 @@ def examined(scenario: str, depth: int, faults: tuple[str, ...]) -> dict[str, ob
         return found | {
             "scenario": scenario,
             "remainders": len(remainders),
-            "followed": len(followed),
             "after": wrong,
             "seconds": round(_seconds() - began, 1),
         }
@@ -720,6 +802,17 @@ def forgotten() -> None:
     command_line.remove_once = lambda: None
 
 
+def unpaired() -> None:
+    """A certificate does not hold the one that it replaces."""
+    from memberbound.errors import InputError
+    from memberbound.release import saving
+
+    def refused(path: object) -> None:
+        raise InputError(f"{path} is not known.")
+
+    saving.verified = refused
+
+
 def unguarded() -> None:
     """Nobody says what has happened."""
     from memberbound.faces import command_line
@@ -743,6 +836,13 @@ def _alone() -> None:
         return connect(*given, config={**(config or {}), "async_threads": 0}, **named)
 
     duckdb.connect = connected
+
+
+def _short() -> None:
+    """Let a study do each step with as little as it can: what comes after a fault is its price."""
+    from memberbound.studies import steps
+
+    steps._SWEPT = 2
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Saved releases: what is read is what was written, and only with its own certificate."""
 
+import dataclasses
 import json
 import zipfile
 
@@ -9,6 +10,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
@@ -175,6 +177,54 @@ def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
     assert (path.read_bytes(), certificate_path(path).read_bytes()) == before
     assert not other.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, certificate_path(path).name]
+
+
+def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
+    vector, tmp_path, monkeypatch
+):
+    """Stopped before or after the second file gets its name; and nothing is kept of the old one."""
+    path = tmp_path / "mean.safetensors"
+    save(vector, path)
+    old = verified(path)
+    other = dataclasses.replace(vector, values=vector.values + 1)
+
+    class Killed(BaseException):
+        """Nothing is tidied after it."""
+
+    def stopped(at):
+        """Save until the at-th file has its name, and return what is then said."""
+        names = []
+
+        def renamed(draft, target, force):
+            if len(names) == at:
+                raise Killed
+            plain(draft, target, force)
+            names.append(target)
+
+        plain = files._renamed
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "_renamed", renamed)
+            with pytest.raises(Killed):
+                save(other, path, force=True)
+        return names
+
+    assert stopped(1) == [certificate_path(path)]
+    assert json.loads(certificate_path(path).read_text())["sha256"] != old["sha256"]
+    assert verified(path) == old
+    assert (load(path).values == vector.values).all()
+
+    assert stopped(2) == [certificate_path(path), path]
+    assert "replaces" in json.loads(certificate_path(path).read_text())
+    assert "replaces" not in verified(path)
+    assert (load(path).values == other.values).all()
+
+    save(vector, path, force=True)
+    assert json.loads(certificate_path(path).read_text()) == old
+    # Negative control: neither of the two certificates is for another file.
+    stopped(1)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match="SHA-256"):
+        load(path)
 
 
 def test_the_certificate_is_plain_json(vector, tmp_path):

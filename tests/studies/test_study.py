@@ -319,6 +319,9 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, monkeypatch) -> 
         "--learner", "studies.learners:stubborn", "--out", "study", cwd=tmp_path,
     )  # fmt: skip
     assert ran.returncode == 1, ran.stderr
+    (sentence,) = [line for line in ran.stderr.splitlines() if line.startswith("memberbound:")]
+    assert "I will not learn this" in sentence
+    assert "--resume" in sentence
     report = json.loads((tmp_path / "study" / "report.json").read_text(encoding="utf-8"))
     checked(report)
     states = {s["id"]: s for s in report["steps"]}

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 
 from memberbound.attacks.attacks import OFFLINE_A, Duel, clip_of, lira, rmia, statistic
 from memberbound.attacks.scores import ScoreAudit, Scores, audit_pair, interval_fields
@@ -25,6 +24,7 @@ from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray, Signals, gradient_norms, signals_from
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.augmented import AugmentedQueries, Shape
+from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import Examples, Labels, Learner, Task
 from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.numerics.rounding import FloatArray, shared_confidence
@@ -266,12 +266,12 @@ class RowsOf(BaseEstimator):  # type: ignore[misc]
         names = np.asarray(self.classes).tolist()
         return np.array([names.index(c) for c in said.tolist()])
 
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return the copy's probabilities."""
         return np.asarray(self.model_.predict_proba(self._taken(X)), dtype=np.float64)
 
-    @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return the copy's decision values."""
         return np.asarray(self.model_.decision_function(self._taken(X)), dtype=np.float64)

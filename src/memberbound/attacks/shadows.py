@@ -116,6 +116,8 @@ def bytes_of(array: NDArray[np.generic]) -> bytes | memoryview:
 def _described(learner: object) -> Iterator[tuple[str, bytes]]:
     try:
         yield "learner", pickle.dumps(learner, protocol=4)
+    except MemoryError:
+        raise
     except Exception as problem:
         raise InputError(
             f"learner must be picklable to be cached, got {type(learner).__name__} ({problem}). "
@@ -506,6 +508,8 @@ class _Work:
             fitted = _unfitted(self.learner, learner_seed)
             fitted.fit(self.examples.features[member], self.examples.target[member])
             signals = signals_of(fitted, self.attacked, copies=self.copies, seed=learner_seed)
+        except MemoryError:  # which models are missing would depend on the machine
+            raise
         except Exception as problem:  # A learner may raise anything; the audit goes on without it.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)

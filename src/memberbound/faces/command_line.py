@@ -25,7 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 from memberbound import _PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
-from memberbound.errors import InputError, finite_number
+from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
 from memberbound.files import check_output, remove_once
@@ -249,9 +249,10 @@ class _Command:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
             show(result, json_, measures=self.verb.name in _MEASURING)
-            above = limit is not None and _above(result, limit, junit)
-            if code := 3 if above else getattr(result, "exit_code", 0):
-                raise typer.Exit(code)
+            if limit is not None and _above(result, limit, junit):
+                raise typer.Exit(3)
+            if failure := getattr(result, "failure", None):
+                raise MemberboundError(failure)
 
     def limit(self, most: float | None, on: str | None, junit: Path | None) -> Limit | None:
         """Return the limit that was typed, or refuse it before any work is done."""

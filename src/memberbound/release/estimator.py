@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.games import SubsetGame
+from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import (
     Calibration,
@@ -536,7 +536,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             return np.asarray(rows)
         return clipped_rows(rows, self.configuration_.clip)
 
-    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    @available_if(_has("predict"))
     def predict(self, X: ArrayLike) -> Labels:
         """Predict with the released model."""
         rows = self._rows(X)
@@ -546,19 +546,19 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         places = {name: place for place, name in enumerate(self.released_.class_names)}
         return np.asarray(self.classes_[[places[name] for name in found]])
 
-    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the released model's class probabilities."""
         rows = self._rows(X)
         return np.asarray(self.released_.predict_proba(rows))
 
-    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the released model's scores."""
         rows = self._rows(X)
         return np.asarray(self.released_.decision_function(rows))
 
-    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    @available_if(_has("transform"))
     def transform(self, X: ArrayLike) -> FloatArray:
         """Transform with the released model (distances to k-means centres)."""
         rows = self._rows(X)
@@ -644,12 +644,12 @@ class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
         """Predict with the noisy model."""
         return np.asarray(self.released_.predict(self._rows(X)))
 
-    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_can("predict_proba"))
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return the noisy model's class probabilities."""
         return np.asarray(self.released_.predict_proba(self._rows(X)))
 
-    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_can("decision_function"))
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return the noisy model's scores."""
         return np.asarray(self.released_.decision_function(self._rows(X)))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 
 from memberbound.errors import InputError, one_of
 from memberbound.learners import network_factory, raw_rows
+from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.boosting import BoostedModel, boost, most_boosting_draws
@@ -287,12 +287,12 @@ class PrivateModel:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
-    @available_if(lambda self: self.model.loss in ("logistic", "softmax"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.model.loss in ("logistic", "softmax"))
     def predict_proba(self, table: DataFrame) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
-    @available_if(lambda self: bool(self.target.classes))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: bool(self.target.classes))
     def decision_function(self, table: DataFrame) -> FloatArray:
         """Return the scores of raw rows' classes, of two classes the second one's."""
         scores = self.model.scores(self.encoded(table)[0])
@@ -649,7 +649,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         found[:, self._places] = known
         return found
 
-    @available_if(lambda self: bool(self.classes) and private_form(self.learner) != "svm")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: bool(self.classes) and private_form(self.learner) != "svm")
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return class probabilities, in the order of the codes."""
         known = self.released_.predict_proba(self._rows(X))
@@ -657,7 +657,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
         found[:, self._places] = known
         return found
 
-    @available_if(lambda self: private_form(self.learner) == "svm")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: private_form(self.learner) == "svm")
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return scores of classes, of two classes the second one's."""
         scores = self._scores(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import io
@@ -17,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.metaestimators import available_if
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, read_document, write_text, written_whole
 from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
+from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.learners.skops_io import skops_io
 from memberbound.numerics.rounding import FloatArray
@@ -154,12 +155,12 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         """Return classes or numbers for the rows of a file, a frame or an array."""
         return self.answered(self.encoded(table)[0])
 
-    @available_if(_can("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_can("predict_proba"))
     def predict_proba(self, table: object) -> FloatArray:
         """Return probabilities in the order of ``classes_``."""
         return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
 
-    @available_if(_can("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_can("decision_function"))
     def decision_function(self, table: object) -> FloatArray:
         """Return the released model's scores."""
         return np.asarray(self.model.decision_function(self.encoded(table)[0]))
@@ -198,9 +199,14 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 # ``release.safetensors`` (a vector, a network's tensors) comes with ``<file>.certificate.json``,
 # which holds the SHA-256 of the file.  The hash says that the two belong together; it is no
 # signature, and whoever can write both can forge both.
+#
+# Two files cannot be replaced at once.  While they are, the certificate holds the old one as well:
+# whichever of the two files a run that is killed leaves, its certificate is there.
 
 _MODELS = (TableModel, MembershipPrivate)
 _VECTOR = "values"
+#: Where a certificate holds the one before it.
+_REPLACES = "replaces"
 #: Files that a model of all rows can go to.
 LINEAR_ENDINGS = (".skops", ".json")
 #: … and a network: its numbers, never its code.
@@ -307,7 +313,8 @@ def save(
     A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
     (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a PyTorch module
     (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all.
-    The certificate gets its name first: wherever this is stopped, no release is without its own.
+    The certificate gets its name first: wherever this is stopped, no release is without its own,
+    neither the new one nor one that it replaces.
     """
     inner = getattr(released, "released_", None)
     released = inner if isinstance(inner, PrivateModel) else released
@@ -343,20 +350,30 @@ def save(
             f"got {type(released).__name__}."
         )
     known = beside.exists()
+    old = None
+    with contextlib.suppress(InputError):
+        old = verified(target)
 
     def write(draft: Path) -> None:
         fill(draft)
         text = {"file": target.name, "sha256": _digest(draft)} | about
-        body = json.dumps(_plain(text), indent=2, ensure_ascii=False, allow_nan=False)
-        write_text(body + "\n", beside, force=force)
+        write_text(_page(text | ({} if old is None else {_REPLACES: old})), beside, force=force)
 
     try:
         written_whole(target, write, force)
-    except BaseException:
-        if not (known or target.exists()):
+    finally:
+        if old is not None:
+            # What the certificate says besides does no harm, so this may fail.
+            with contextlib.suppress(MemberboundError, OSError):
+                write_text(_page(verified(target)), beside, force=True)
+        elif not (known or target.exists()):
             beside.unlink(missing_ok=True)
-        raise
     return beside
+
+
+def _page(certificate: dict[str, object]) -> str:
+    said = json.dumps(_plain(certificate), indent=2, ensure_ascii=False, allow_nan=False)
+    return said + "\n"
 
 
 def _endings(released: object) -> tuple[str, ...]:
@@ -495,15 +512,16 @@ def verified(path: str | Path) -> dict[str, object]:
             "Without it nothing is known about the release."
         )
     said = read_document(beside, "certificate", "JSON")
-    wanted = said.get("sha256") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or wanted is None:
+    if not isinstance(said, dict) or said.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
-    if _digest(target) != wanted:
-        raise InputError(
-            f"{target.name} must be the file that its certificate was written for: the SHA-256 "
-            "differs. One of the two was changed or exchanged."
-        )
-    return dict(said)
+    digest, old = _digest(target), said.pop(_REPLACES, None)
+    for certificate in (said, old):
+        if isinstance(certificate, dict) and certificate.get("sha256") == digest:
+            return dict(certificate)
+    raise InputError(
+        f"{target.name} must be the file that its certificate was written for: the SHA-256 "
+        "differs. One of the two was changed or exchanged."
+    )
 
 
 def answering(found: object) -> PrivateModel | TableModel | None:
@@ -533,7 +551,7 @@ def load(
     target = Path(path)
     try:
         return _loaded(target, said, trusted, factory)
-    except MemberboundError:
+    except (MemberboundError, MemoryError):
         raise
     except Exception as error:  # a parser of a file that somebody changed may raise anything
         raise InputError(

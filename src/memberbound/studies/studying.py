@@ -31,7 +31,7 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import InputError, MemberboundError, whole_number
-from memberbound.files import write_text
+from memberbound.files import unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.papers.ledger import theorems as ledger
@@ -100,9 +100,17 @@ class Study(Readable, Limited):
         return self.report.complete
 
     @property
-    def exit_code(self) -> int:
-        """What the command ends with: 1 where a step has failed."""
-        return 0 if self.complete else 1
+    def failure(self) -> str | None:
+        """What the command ends with where a step has failed."""
+        failed = self.report.steps_in("failed", "stopped")
+        if not failed:
+            return None
+        first = failed[0]
+        why = str(first.error).rstrip(".: ")
+        return (
+            f"{len(failed)} of {len(self.report.steps)} steps failed; {first.title!r}: {why}. "
+            "Repeat them with the same command and --resume."
+        )
 
     @property
     def sentence(self) -> str:
@@ -345,7 +353,7 @@ def study(
             digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
             notebook = Notebook.at(folder, fingerprint(question, digest))
         except OSError as problem:
-            raise InputError(f"out must be a folder that can be written, got {problem}.") from None
+            raise unwritable(str(folder), problem) from problem
     scratch = None if notebook is None else str(notebook.fits)
     bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch, given)
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
