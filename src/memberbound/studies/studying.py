@@ -352,6 +352,8 @@ def study(
             folder.mkdir(parents=True, exist_ok=True)
             digest = data.sha256 if given is None else f"{data.sha256} {given.sha256}"
             notebook = Notebook.at(folder, fingerprint(question, digest))
+        except (FileExistsError, NotADirectoryError) as problem:
+            raise InputError(f"out must be a folder that can be written, got {problem}.") from None
         except OSError as problem:
             raise unwritable(str(folder), problem) from problem
     scratch = None if notebook is None else str(notebook.fits)
