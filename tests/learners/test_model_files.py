@@ -25,8 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
-from memberbound.learners.model_files import load_model
-from memberbound.learners.skops_io import skops_io
+from memberbound.learners.model_files import load_model, skops_io
 
 LIGHT = "LightGBM is not installed (pip install memberbound[boosting])"
 XGB = "XGBoost is not installed (pip install memberbound[boosting])"

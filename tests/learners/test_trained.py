@@ -12,8 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from memberbound.errors import InputError
-from memberbound.learners.model_files import load_model
-from memberbound.learners.skops_io import skops_io
+from memberbound.learners.model_files import load_model, skops_io
 from memberbound.learners.trained import Answers, TrainedModel, rows_as_trained
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.learners.examples import attribute_named
-from memberbound.learners.skops_io import skops_io
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memberbound.learners.examples import Labels
     from memberbound.numerics.rounding import FloatArray
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "skops_io"]
 
 _Loaded = TypeVar("_Loaded")
 #: Data types of scikit-learn that skops does not know; trees among them are checked after loading.
@@ -157,6 +157,29 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
             "version, or save the model again."
         )
     return found
+
+
+#: Wrappers of other libraries' arrays: they hold no estimator.
+_WRAPPERS = tuple(f"sklearn.externals.array_api_compat.{of}" for of in ("cupy", "dask", "torch"))
+
+
+def skops_io() -> ModuleType:
+    """Return ``skops.io``.
+
+    skops asks scikit-learn for all estimators, which looks into each of its packages and skips
+    those that cannot be imported.  With the wrappers it would import all of PyTorch and dask where
+    they are installed: seconds and hundreds of mebibytes for nothing.
+
+    Edge cases: ImportError where skops is not installed.
+    """
+    hidden = [name for name in _WRAPPERS if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # so Python marks what is not there
+    try:
+        return importlib.import_module("skops.io")
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
 
 
 def _package(name: str, extra: str, file: _File) -> ModuleType:

@@ -173,7 +173,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         >>> model.score(X, y) > 0.7
         True
         >>> half = MembershipPrivate(
-        ...     LogisticRegression(), record="average", eta=0.2, tune=False, pairs=20
+        ...     LogisticRegression(),
+        ...     record="average",
+        ...     eta=0.2,
+        ...     tune=False,
+        ...     pairs=20,
+        ...     insecure_seed=1,
         ... )
         >>> half.fit(X, y).certificate_.game.record
         'average'

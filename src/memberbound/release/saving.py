@@ -26,7 +26,7 @@ from memberbound.games import SubsetGame
 from memberbound.learners import encoded_rows, raw_rows
 from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import as_numbers, as_texts
-from memberbound.learners.skops_io import skops_io
+from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.calibration import Calibration
