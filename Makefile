@@ -44,9 +44,9 @@ serve: $(STAMP) ## the web calculator on this machine
 test: $(STAMP) ## the tests and the doctests of src, but for the two below; the same every time
 	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT)
 
-# What starts programs of others; skipped with a reason where one is absent.
-test-outside: $(STAMP) ## the tests in a real browser (Chromium), on Spark (Java) and on a dask cluster
-	$(BIN)/python -m pytest -n $(WORKERS) --dist load -m "(browser or cluster) and not long"
+# What listens on ports or starts programs of others; skipped with a reason where one is absent.
+test-outside: $(STAMP) ## the tests of the running server, in a browser (Chromium), on Spark (Java), on a dask cluster
+	$(BIN)/python -m pytest -n $(WORKERS) --dist load -m "(browser or cluster or server) and not long"
 
 test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"

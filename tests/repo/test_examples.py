@@ -43,8 +43,14 @@ NEEDS = {
     "11_what_does_a_boosted_model_give_away": ("lightgbm", "onnxmltools", "onnxruntime"),
     "12_where_do_we_keep_the_verdict": ("mlflow",),
 }
-#: Trains networks in processes of their own, which takes longest where others work as well.
-LONG = ("9_what_does_a_network_give_away", "10_what_does_a_text_classifier_give_away")
+#: Train networks in processes of their own, or load large libraries of others, which takes longest
+#: where others work as well.  `make docs` runs every example, and one that fails stops it.
+LONG = (
+    "9_what_does_a_network_give_away",
+    "10_what_does_a_text_classifier_give_away",
+    "11_what_does_a_boosted_model_give_away",
+    "12_where_do_we_keep_the_verdict",
+)
 #: What a script leaves in the folder in which it is run.
 LEAVES = {"1_can_this_model_leak": ["here/reports"]}
 

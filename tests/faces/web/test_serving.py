@@ -38,6 +38,7 @@ def test_another_host_needs_a_token():
     assert "--token" in refused("--host", "0.0.0.0")
 
 
+@pytest.mark.server
 def test_a_port_that_is_taken_is_named(served):
     port = served.rsplit(":", 1)[1]
     assert f"127.0.0.1:{port}" in refused("--port", port)
@@ -92,6 +93,7 @@ def ended(process, pids, number):
         time.sleep(0.1)
 
 
+@pytest.mark.server
 def test_a_token_is_asked_for_and_sigterm_leaves_nothing_behind(tmp_path):
     token = "t" * 20
     with serving("--token", token, folder=tmp_path) as (process, address):
@@ -132,6 +134,7 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
         assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.server
 def test_two_hundred_questions_at_once(served):
     """Every one of 200 parallel requests is answered, each with its own right number."""
     epsilons = [0.01 * (i + 1) for i in range(200)]
@@ -151,6 +154,7 @@ def test_two_hundred_questions_at_once(served):
         assert found["advantage_upper"] == pytest.approx(math.tanh(epsilon / 2), rel=1e-9)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     "rows", [1_000_000, pytest.param(20_000_000, marks=pytest.mark.long)], ids="{:.0e}".format
 )

@@ -189,6 +189,7 @@ def soaked(folder: Path, *, rounds: int, seconds: float = 0.0, people: int = 2) 
             assert not grows(list(values), slack), f"{name}: {values[:5]} … {values[-5:]}"
 
 
+@pytest.mark.server
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
 def test_nothing_piles_up_in_a_few_rounds(tmp_path) -> None:
     soaked(tmp_path, rounds=3, people=1)
