@@ -64,7 +64,9 @@ _LARGEST_MU = 70.0
 
 _ASSUMPTIONS = (
     "Neighbours differ in one record, which is replaced; the number of rows, the names of the "
-    "columns (of a typed table their types too) and every bound that was given are public.",
+    "columns and every bound that was given are public.",
+    "The types of the columns, where the table has any, are public too: they were declared, not "
+    "inferred from these rows (as pandas.read_csv does; give the file itself instead).",
     "Other records do not depend on the record in question, and nothing else about the table is "
     "published.",
     SAMPLER_ASSUMPTION,

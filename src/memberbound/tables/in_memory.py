@@ -31,7 +31,7 @@ from memberbound.tables.roles import (
     read_roles,
     selected,
 )
-from memberbound.tables.source import Columns, Table, open_table, stored_array
+from memberbound.tables.source import Columns, Table, header_notes, open_table, stored_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -274,6 +274,7 @@ def read_population(
         _check_columns(columns, readings, target, name)
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
+    chosen = replace(chosen, notes=(*header_notes(source), *chosen.notes))
     if unit is not None:
         frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
         chosen = replace(chosen, notes=(*chosen.notes, note))

@@ -53,7 +53,7 @@ from memberbound.tables.columns import (
     Values,
 )
 from memberbound.tables.engine import identifier, literal
-from memberbound.tables.source import Columns, Table, delimiter_of
+from memberbound.tables.source import Columns, Table, delimiter_of, header_notes
 
 if TYPE_CHECKING:
     import ibis.expr.datatypes as dt
@@ -545,7 +545,8 @@ def chosen_columns(
     looked_at = table.columns if columns is None else columns
     apart = () if unit is None else (unit,)
     readings = read_roles(table, looked_at, given, array=array, forms=False)
-    return selected(readings, columns, apart=apart if columns is None else (), texts=True)
+    chosen = selected(readings, columns, apart=apart if columns is None else (), texts=True)
+    return replace(chosen, notes=(*header_notes(table.path), *chosen.notes))
 
 
 def _left_note(name: str, reading: Reading) -> str:

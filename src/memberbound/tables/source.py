@@ -49,6 +49,7 @@ compare in this way is refused.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -94,6 +95,7 @@ __all__ = [
     "check_file",
     "delimited_table",
     "delimiter_of",
+    "header_notes",
     "open_table",
     "stored_array",
 ]
@@ -117,7 +119,9 @@ _STORED_CASES = (
 )
 #: Texts that could be taken for a literal of SQLite, in a column that may hold numbers and in one
 #: of text, where numbers are stored as text.
-_LIKE_A_LITERAL = re.compile(r"'.*|x'.*|[+-]?([0-9]|[.][0-9]|inf|nan).*", re.DOTALL | re.IGNORECASE)
+_LIKE_A_LITERAL = re.compile(
+    r"'.*|x'.*|[+-]?([0-9]+[.]?[0-9]*(e[+-]?[0-9]+)?|inf|nan)", re.DOTALL | re.IGNORECASE
+)
 _LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 #: Values per batch when an array is copied.
 _VALUES = 2**21
@@ -765,6 +769,36 @@ def delimiter_of(path: Path) -> str:
     ending = path.suffix.lower()
     with _open(path, ending if ending in COMPRESSIONS else "") as stream:
         return _header(stream, str(path), None)[0]
+
+
+def header_notes(source: object) -> tuple[str, ...]:
+    """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
+
+    Such rows are read as missing values.
+    """
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    endings = [] if path is None else [ending.lower() for ending in path.suffixes[-2:]]
+    if path is None or not set(_DELIMITED) & set(endings) or not path.is_file():
+        return ()
+    lines = []
+    with _open(path, endings[-1] if endings[-1] in COMPRESSIONS else "") as stream:
+        first = stream.readline().rstrip(b"\r\n").removeprefix(codecs.BOM_UTF8)
+        if len(first) > _BLOCK or not any(mark.encode() in first for mark in DELIMITERS):
+            return ()  # one column, whose name may be a value
+        number, rest = 2, b""
+        while chunk := stream.read(_CHUNK):
+            whole, mark, rest = (rest + chunk).rpartition(b"\n")
+            block = whole + mark
+            if first in block:
+                numbered = enumerate(block.splitlines(), number)
+                lines += [line for line, text in numbered if text.rstrip(b"\r") == first]
+            number += block.count(b"\n")
+        lines += [number] if rest.rstrip(b"\r") == first else []
+    if not lines:
+        return ()
+    shown = ", ".join(map(str, lines[:5])) + (f" and {len(lines) - 5} more" if lines[5:] else "")
+    word, verb = ("line", "repeats") if len(lines) == 1 else ("lines", "repeat")
+    return (f"{word} {shown} of {path.name} {verb} the header and count as missing values",)
 
 
 def _open(path: Path, compression: str) -> io.BufferedIOBase:

@@ -94,7 +94,7 @@ from memberbound.tables.in_memory import (
     read_records,
 )
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.source import Columns, open_table
+from memberbound.tables.source import Columns, header_notes, open_table
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
 
 __all__ = [
@@ -535,7 +535,12 @@ def release_all_rows(
         released,
         f"{form} model",
         scores,
-        warnings=(*notes, *_misfits(table, target, released, public), _OWN_EYES),
+        warnings=(
+            *header_notes(source),
+            *notes,
+            *_misfits(table, target, released, public),
+            _OWN_EYES,
+        ),
         details={"bounds": sorted(public), "columns": list(released.columns)},
     )
 
@@ -886,7 +891,8 @@ def _release_table_statistic(
         "bounds": sorted(name for name in public if name in table.columns),
         "columns": list(table.columns),
     }
-    return Protection(released.calibration, released, statistic, details=details)
+    notes = header_notes(source)
+    return Protection(released.calibration, released, statistic, warnings=notes, details=details)
 
 
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
