@@ -19,7 +19,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from memberbound.attacks.attacks import OFFLINE_A, Duel, clip_of, lira, rmia, statistic
-from memberbound.attacks.scores import ScoreAudit, Scores, audit_pair, interval_fields
+from memberbound.attacks.scores import (
+    ScoreAudit,
+    Scores,
+    audit_pair,
+    interval_fields,
+    without_ends,
+)
 from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray, Signals, gradient_norms, signals_from
 from memberbound.attacks.splits import content_generator
@@ -874,18 +880,8 @@ class PointAudit:
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields; without an interval its ends are missing."""
-        fields = self.found.to_dict()
-
-        def bare(bound: object) -> object:
-            return None if bound is None else {**bound, "lower": None, "upper": None}  # type: ignore[dict-item]
-
-        for key in ("auc", "advantage", "accuracy", "accuracy_sample_prior"):
-            fields[key] = bare(fields[key])
-        rates = fields["tpr_at_fpr"]
-        assert isinstance(rates, dict)
-        fields["tpr_at_fpr"] = {rate: bare(bound) for rate, bound in rates.items()}
-        fields["confidence"] = None
-        return fields | {"no_leak_p_value": self.p_value}
+        fields = without_ends(self.found.to_dict())
+        return fields | {"confidence": None, "no_leak_p_value": self.p_value}
 
 
 def shuffled_p_value(score: FloatArray, member: BoolArray, rng: np.random.Generator) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,16 +119,28 @@ class LearnedAttack:
     """What the learned attacker reached on targets it had not seen.
 
     Attributes:
-        advantage: TPR - FPR of the average record; its ``lower`` bounds Δ at γ = 1 from below.
-        estimate: the same by cross-fitting, without an interval.
-        by_target: advantage on every target by cross-fitting.
+        estimate: TPR - FPR of the average record by cross-fitting, without an interval.
+        by_target: the same on every target.
         scores: (T, N), the attacker's probability of "in" by cross-fitting.
+        sequence: TPR - FPR on the targets of later blocks, in the order in which they were met.
+        confidence: of ``advantage``.
     """
 
-    advantage: AuditBound
     estimate: Estimate
     by_target: FloatArray
     scores: FloatArray
+    sequence: FloatArray
+    confidence: float
+    game: IidGame | SubsetGame
+
+    @cached_property
+    def advantage(self) -> AuditBound:
+        """TPR - FPR of the average record; its ``lower`` bounds Δ at γ = 1 from below."""
+        return self.bounded(self.confidence)
+
+    def bounded(self, confidence: float) -> AuditBound:
+        """Return the advantage with an interval of another confidence."""
+        return _bounded(self.sequence, confidence, self.game)
 
     @property
     def security_upper(self) -> float:
@@ -215,7 +228,6 @@ def learned_attack(
         earlier.append(_advantages(later, targets.membership[parts[place]]))
         _tell(progress, blocks + place, total)
     return LearnedAttack(
-        _bounded(np.concatenate(earlier), level, targets.game),
         Estimate(
             "advantage",
             float(by_target.mean()),
@@ -223,6 +235,9 @@ def learned_attack(
         ),
         by_target,
         scores,
+        np.concatenate(earlier),
+        level,
+        targets.game,
     )
 
 

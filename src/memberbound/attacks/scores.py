@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,7 @@ __all__ = [
     "audit_samples",
     "audit_scores",
     "interval_fields",
+    "without_ends",
 ]
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
@@ -438,6 +439,20 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
         at_least = int(n1 - np.searchsorted(x, y[n0 - rank], "left"))
         high = float(clopper_pearson_upper(at_least, n1, side / 2))
     return float(low), estimate, high
+
+
+def without_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same fields with every interval's ends missing: estimates that prove nothing.
+
+    Examples:
+        >>> without_ends({"auc": {"estimate": 0.7, "lower": 0.6, "upper": 0.8}})
+        {'auc': {'estimate': 0.7, 'lower': None, 'upper': None}}
+    """
+    cut: dict[str, Any] = {
+        name: without_ends(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+    }
+    return cut | ({"lower": None, "upper": None} if {"lower", "upper"} <= cut.keys() else {})
 
 
 def interval_fields(bound: AuditBound | None) -> dict[str, float | None] | None:
