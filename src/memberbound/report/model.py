@@ -389,11 +389,14 @@ class AccessFloor:
     access: Literal["labels", "values", "probabilities", "parameters"]
     attack: Name
     estimate: Share
-    lower: Right
+    #: None where members and non-members are not comparable.
+    lower: Right | None
 
     @property
     def least(self) -> Mark:
         """The floor for a reader."""
+        if self.lower is None:
+            return Mark("unproved", "no floor: not comparable")
         return marked(self.lower, "audit", blind=0.5)
 
 

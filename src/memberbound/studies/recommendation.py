@@ -84,7 +84,7 @@ class Findings:
     def sandwich(self) -> tuple[SandwichRow, ...]:
         """Return how often anybody can be right, per subject: the average and the worst record."""
         rows: list[SandwichRow] = []
-        if self.given is not None:
+        if self.given is not None and self.given.average is not None:
             one = self.given.average
             known = (one.blind, None, one.estimate, one.floor)
             rows.append(SandwichRow("given", "The given model", "average", "model", *known))
@@ -108,7 +108,7 @@ class Findings:
     def roc(self) -> tuple[RocCurve, ...]:
         """Return measured curves and the lines that no attack on a protected release can cross."""
         measured, certified = [], []
-        if self.given is not None:
+        if self.given is not None and self.given.given.comparable:
             curve = self.given.roc
             name = f"The given model: best attack tried ({curve.attack})"
             measured.append(RocCurve("given", "estimate", name, curve.fpr, curve.tpr))
@@ -422,6 +422,8 @@ def verdict(
             "exist."
         )
     if found.given is not None and not found.given.given.comparable:
+        if level == "unproved":
+            now = "Nothing is known about the given model: no attack on it could be measured."
         now += f" {found.given.given.sides}"
     if failed:
         level = "partial" if level != "exposed" else level
@@ -476,6 +478,8 @@ def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
 
 def _shown(found: steps.Attacked, asked: StudyQuestion) -> str | None:
     """Return what attacks have proved against the given model, if more than is allowed."""
+    if found.average is None:
+        return None
     floor = found.average.floor.lower
     if floor <= sum_up(found.average.blind, asked.eta):
         return None

@@ -69,6 +69,7 @@ from memberbound.studies.steps import (
     fingerprint,
 )
 from memberbound.tables.source import check_file
+from memberbound.verbs.audit import NOT_COMPARABLE
 
 __all__ = [
     "SCHEMA",
@@ -137,7 +138,10 @@ class Study(Readable, Limited):
         """
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
-            return (_success("the given model", "average", row),)
+            success = _success("the given model", "average", row)
+            given = self.report.given
+            reason = "" if given is None or given.comparable else NOT_COMPARABLE
+            return (replace(success, what=f"{success.what}{reason}"),)
         subject = "table" if on == "ceiling" else "model"
         wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
         rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
