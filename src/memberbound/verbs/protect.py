@@ -310,26 +310,21 @@ class Protection(Readable):
         )
 
     def _read_off(self) -> list[tuple[str, object]]:
-        """Return what the curve of all rows says, replaced beside added or removed."""
+        """Return what the curve of all rows says about a record that is replaced."""
         budget = self._budget
         if budget is None:
             return []
-        both = (budget.curve(), budget.curve("add-remove"))
-
-        def side_by_side(*texts: str) -> str:
-            replaced, added = texts
-            return f"≤ {replaced} (record replaced), ≤ {added} (added or removed)"
-
+        curve = budget.curve()
         found: list[tuple[str, object]] = [
-            ("TPR - FPR", side_by_side(*(percent(curve.advantage, "upper") for curve in both)))
+            ("TPR - FPR", f"≤ {percent(curve.advantage, 'upper')} (record replaced)")
         ]
         for rate in READ_FPR:
             at = f"TPR at FPR {percent(rate, 'given')}"
-            found.append((at, side_by_side(*(percent(curve.tpr(rate), "upper") for curve in both))))
+            found.append((at, f"≤ {percent(curve.tpr(rate), 'upper')} (record replaced)"))
         at = f"ε at δ = {significant(READ_DELTA, 'given')}"
-        epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
-        found.append((at, side_by_side(*epsilons)))
-        found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        epsilon = significant(curve.epsilon(READ_DELTA), "upper", 4)
+        found.append((at, f"≤ {epsilon} (record replaced)"))
+        found.append(("MIS", marked(curve.security(), "certificate", "security", 4)))
         spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
         if len(spent) > 1:
             found.append(("budget (μ²) went to", ", ".join(spent)))
