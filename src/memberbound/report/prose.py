@@ -127,6 +127,11 @@ LIMITS = (
         "outside the release (logs, backups, people) are not examined.",
     ),
     (
+        "What was chosen by looking at the rows",
+        "The recommended remedy is chosen by bounds and scores computed from the rows, and so is "
+        "the learner where none was named. The verdict does not cover what these choices tell.",
+    ),
+    (
         "Each statement by itself",
         "Every certificate and interval holds with its own confidence. They do not all hold at "
         "once with that confidence.",
