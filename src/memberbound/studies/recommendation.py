@@ -173,8 +173,8 @@ def _table_rows(
 # more than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd
 # number N of records).  More rows are enough for the average record only: what is proved of single
 # ones holds for values that already occur.  Among those: nothing, if nothing is needed; then more
-# rows, if so many can be had; else the smallest loss of score.  A change after which the model is no
-# better than one fixed answer is never recommended.
+# rows, if so many can be had; else the smallest loss of score.  A change after which the model is
+# no better than one fixed answer is never recommended.
 
 #: Remedies that a step looks for, with their names for a reader, in the order of the report.
 _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {

@@ -191,12 +191,12 @@ def _row(name: str, floor: str, seen: str, most: str) -> str:
 
 _FILES = ("report.html", "report.json")
 _LEARNER_CHOSEN = (
-    "The learner ({learner}) was chosen by looking at the target's values. No bound covers what this "
-    "choice tells about them; name a learner to choose without looking."
+    "The learner ({learner}) was chosen by looking at the target's values. No bound covers what "
+    "this choice tells about them; name a learner to choose without looking."
 )
 _REMEDY_CHOSEN = (
-    "The recommended remedy was chosen by bounds and scores computed from the rows. No bound covers "
-    "what this choice tells about them."
+    "The recommended remedy was chosen by bounds and scores computed from the rows. No bound "
+    "covers what this choice tells about them."
 )
 Progress = Callable[[str, int, int], None]
 
