@@ -14,7 +14,9 @@ import memberbound
 from commands import command
 from memberbound.attacks import shadows
 from memberbound.errors import InputError
+from memberbound.report.mlflow_log import published_entry
 from memberbound.report.model import checked
+from memberbound.report.publication import Publication
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
 from memberbound.studies.question import StudyData, StudyQuestion, read_configuration
@@ -372,6 +374,31 @@ def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
     assert not any(r["recommended"] for r in without["remedies"])
     enough = study(table, **asked, extra_rows=rows["extra_rows"]).report.to_dict()
     assert next(r for r in enough["remedies"] if r["recommended"])["id"] == "rows"
+
+
+def test_studies_of_neighbouring_tables_publish_the_same(monkeypatch, tmp_path) -> None:
+    """One record changes scores, roles, classes and the learner, and nothing that is published."""
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    first = people().astype(str)
+    other = first.copy()
+    other.loc[3] = ["a word", "another", "a third class"]
+    studies = []
+    for name, table in (("one", first), ("two", other)):
+        (tmp_path / name).mkdir()
+        table.to_csv(tmp_path / name / "people.csv", index=False)
+        found = study(tmp_path / name / "people.csv", **FEW, learner="tree")
+        studies.append(found)
+        memberbound.export(found, format="model-card", out=tmp_path / name / "card.md")
+    one, two = (found.report for found in studies)
+    assert one.data.roles != two.data.roles
+    assert one.data.classes != two.data.classes
+    assert one.sandwich != two.sandwich
+    cards = [(tmp_path / name / "card.md").read_bytes() for name in ("one", "two")]
+    assert cards[0] == cards[1]
+    entries = [published_entry(Publication.of_study(report)) for report in (one, two)]
+    for part in ("metrics", "parameters", "tags", "run_name", "note"):
+        assert getattr(entries[0], part) == getattr(entries[1], part)
 
 
 def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> None:

@@ -48,6 +48,7 @@ from memberbound.report.model import (
     typed_as,
 )
 from memberbound.report.model import SCHEMA_ID as SCHEMA
+from memberbound.report.prose import OWNER_ONLY
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -170,6 +171,7 @@ class Study(Readable, Limited):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
         lines += ["", *(f"wrote {name}" for name in self.files)]
+        lines += ["", f"note: {OWNER_ONLY}"]
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         return "\n".join(lines)
 
