@@ -712,7 +712,11 @@ def _quiet_environments():
 
 @pytest.mark.parametrize("page", [render, render_decision])
 def test_the_owners_pages_say_whose_they_are(page):
-    assert OWNER_ONLY in " ".join(page(typed(sample())).split())
+    text = " ".join(page(typed(sample())).split())
+    assert OWNER_ONLY in text
+    # Before anything that was found.
+    told = text.lower().index("for the owner of the table only")
+    assert told < text.index(sample()["verdict"]["sentence"][:30])
 
 
 @pytest.fixture

@@ -134,13 +134,13 @@ def export(
         format: for everybody ``model-card`` or ``mlflow``; for the owner ``mlflow-owner``, ``pdf``
             (the whole report) or ``decision`` (two pages to sign: verdict, chart, remedy, limit,
             assumptions).
-        out: file to write (``.md``, ``.pdf``); not for ``mlflow``.
+        out: file to write (``.md``, ``.pdf``); not for MLflow.
         force: overwrite ``out``.
         browser: for ``pdf`` and ``decision``: path of Chromium, Chrome or Edge (default: found
             automatically).
-        run_id: for ``mlflow``: the run (default: the active run, or a new one).
-        experiment: for ``mlflow``: experiment for the new run.
-        tracking_uri: for ``mlflow``: server or store (default: as MLflow is configured).
+        run_id: for MLflow: the run (default: the active run, or a new one).
+        experiment: for MLflow: experiment for the new run.
+        tracking_uri: for MLflow: server or store (default: as MLflow is configured).
 
     Command line:
         memberbound export model.skops.certificate.json --format model-card --out MODEL_CARD.md
