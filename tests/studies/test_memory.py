@@ -16,6 +16,7 @@ from memberbound.learners import Examples
 from memberbound.release.neighbour import PrivateRows
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.studies.steps import _coded
+from memberbound.tables.in_memory import read_records
 
 
 def people(rows=400):
@@ -49,7 +50,7 @@ def test_coded_texts_are_the_same_texts_to_a_learner():
     public = {"age": [18, 90], "town": ["Ulm", "Bonn", "7"], "ill": ["no", "yes"]}
     found = []
     for table in (frame, coded, frame.assign(town=frame["town"].fillna("Ulm"))):
-        learner = PrivateRows(table, "ill", ("no", "yes"), eta=0.3, bounds=public)
+        learner = PrivateRows(read_records(table), "ill", ("no", "yes"), eta=0.3, bounds=public)
         found.append(learner.fit(places, None).predict_proba(places))
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])  # the column is looked at

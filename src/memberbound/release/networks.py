@@ -36,8 +36,10 @@ from memberbound.release.calibration import Calibration, Rows, checked_eta
 from memberbound.release.gradient import Features, path_sensitivity
 from memberbound.release.neighbour import PrivateModel, prepare
 from memberbound.release.noise import GaussianNoise
-from memberbound.release.preprocessing import Encoder, Range, TargetCode, Values, read_bounds
+from memberbound.release.preprocessing import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import read_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -604,7 +606,7 @@ def _released(
 
 
 def fit_network(
-    table: DataFrame,
+    table: object,
     target: str,
     factory: Callable[..., Module],
     *,
@@ -628,7 +630,8 @@ def fit_network(
     Edge cases: as there; a network that is not made for the width found is refused.
     """
     public = read_bounds(bounds)
-    how = Training.default(rows=len(table)) if training is None else training
+    records = read_records(table, forms_of(public))
+    how = Training.default(rows=records.rows) if training is None else training
     drawn = SecureSource() if source is None else source
     most = 0
 
@@ -639,7 +642,7 @@ def fit_network(
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
-        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+        records, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
     )
     return _released(
         made.encoder,
@@ -675,8 +678,9 @@ def fit_network_on_arrays(
     Guarantee, Theorem, Assumes: as :func:`fit_network`.
     Edge cases: records of other classes have no influence.
     """
-    given = np.asarray(rows)
-    goal = Values.of(np.asarray(target))
+    # A list has no type of its own, and numpy would choose one from all values.
+    given = rows if isinstance(rows, np.ndarray) else np.asarray(rows, dtype=np.float64)
+    goal = Values.of(target)
     if given.ndim < 2 or len(given) != len(goal) or len(given) < 2:
         raise InputError("rows must hold at least two arrays, one for each target.")
     how = Training.default(rows=len(given)) if training is None else training

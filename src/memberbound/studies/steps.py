@@ -36,7 +36,6 @@ from memberbound.release.estimator import released_learner
 from memberbound.release.fitting import kept_fits
 from memberbound.release.neighbour import PrivateRows, private_form
 from memberbound.release.parameters import Population, convex_loss
-from memberbound.release.preprocessing import label_of
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
     AccessFloor,
@@ -57,6 +56,8 @@ from memberbound.report.model import (
     typed_as,
 )
 from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
+from memberbound.tables.columns import label_of
+from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit, audit_run, release_floor
 from memberbound.verbs.certify import certify
@@ -67,7 +68,7 @@ from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 __all__ = [
     "GIVEN",
@@ -650,7 +651,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
     progress(1, 10)
     named = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
-        _coded(bench.played.frame),
+        read_records(bench.played.frame),
         asked.target,
         tuple(named),
         learner=asked.learner,
@@ -678,20 +679,6 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         "neighbour",
         found.guess_upper,
     )
-
-
-def _coded(frame: DataFrame) -> DataFrame:
-    """Return a table with the same values, its texts as codes into a list of them.
-
-    It goes to a worker process with every fit: a byte or two for a text, and numbers not copied.
-    """
-    import pandas as pd
-
-    coded = frame.copy(deep=False)
-    for name in frame.columns:
-        if isinstance(frame[name].dtype, pd.StringDtype):
-            coded[name] = frame[name].astype("category")
-    return coded
 
 
 def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:

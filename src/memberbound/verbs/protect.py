@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,6 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
-from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -73,7 +72,7 @@ from memberbound.release.neighbour import (
 )
 from memberbound.release.networks import NetworkModel, fit_network
 from memberbound.release.parameters import Labels
-from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
+from memberbound.release.preprocessing import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.releasing import Release, source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, TableModel, save
 from memberbound.release.statistics import (
@@ -86,13 +85,17 @@ from memberbound.release.statistics import (
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
-from memberbound.tables.in_memory import Population, first_rows, read_frame, read_population
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import (
+    Population,
+    Records,
+    column_names,
+    read_population,
+    read_records,
+)
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.source import Columns
+from memberbound.tables.source import Columns, open_table
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 __all__ = [
     "STATISTICS",
@@ -461,42 +464,32 @@ def _read_raw(
     roles: Mapping[str, str],
     database_table: str | None,
     unit: str | None,
-) -> Any:
-    """Return the table as it is written: what its columns hold is not looked at."""
-    given = np.asarray(source) if isinstance(source, (list, tuple)) else source
-    frame, name = read_frame(given, database_table)
-    if unit is not None:
-        used = (*((target,) if target else ()), *bounds)
-        frame, _ = first_rows(frame, unit, name, used=used)
-    names = list(frame.columns)
+) -> Records:
+    """Return the columns that are used, read value by value: no row decides about another."""
+    if isinstance(source, (str, os.PathLike)):
+        source = open_table(source, database_table, secret=True)
+    names, name = column_names(source)
     asked = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
     aim = [] if target is None else [target]
-    for column in (*aim, *(asked or ()), *roles, *bounds):
+    whose = [] if unit is None else [unit]
+    for column in (*aim, *(asked or ()), *roles, *bounds, *whose):
         if column not in names:
             known = ", ".join(map(repr, names))
             raise InputError(f"{name} has no column {column!r}; it has {known}.")
+    if unit is not None and unit in (*aim, *(asked or ()), *bounds):
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
     for column, role in roles.items():
         if role not in _LEFT_OUT or column == target:
             raise InputError(
                 "roles must be identifier or text (to leave a column out) in the neighbour game, "
                 f"got {role!r} for {column!r}. Say with bounds what the column holds."
             )
-    kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
-    chosen = frame[[*kept, *aim]]
-    del frame
-    if isinstance(source, (str, os.PathLike)):
-        import pandas
-        import pyarrow
-
-        # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
-        for column in kept:
-            if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
-                chosen[column] = read.numbers
-        # Texts that are left would hold on to the memory of all that were read with them.
-        texts = [c for c in chosen.columns if isinstance(chosen[c].dtype, pandas.StringDtype)]
-        chosen = chosen.astype(dict.fromkeys(texts, "category"))
-        pyarrow.default_memory_pool().release_unused()
-    return chosen
+    kept = [c for c in dict.fromkeys(asked or names) if c not in (target, unit, *roles)]
+    records = read_records(source, forms_of(bounds), columns=[*kept, *aim, *whose])
+    return records if unit is None else records.first_of(unit)
 
 
 def release_all_rows(
@@ -565,7 +558,7 @@ def release_all_rows(
 
 
 def _trained(
-    table: DataFrame,
+    table: Records,
     target: str,
     learner: object,
     *,
@@ -589,7 +582,7 @@ def _trained(
 
 
 def _rehearsed(
-    table: DataFrame,
+    table: Records,
     target: str,
     released: PrivateModel,
     bounds: Bounds,
@@ -598,7 +591,7 @@ def _rehearsed(
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
-    train, test = table.iloc[order[:cut]], table.iloc[order[cut:]]
+    train, test = table.taken(order[:cut]), table.taken(order[cut:])
     try:
         trial = _trained(
             train,
@@ -611,8 +604,8 @@ def _rehearsed(
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
-    truth, known = _truth(trial, test[target])
-    seen, usable = _truth(trial, train[target])
+    truth, known = _truth(trial, test.columns[target])
+    seen, usable = _truth(trial, train.columns[target])
     if not known.any() or not usable.any():
         return (), ["no row of the trial has a target that can be scored"]
     rows = trial.encoded(test)[0][np.flatnonzero(known)]
@@ -635,9 +628,8 @@ def _rehearsed(
     return tuple(found), notes
 
 
-def _truth(trial: PrivateModel, column: Series) -> tuple[Labels, NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
-    values = Values.of(column)
     if not trial.class_names:
         return values.numbers, np.isfinite(values.numbers)
     places, names = values.named()
@@ -678,7 +670,7 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         return None
 
 
-def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
+def _misfits(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
     """Say what was left out, where bounds contradict the table, whom the model does not know."""
     left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
     found = []
@@ -688,7 +680,7 @@ def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) ->
             "A column with bounds is kept"
         )
     for name, bound in bounds.items():
-        values = Values.of(table[name])
+        values = table.columns[name]
         if isinstance(bound, Categories):
             kept = float(np.mean(values.positions(bound.labels) >= 0))
             what = "are in its list of categories"
@@ -696,9 +688,12 @@ def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) ->
             kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
             what = "are numbers between its bounds"
         if kept < _FITTING and (name != target or isinstance(bound, Range)):
-            found.append(f"fewer than half of the values of {name!r} {what}: look at the bounds")
+            found.append(
+                f"fewer than half of the values of {name!r} {what}: look at the bounds, and say "
+                "how the values are written if that is the reason (decimal, format)"
+            )
     if released.class_names:
-        unknown = int(np.sum(Values.of(table[target]).positions(released.class_names) < 0))
+        unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
         if unknown:
             found.append(
                 f"{unknown} of {len(table)} rows have no class that the model knows "
