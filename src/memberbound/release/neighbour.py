@@ -488,11 +488,11 @@ def prepare(
     histograms = len(private) + int(open_target)
     if histograms:
         share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
-        first = budget.take("histograms of values", share, ratio=2.0**0.5)
+        first = budget.take("histograms of values", share)
         first_scale = histogram_noise(histograms, first)
         if private:
             rest = HISTOGRAM_SHARE - share
-            fine_mu = budget.take("histograms within ranges", rest, ratio=2.0**0.5)
+            fine_mu = budget.take("histograms within ranges", rest)
     read = dict(records.columns)
     goal = read.pop(target)
     code = fit_target(
@@ -541,9 +541,9 @@ class _Training:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
-        # A record moves each of these sums by at most 1, whether it is replaced or added: ratio 1.
+        # A record that is replaced moves each of these sums by at most 1.
         apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
-        scale = up(apart / budget.take("the trials' scores", share, ratio=1.0), 8)
+        scale = up(apart / budget.take("the trials' scores", share), 8)
         return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
 
     def _mark(self, model: GradientModel | BoostedModel) -> float:

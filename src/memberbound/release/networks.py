@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
-from memberbound.errors import InputError, fraction, one_of, positive, whole_number
-from memberbound.games import ADJACENCIES, Adjacency
+from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -146,7 +145,7 @@ class NetworkBudget(NeighbourBudget):
         cls, eta: float, paid: NeighbourBudget, sample_rate: float, steps: int
     ) -> NetworkBudget:
         """Return the budget with the least noise that keeps η beside what was paid before."""
-        beside = _as_step(paid.parts, "replace-one")
+        beside = _as_step(paid.parts)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
@@ -158,12 +157,10 @@ class NetworkBudget(NeighbourBudget):
         """Return nothing: what training takes is no share of a μ²."""
         return {}
 
-    def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
-        """Return the attacker's curve; ``add-remove`` for a number of rows fixed in advance."""
-        one_of("adjacency", adjacency, ADJACENCIES)
-        every = DpSgdHistory((*_as_step(self._parts, adjacency), self.training))
-        exact = every.curve(adjacency) if adjacency == "replace-one" else every.symmetric_curve()
-        return SlackCurve(exact, self.slack)
+    def curve(self) -> SlackCurve:
+        """Return the attacker's curve, replace-one."""
+        every = DpSgdHistory((*_as_step(self._parts), self.training))
+        return SlackCurve(every.curve("replace-one"), self.slack)
 
     def certificate(self, **how: bool) -> Certificate:
         """Return the certificate of η for every record of any table."""
@@ -172,13 +169,12 @@ class NetworkBudget(NeighbourBudget):
         return replace(bound, theorems=("X12", "X22"), assumptions=said)
 
 
-def _as_step(parts: Sequence[Part], adjacency: Adjacency) -> tuple[DpSgd, ...]:
+def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
     """Return Gaussian releases as one step that takes every record: the same pair."""
     if not parts:
         return ()
-    replaced = adjacency == "replace-one"
-    mu = math.hypot(*(part.mu / (1.0 if replaced else part.ratio) for part in parts))
-    return (DpSgd(down((2.0 if replaced else 1.0) / up(mu, 16 + len(parts)), 4), 1.0, 1),)
+    mu = math.hypot(*(part.mu for part in parts))
+    return (DpSgd(down(2.0 / up(mu, 16 + len(parts)), 4), 1.0, 1),)
 
 
 @dataclass(frozen=True)

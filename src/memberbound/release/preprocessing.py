@@ -668,7 +668,7 @@ def _identifiers(
     called = [name for name in private if says_identifier(name)]
     if not called:
         return {}
-    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE, ratio=1.0)
+    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
     scale = up(math.sqrt(len(called)) / mu, 8)
     noisy = noisy_release([read[name].distinct for name in called], scale, source)
     half = len(read[called[0]]) / 2

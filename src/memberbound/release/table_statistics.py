@@ -193,7 +193,7 @@ def _known(
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
     known = dict(public)
     if private:
-        mu = budget.take("histograms of values", HISTOGRAM_SHARE, ratio=2.0**0.5)
+        mu = budget.take("histograms of values", HISTOGRAM_SHARE)
         scale = histogram_noise(len(private), mu)
     for name in private:
         found: Range | Categories | None
@@ -280,7 +280,7 @@ class _Work:
         products = np.concatenate(
             [_exact_sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
         )
-        mu = self.budget.take("products", ratio=2.0**0.5)
+        mu = self.budget.take("products")
         noisy, scale = self._noisy(products * weight, math.sqrt(2.0) * width, mu)
         present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
@@ -304,13 +304,13 @@ class _Work:
         ]
         flat = np.ravel_multi_index(places, shape)
         counts = np.bincount(flat, minlength=math.prod(shape))
-        mu = self.budget.take("counts", ratio=2.0**0.5)
+        mu = self.budget.take("counts")
         noisy, scale = self._noisy(counts, math.sqrt(2.0), mu)
         return noisy, [", ".join(labels) for labels in product(*cells)], scale
 
     def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
-        mu = self.budget.take("counts of halves", ratio=2.0**0.5)
+        mu = self.budget.take("counts of halves")
         width = len(self.read)
         sensitivity = math.sqrt(2.0 * _DEPTH * width)
         found, scale = [], 0.0

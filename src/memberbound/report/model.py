@@ -641,6 +641,8 @@ class Report:
     ledger: tuple[LedgerEntry, ...]
     run: Run
     given: GivenModel | None = None
+    #: What a study finds is computed from rows that nobody has paid for.
+    audience: Literal["owner"] = "owner"
 
     def __post_init__(self) -> None:
         chosen = [remedy.id for remedy in self.remedies if remedy.recommended]

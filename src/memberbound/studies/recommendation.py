@@ -171,9 +171,10 @@ def _table_rows(
 #
 # A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains
 # more than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd
-# number N of records).  Among those: nothing, if nothing is needed; then more rows, if so many can
-# be had; else the smallest loss of score.  A change after which the model is no better than one
-# fixed answer is never recommended.
+# number N of records).  More rows are enough for the average record only: what is proved of single
+# ones holds for values that already occur.  Among those: nothing, if nothing is needed; then more
+# rows, if so many can be had; else the smallest loss of score.  A change after which the model is
+# no better than one fixed answer is never recommended.
 
 #: Remedies that a step looks for, with their names for a reader, in the order of the report.
 _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
@@ -301,16 +302,24 @@ def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
     if found.needed is None:
         return replace(blank, sentence=str(found.reason))
     extra = max(0, found.needed - found.rows)
+    whom = "the average record"
+    more = f"{extra} more than there are."
+    if asked.record == "every":
+        # Among the rows still to come may be values that the table does not hold.
+        whom += " and for records whose values already occur in the table"
+        more += (
+            " Nothing is proved about records with other values, which the new rows may bring: "
+            "this is not enough for every record."
+        )
     return replace(
         blank,
-        protects=protects(asked.record),
-        enough=True,
+        protects="average record",
+        enough=asked.record == "average",
         # Rows that are still to come: the plan promises 1 - 2η, not less.
         accuracy_upper=sum_up(0.5, asked.eta),
         confidence=found.confidence,
         extra_rows=extra,
-        sentence=f"{found.needed} rows of the same kind would be enough, {extra} more than there "
-        "are.",
+        sentence=f"{found.needed} rows of the same kind would be enough for {whom}, {more}",
     )
 
 
@@ -497,8 +506,11 @@ def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:
         return (
             "None of the remedies tried is certified to keep everybody within "
             f"{points(asked.eta)} of blind guessing and leaves a useful model. Allow a larger eta, "
-            + ("protect the average record only, " if asked.record == "every" else "")
-            + "or collect more rows (extra_rows)."
+            + (
+                "or protect the average record only."
+                if asked.record == "every"
+                else "or collect more rows (extra_rows)."
+            )
         )
     name = f"{chosen.label[0].lower()}{chosen.label[1:]}"
     said = f"Recommended: {name}. Then {_nobody(chosen, asked)}"

@@ -144,7 +144,12 @@ class TrialScores:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protection(Readable):
-    """A protected release: the noisy model or statistic, and the certificate that it is enough."""
+    """A protected release: the noisy model or statistic, and the certificate that it is enough.
+
+    In the neighbour game ``scores`` and ``warnings`` are computed from the secret rows and paid for
+    by no budget: they are for the owner of the rows (``owner_fields``).  Everything else may be
+    published (``published_fields``).
+    """
 
     SIDES: ClassVar[Sides] = {
         "budget": "given",
@@ -241,7 +246,27 @@ class Protection(Readable):
         return {repr(before): curve.tpr(before) for before in self.baseline}
 
     def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
+        """Return the dictionary of the contract; ``owner_only`` names what is not to be published.
+
+        In the subset game the population is public, and so is everything computed from it.
+        """
+        owner = self.owner_fields()
+        private = [] if self._budget is None else sorted(owner)
+        return self.published_fields() | owner | {"owner_only": private}
+
+    def owner_fields(self) -> dict[str, object]:
+        """Return what was computed from the rows beside the release."""
+        return {
+            "score": self.score,
+            "score_clean": self.score_clean,
+            "score_released": self.score_released,
+            "score_baseline": self.score_baseline,
+            "scores": {score.name: score.to_dict() for score in self.scores},
+            "warnings": list(self.warnings),
+        }
+
+    def published_fields(self) -> dict[str, object]:
+        """Return what was declared, is public, or was paid for."""
         certificate = self.calibration.certificate
         result = common_fields(
             "protect",
@@ -263,15 +288,9 @@ class Protection(Readable):
                 "method": self.calibration.method,
                 "noise_scale": self.noise_scale,
                 "noise": _plain_law(self.calibration),
-                "score": self.score,
-                "score_clean": self.score_clean,
-                "score_released": self.score_released,
-                "score_baseline": self.score_baseline,
-                "scores": {score.name: score.to_dict() for score in self.scores},
                 "certificate": certificate.to_dict(),
                 "fits": self.calibration.fits,
                 "out": self.out,
-                "warnings": list(self.warnings),
                 "roles": dict(self.roles),
             }
             | dict(self.details)
@@ -313,32 +332,29 @@ class Protection(Readable):
         )
 
     def _read_off(self) -> list[tuple[str, object]]:
-        """Return what the curve of all rows says, replaced beside added or removed."""
+        """Return what the curve of all rows says about a record that is replaced."""
         budget = self._budget
         if budget is None:
             return []
-        both = (budget.curve(), budget.curve("add-remove"))
-
-        def side_by_side(*texts: str) -> str:
-            replaced, added = texts
-            return f"≤ {replaced} (record replaced), ≤ {added} (added or removed)"
-
+        curve = budget.curve()
         found: list[tuple[str, object]] = [
-            ("TPR - FPR", side_by_side(*(percent(curve.advantage, "upper") for curve in both)))
+            ("TPR - FPR", f"{marked(curve.advantage, 'certificate')} (record replaced)")
         ]
         for rate in READ_FPR:
             at = f"TPR at FPR {percent(rate, 'given')}"
-            found.append((at, side_by_side(*(percent(curve.tpr(rate), "upper") for curve in both))))
+            found.append((at, f"{marked(curve.tpr(rate), 'certificate')} (record replaced)"))
+        epsilon, proved = curve.epsilon(READ_DELTA), "nothing is proved"
+        if epsilon < np.inf:
+            proved = f"≤ {significant(epsilon, 'upper', 4)}"
         at = f"ε at δ = {significant(READ_DELTA, 'given')}"
-        epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
-        found.append((at, side_by_side(*epsilons)))
-        found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        found.append((at, f"{proved} (record replaced)"))
+        found.append(("MIS", marked(curve.security(), "certificate", "security", 4)))
         spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
         if len(spent) > 1:
             found.append(("budget (μ²) went to", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
-            found.append((at, f"≤ {percent(after, 'upper')}"))
+            found.append((at, marked(after, "certificate")))
         return found
 
     def summary(self) -> str:
@@ -351,9 +367,10 @@ class Protection(Readable):
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
         rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
+        private = "" if self._budget is None else " (owner only)"
         for score in self.scores:
             rows += [
-                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}")
+                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")
                 for what, value in score.described()
                 if value is not None
             ]
@@ -369,7 +386,7 @@ class Protection(Readable):
             rows.append(("written", self.out))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        notes = "".join(f"\nnote{private}: {w}." for w in self.warnings)
         return f"{self.sentence}\n\n{table}{notes}"
 
 
@@ -950,8 +967,11 @@ def protect(
     (crowd), I24-C10 with its radius corrected (izzo).
     Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
     and apart.
+    Published are the file, its certificate, and whatever else ``--json`` says; but in the neighbour
+    game the scores and notes (the keys in ``owner_only``, marked in the table) are computed from
+    the secret rows and not covered: they are for the owner of the rows only.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
-    from fresh halves in the subset game, and for the owner's eyes only in the neighbour game.
+    from fresh halves in the subset game.
 
     Args:
         source: a file or a table, one record per row.
@@ -990,7 +1010,8 @@ def protect(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        out: file for the release; its certificate is written beside it.
+        out: file for the release; its certificate is written beside it. Both may be published; the
+            scores and notes printed with them are for the owner of the rows (neighbour game).
         force: overwrite ``out``.
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting (subset game).
