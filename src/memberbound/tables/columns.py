@@ -111,6 +111,7 @@ SPELLINGS = {
     "sentence": r"(?s:\S+(\s+\S+){3,})",
 }
 _COMPILED = {name: re.compile(pattern, re.ASCII) for name, pattern in SPELLINGS.items()}
+_THOUSAND = re.compile(SPELLINGS["thousand"] + _EXPONENT, re.ASCII)
 #: What a text must begin with to be a number or a date.
 _PROMISING = re.compile(r"[+-]?[.,]?[0-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)")
 _POINT = re.compile(
@@ -176,7 +177,7 @@ def _number(text: str, form: Form) -> float:
         return math.nan
     if _COMPILED["point"].fullmatch(text):
         return float(text)
-    if _COMPILED["thousand"].fullmatch(text):  # thousands, or thousandths
+    if _THOUSAND.fullmatch(text):  # thousands, or thousandths
         return math.nan
     if _COMPILED["comma"].fullmatch(text):
         return float(text.replace(".", "").replace(",", "."))

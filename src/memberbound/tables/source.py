@@ -798,7 +798,7 @@ def header_notes(source: object) -> tuple[str, ...]:
         return ()
     shown = ", ".join(map(str, lines[:5])) + (f" and {len(lines) - 5} more" if lines[5:] else "")
     word, verb = ("line", "repeats") if len(lines) == 1 else ("lines", "repeat")
-    return (f"{word} {shown} of {path.name} {verb} the header and count as missing values",)
+    return (f"{word} {shown} of {path.name} {verb} the header: read as missing values",)
 
 
 def _open(path: Path, compression: str) -> io.BufferedIOBase:
