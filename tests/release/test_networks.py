@@ -117,7 +117,7 @@ def two_layers(inputs, outputs):
     )
 
 
-def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7):
+def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=two_layers):
     """Exact sums of clipped gradients, as they meet the noise."""
     met = []
     keep = module.noisy_release
@@ -128,7 +128,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7):
 
     monkeypatch.setattr(module, "noisy_release", noted)
     train_network(
-        module._module(two_layers, (3,), 2),
+        module._module(factory, (3,), 2),
         rows,
         wanted,
         np.ones(len(rows)),
@@ -306,6 +306,116 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
     ):
         with pytest.raises(InputError, match=said):
             fit_network(people(), "ill", factory, eta=0.1, bounds=BOUNDS, training=QUICK)
+
+
+# ── Rows that influence each other while the network trains ───────────────────────────────────────
+
+
+def inner_and(forward, *, start=lambda network: None):
+    """Return a factory: a linear layer, and what happens to its rows while it trains."""
+
+    class Network(torch.nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.inner = torch.nn.Linear(inputs, outputs)
+            start(self)
+
+        def forward(self, rows):
+            return forward(self, rows) if self.training else self.inner(rows)
+
+    return Network
+
+
+def remembered(network, rows):
+    network.mean = 0.9 * getattr(network, "mean", 0.0) + 0.1 * rows.detach().mean()
+    return network.inner(rows - network.mean)
+
+
+def counted(network, rows):
+    network.seen += 1
+    return network.inner(rows)
+
+
+def buffered(network):
+    network.register_buffer("seen", torch.zeros(1))
+
+
+#: What mixes rows in train mode only, as the probe in eval mode cannot see.
+MIXING = {
+    "mean of the inputs": inner_and(lambda n, rows: n.inner(rows - rows.mean(dim=0))),
+    "mean of the answers": inner_and(lambda n, rows: n.inner(rows) - n.inner(rows).mean()),
+    "constant shift": inner_and(lambda n, rows: n.inner(rows) + rows.detach().sum()),
+    "largest value": inner_and(lambda n, rows: n.inner(rows / rows.abs().max().clamp(min=100.0))),
+    "row before": inner_and(lambda n, rows: n.inner(rows + 0.1 * rows.roll(1, 0))),
+    "sum in the backward pass": inner_and(
+        lambda n, rows: n.inner(rows) * (1 + 1e-2 * n.inner(rows).sum())
+    ),
+    "number of zero rows": inner_and(lambda n, rows: n.inner(rows) * (rows == 0).sum()),
+    "place": inner_and(lambda n, rows: n.inner(rows) * torch.arange(1.0, len(rows) + 1)[:, None]),
+    "memory outside the tensors": inner_and(remembered),
+    "a buffer": inner_and(counted, start=buffered),
+    "coins of its own": inner_and(
+        lambda n, rows: n.inner(torch.nn.functional.dropout(rows, 0.5, training=True))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
+    """Each passes the checks in eval mode (the negative control) and fails the probe."""
+    module._module(MIXING[name], (3,), 2)
+    with pytest.raises(InputError, match="learner"):
+        fit_network(people(), "ill", MIXING[name], eta=0.1, bounds=BOUNDS, training=QUICK)
+
+
+def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
+    """One record moves the sum by more than two clips, which the certificate rests on."""
+    mixing, (rows, wanted) = MIXING["mean of the inputs"], table()
+    before = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)
+    rows[300] = 1e6
+    after = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)
+    assert np.linalg.norm(after - before) > 10 * 2 * step_reach(0.7, 600)
+
+
+def normal_layers(inputs, outputs):
+    return torch.nn.Sequential(
+        torch.nn.Linear(inputs, 8),
+        torch.nn.LayerNorm(8),
+        torch.nn.GELU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(8, 8),
+        torch.nn.GroupNorm(2, 8),
+        torch.nn.AlphaDropout(0.2),
+        torch.nn.Linear(8, outputs),
+    )
+
+
+class TiedAndFrozen:
+    """A layer that is used twice beside one that is not trained."""
+
+    def __new__(cls, inputs, outputs):
+        shared = torch.nn.Linear(inputs, inputs)
+        still = torch.nn.Linear(inputs, inputs).requires_grad_(False)
+        return torch.nn.Sequential(
+            shared, torch.nn.Tanh(), still, shared, torch.nn.Linear(inputs, outputs)
+        )
+
+
+@pytest.mark.parametrize("factory", [two_layers, normal_layers, TiedAndFrozen])
+@pytest.mark.parametrize("span", [(-3.0, 3.0), (0.0, 1.0), (0.0, 255.0)])
+def test_a_network_that_treats_every_row_by_itself_passes(factory, span):
+    made = module._module(factory, (5,), 2)
+    state = {name: t.clone() for name, t in made.state_dict().items()}
+    module._probe_training(made, (5,), 2, span)
+    assert made.training
+    assert all(torch.equal(t, state[name]) for name, t in made.state_dict().items())
+
+
+def test_the_probe_leaves_the_generator_as_it_was():
+    made = module._module(normal_layers, (5,), 2)
+    before = torch.random.get_rng_state()
+    module._probe_training(made, (5,), 2, (-3.0, 3.0))
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_protect_and_predict_by_the_name_of_a_factory(tmp_path, monkeypatch):

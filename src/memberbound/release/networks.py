@@ -15,7 +15,7 @@ import copy
 import importlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -83,6 +83,9 @@ _BLOCK = 256
 _SINGLE, _UNDERFLOW = 2.0**29, 1e-15
 #: Up to this many weights lengths are taken in single precision.
 _MOST_SINGLE = 2**22
+#: The probe of training: gradients agree to this share of their length (roundings of single
+#: precision are a thousand times smaller); the largest companions are so many times the others.
+_PROBE_TOLERANCE, _PROBE_REACH = 1e-3, 1e3
 _ROW_BY_ROW = (
     "The network computes a record's gradient from that record, its weights and coins of its own "
     "alone, also in its rounding: nothing in it mixes the rows of a batch.",
@@ -257,6 +260,95 @@ def _probe(module: Module, shape: tuple[int, ...], outputs: int) -> None:
         raise InputError(
             "learner must be a network that treats every row by itself, got one whose answer to a "
             "row depends on the other rows."
+        )
+
+
+def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, place: int) -> Tensor:
+    """Return the gradient of the row at ``place`` as a step would take it: |answer − goal|²/2."""
+    torch = _torch()
+    torch.manual_seed(0)
+    wrapped.zero_grad()
+    ((wrapped(rows) - goals).square().sum() / 2).backward()
+    parts = [p.grad_sample for p in wrapped.parameters() if p.requires_grad]
+    if any(part is None for part in parts):
+        raise ValueError("some of its parameters are not used.")
+    gradient: Tensor = torch.cat([part[place].reshape(-1) for part in parts]).clone()
+    return gradient
+
+
+def _gradient_pairs(
+    wrapped: Any, shape: tuple[int, ...], outputs: int, span: tuple[float, float]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
+
+    The row stands alone, at several places of a block, beside other rows of several sizes, and
+    again at the end. Dropout layers are off for that, because their coins go by place. Then they
+    are on, with the same coins and at one place.
+    """
+    torch = _torch()
+    dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]
+    generator = torch.Generator().manual_seed(0)
+    low, high = span
+
+    def drawn(count: int) -> Tensor:
+        draws: Tensor = low + (high - low) * torch.rand(count, *shape, generator=generator)
+        return draws
+
+    row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
+    zeros, ends = torch.zeros(_BLOCK, *shape), torch.full((_BLOCK, *shape), high)
+    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * _PROBE_REACH, zeros]
+
+    def gradient(others: Tensor, place: int) -> Tensor:
+        rows, goals = others.clone(), torch.randn(_BLOCK, outputs, generator=generator)
+        rows[place], goals[place] = row[0], goal[0]
+        return _row_gradient(wrapped, rows, goals, place)
+
+    for layer in dropouts:
+        layer.eval()
+    alone = _row_gradient(wrapped, row, goal, 0)
+    for number, others in enumerate(companions):
+        yield alone, gradient(others, (0, _BLOCK // 2, _BLOCK - 1)[number % 3])
+    for layer in dropouts:
+        layer.train()
+    first = gradient(companions[0], 0)
+    for others in companions[1:] if dropouts else ():
+        yield first, gradient(others, 0)
+
+
+def _probe_training(
+    module: Module, shape: tuple[int, ...], outputs: int, span: tuple[float, float]
+) -> None:
+    """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
+
+    Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
+    too. The rows of the probe are public, with entries drawn from ``span``.
+    """
+    torch = _torch()
+    copied = copy.deepcopy(module).train()
+    before = {name: t.clone() for name, t in copied.state_dict().items()}
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook")
+        try:
+            wrapped = _torch("opacus.grad_sample").GradSampleModule(copied, loss_reduction="sum")
+            pairs = list(_gradient_pairs(wrapped, shape, outputs, span))
+        except (RuntimeError, ValueError, IndexError) as problem:
+            raise InputError(
+                f"learner must be a network that trains on any number of rows: {problem}"
+            ) from None
+    for expected, measured in pairs:
+        allowed = _PROBE_TOLERANCE * (float(expected.norm()) + _PROBE_TOLERANCE)
+        if not float((measured - expected).norm()) <= allowed:
+            raise InputError(
+                "learner must be a network that treats every row by itself, got one whose gradient "
+                "of a row depends on the other rows, on the row's place or on coins of its own "
+                "while it trains. Use GroupNorm or LayerNorm instead of means over the rows, and "
+                "torch.nn.Dropout layers for randomness."
+            )
+    changed = [n for n, t in copied.state_dict().items() if not torch.equal(t, before[n])]
+    if changed:
+        raise InputError(
+            "learner must be a network that remembers nothing of the rows it trains on, got one "
+            f"that changes its buffer {changed[0]!r}."
         )
 
 
@@ -586,6 +678,8 @@ def _released(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{_weights(module)} weights."
         )
+    span = (encoder.low, encoder.high) if isinstance(encoder, PublicArray) else (-3.0, 3.0)
+    _probe_training(module, shape, outputs, span)
     budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
     reach = step_reach(training.clip, rows)
     scale = up(budget.training.noise_multiplier * reach, 2)
