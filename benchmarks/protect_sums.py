@@ -15,7 +15,7 @@ from protect_data import counts, mean_rows
 
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.noise import LaplaceNoise, NoiseLaw
+from memberbound.release.noise import NoiseLaw, NormExponentialNoise, ScaledNorm
 from memberbound.release.parameters import clipped_rows
 from memberbound.release.refitting import calibrate_izzo
 from memberbound.release.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
@@ -54,7 +54,9 @@ def sum_laws(
     for kind in ("tv", "gaussian", "pure"):
         law = rivals.dp_noise(kind, eta, moved, dimension)
         if kind == "pure" and added is not None:
-            other = LaplaceNoise(np.full(dimension, added / rivals.epsilon_of(eta)))
+            # exp(-Σ|x_i|/b): independent Laplace noise.
+            scales = np.full(dimension, added / rivals.epsilon_of(eta))
+            other = NormExponentialNoise(ScaledNorm(scales, 1.0), 1.0 / dimension)
             law = min(law, other, key=lambda one: one.rms)
         yield f"dp-{kind}", RECORDS, law
 

@@ -15,7 +15,6 @@ import numpy as np
 from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.release.noise import (
     GaussianNoise,
-    LaplaceNoise,
     NoNoise,
     NormExponentialNoise,
     ShapedGaussianNoise,
@@ -60,8 +59,6 @@ def log_density(law, offsets: np.ndarray) -> np.ndarray:
     if isinstance(law, ShapedGaussianNoise):
         precision = np.linalg.inv(law.factor @ law.factor.T)
         return -np.einsum("...i,ij,...j->...", offsets, precision, offsets) / 2
-    if isinstance(law, LaplaceNoise):
-        return -(np.abs(offsets) / law.scales).sum(axis=-1)
     if isinstance(law, NormExponentialNoise):
         power = law.norm.exponent
         scaled = (np.abs(offsets / law.norm.scales) ** power).mean(axis=-1)

@@ -14,7 +14,7 @@ from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.convex import calibrate_convex
 from memberbound.release.erm import RegularisedRisk
-from memberbound.release.noise import GaussianNoise, LaplaceNoise
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise, ScaledNorm
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from oracle.bayes_attack import exact_attack, linear_attack, shadow_attack
 from oracle.released_statistic import (
@@ -160,7 +160,7 @@ def test_attack_agrees_with_integration():
     outputs, members = everything(statistic, SIZE, HALF)
     for law, cdf in (
         (GaussianNoise(0.3, 1), normal_cdf),
-        (LaplaceNoise(np.array([0.3])), laplace_cdf),
+        (NormExponentialNoise(ScaledNorm.plain(1), 0.3), laplace_cdf),
     ):
         each = gains(outputs[:, 0], SIZE, HALF, 0.3, cdf)
         attacked = exact_attack(law, outputs, members, draws=20_000, seed=1)

@@ -1,7 +1,6 @@
-"""Networks: trained on all rows by DP-SGD, and modules as statistics of a secret half."""
+"""Networks: trained on all rows by DP-SGD."""
 
 import math
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -12,27 +11,19 @@ import pytest
 from memberbound import predict, protect
 from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
-from memberbound.games import SubsetGame
 from memberbound.learners import network_factory
 from memberbound.release import networks as module
 from memberbound.release.budget import NeighbourBudget, Part
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.networks import (
     NetworkBudget,
     PublicArray,
-    TrainedModule,
-    TrainedOutputs,
     Training,
     fit_network,
     fit_network_on_arrays,
-    module_parameters,
-    set_module_parameters,
     step_reach,
     train_network,
 )
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.refitting import calibrate_neighbour
-from memberbound.release.releasing import released
 from memberbound.release.saving import load, save
 
 if find_spec("torch") is None or find_spec("opacus") is None:
@@ -454,79 +445,3 @@ def test_what_is_a_factory_of_networks():
     assert network_factory("logistic") is None
     assert network_factory(lambda: 3) is None
     assert network_factory(torch.nn.Linear(1, 1)) is None
-
-
-# ── Modules as statistics of a secret half ────────────────────────────────────────────────────────
-
-
-@cache
-def points():
-    rows = torch.linspace(-1, 1, 40).reshape(20, 2)
-    return rows, (rows[:, 0] > 0).float()
-
-
-def blank():
-    return torch.nn.Sequential(
-        torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)
-    )
-
-
-def train(rows):
-    torch.manual_seed(0)
-    module = blank().train()
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-    loss = torch.nn.BCEWithLogitsLoss()
-    X, Y = points()
-    for _ in range(3):
-        optimiser.zero_grad()
-        loss(module(X[rows])[:, 0], Y[rows]).backward()
-        optimiser.step()
-    return module
-
-
-def test_round_trip_with_the_running_means():
-    module = train(np.arange(10))
-    vector = module_parameters(module)
-    # 9 + 4 weights and biases, 6 of the normalisation, and its running means and variances.
-    assert vector.shape == (2 * 3 + 3 + 3 + 1 + 6 + 6,)
-    X, _ = points()
-    again = set_module_parameters(blank(), vector).eval()
-    with torch.no_grad():
-        assert torch.equal(again(X), module.eval()(X))
-
-
-def test_the_same_rows_give_the_same_vector():
-    statistic = TrainedModule(train, blank)
-    assert statistic.dimension == 25
-    assert (statistic(np.arange(10)) == statistic(np.arange(10))).all()
-    assert (statistic(np.arange(10)) != statistic(np.arange(1, 11))).any()
-
-
-def test_calibrate_and_release():
-    statistic = TrainedModule(train, blank)
-    fresh = FreshSubsets(SubsetGame(20, 10), 1)
-    found = calibrate_neighbour(statistic, fresh, eta=0.3, pairs=30, workers=1)
-    assert found.certificate.value <= 0.3
-    vector = released(statistic, found, np.arange(10), InsecureSource(1)).values
-    clean = statistic(np.arange(10))
-    assert (vector != clean).any()
-    module = statistic.model(vector)
-    assert module_parameters(module) == pytest.approx(vector, rel=1e-6)
-    assert not module.training
-
-
-def test_outputs_on_a_query():
-    X, _ = points()
-    statistic = TrainedOutputs(train, X[:4])
-    assert statistic.dimension == 4
-    direct = train(np.arange(10)).eval()(X[:4]).detach()
-    assert statistic(np.arange(10)) == pytest.approx(direct.numpy().ravel())
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="length"):
-        set_module_parameters(blank(), np.zeros(3))
-    with pytest.raises(InputError, match="finite"):
-        set_module_parameters(blank(), np.full(25, np.nan))
-    with pytest.raises(InputError, match="parameters"):
-        module_parameters(torch.nn.ReLU())

@@ -1,12 +1,8 @@
-"""PyTorch networks: trained on all rows in the neighbour game, or as statistics of a secret half.
+"""PyTorch networks, trained on all rows in the neighbour game.
 
 :func:`fit_network` is DP-SGD on Opacus' low-level classes (extra ``torch``).  Sampling rate, number
 of steps and divisor are public, clips and sums are in double precision, the noise is our own and on
 a grid, and its size comes from our own accounting (proofs/networks.md).
-
-:class:`TrainedModule` and :class:`TrainedOutputs` serve the subset game: give a function that
-trains a module on some rows of the population; its parameters, or its outputs on a public query
-set, become a statistic.
 """
 
 from __future__ import annotations
@@ -50,13 +46,9 @@ __all__ = [
     "NetworkModel",
     "PrivateNetwork",
     "PublicArray",
-    "TrainedModule",
-    "TrainedOutputs",
     "Training",
     "fit_network",
     "fit_network_on_arrays",
-    "module_parameters",
-    "set_module_parameters",
 ]
 
 
@@ -69,8 +61,6 @@ def _torch(name: str = "torch") -> ModuleType:
             f"{package} must be installed for networks: pip install memberbound[torch]."
         ) from None
 
-
-# ── The neighbour game: DP-SGD on all rows ────────────────────────────────────────────────────────
 
 #: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
 _STEPS, _BATCH, _RATE, _CLIP = 80, 2048, 1.0, 1.0
@@ -796,102 +786,3 @@ def fit_network_on_arrays(
         source=drawn,
         name=name,
     )
-
-
-# ── The subset game: modules through the same calibrators as other statistics ─────────────────────
-
-
-def _tensors(module: Module) -> list[Tensor]:
-    """Return trained tensors in a fixed order: parameters, then floating buffers.
-
-    Buffers count: the running means of a batch normalisation are as much a function of the training
-    set as weights are.
-    """
-    found: list[Tensor] = [tensor for _, tensor in module.named_parameters()]
-    found += [tensor for _, tensor in module.named_buffers() if tensor.is_floating_point()]
-    if not found:
-        raise InputError("module must have parameters, got one without.")
-    return found
-
-
-def module_parameters(module: Module) -> FloatArray:
-    """Return all parameters and floating-point buffers of a module as one vector."""
-    parts = [tensor.detach().cpu().double().numpy().ravel() for tensor in _tensors(module)]
-    return np.concatenate(parts)
-
-
-def set_module_parameters(module: Module, vector: ArrayLike) -> Module:
-    """Write a vector into a module and return it.
-
-    The module must be a new one, never the one that was trained: buffers of whole numbers (how many
-    batches were seen) and anything a module keeps outside its tensors are not overwritten.
-
-    Numerics: values are rounded to the module's own type, which is post-processing.
-    """
-    torch = _torch()
-    flat = np.asarray(vector, dtype=np.float64)
-    tensors = _tensors(module)
-    if flat.shape != (sum(t.numel() for t in tensors),) or not np.isfinite(flat).all():
-        raise InputError(
-            f"vector must be finite and of length {sum(t.numel() for t in tensors)}, "
-            f"got shape {flat.shape!r}."
-        )
-    place = 0
-    with torch.no_grad():
-        for tensor in tensors:
-            part = flat[place : place + tensor.numel()].reshape(tuple(tensor.shape))
-            tensor.copy_(torch.from_numpy(part.copy()).to(tensor.dtype))
-            place += tensor.numel()
-    return module
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedModule:
-    """Parameters of ``train(rows)``: a Statistic, and a Learnable with ``blank()``.
-
-    Args:
-        train: row numbers ↦ a trained module; it should seed its own coins from nothing but
-            public numbers, so that the same rows give the same module.
-        blank: makes a module of the same architecture, untrained.
-    """
-
-    train: Callable[[Rows], Module]
-    blank: Callable[[], Module]
-
-    @property
-    def dimension(self) -> int:
-        """Number of parameters."""
-        return int(module_parameters(self.blank()).size)
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Train on these records and return the parameters."""
-        return module_parameters(self.train(rows))
-
-    def model(self, vector: FloatArray) -> Module:
-        """Return an untrained module with this vector in it, in evaluation mode."""
-        return set_module_parameters(self.blank(), vector).eval()
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedOutputs:
-    """Outputs of ``train(rows)`` on a public query tensor, flattened: a Statistic.
-
-    ``width`` is the number of outputs per query row.
-    """
-
-    train: Callable[[Rows], Module]
-    query: Tensor
-    width: int = 1
-
-    @property
-    def dimension(self) -> int:
-        """Query rows times outputs."""
-        return len(self.query) * self.width
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Train on these records and answer the query, in evaluation mode."""
-        torch = _torch()
-        module = self.train(rows).eval()
-        with torch.no_grad():
-            answers = module(self.query)
-        return np.asarray(answers.detach().cpu().double().numpy().ravel())

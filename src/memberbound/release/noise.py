@@ -22,7 +22,6 @@ __all__ = [
     "SAMPLER_ASSUMPTION",
     "SIMPLE_ERROR",
     "GaussianNoise",
-    "LaplaceNoise",
     "NoNoise",
     "NoiseLaw",
     "NormExponentialNoise",
@@ -511,74 +510,6 @@ class NormExponentialNoise:
             "scale": self.scale,
             "norm_scale_smallest": float(self.norm.scales.min()),
             "norm_scale_largest": float(self.norm.scales.max()),
-            "rms": self.rms,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class LaplaceNoise:
-    """Independent Laplace noise of scale b_i on every coordinate; lengths are Σ|a_i|/b_i.
-
-    It is norm-exponential noise at M = 1, drawn coordinate by coordinate; X14 applies, and its
-    bound is exact for a displacement of a single coordinate.
-    """
-
-    scales: FloatArray
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scales", ScaledNorm(self.scales, 1.0).scales)
-
-    @property
-    def _law(self) -> NormExponentialNoise:
-        return NormExponentialNoise(ScaledNorm(self.scales, 1.0), 1.0 / self.dimension)
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-        return int(self.scales.size)
-
-    @property
-    def rms(self) -> float:
-        """√(2·Σb_i²)."""
-        return float(np.linalg.norm(self.coordinate_rms))
-
-    @property
-    def coordinate_rms(self) -> FloatArray:
-        """√2·b_i."""
-        return np.asarray(math.sqrt(2.0) * self.scales)
-
-    @property
-    def draw_error(self) -> float:
-        """See :class:`memberbound.release.noise.NoiseLaw`."""
-        return SIMPLE_ERROR
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-        drawn = source.laplace(self.dimension * (1 if count is None else count))
-        return np.asarray(as_rows(drawn, self.dimension, count) * self.scales)
-
-    def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return Σ|a_i|/b_i from above."""
-        return over_scale(self._law.length(displacements), down(1.0 / self.dimension))
-
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return min(1 - exp(-½Σ|a_i|/b_i), ½√(Σ(a_i/b_i)²)) from above."""
-        values = as_displacements(displacements, self.dimension)
-        spread = ScaledNorm(self.scales, 1.0).plain_length(values)
-        by_length = self.total_variation_of_length(self.length(values))
-        return np.minimum(by_length, capped(spread / 2, spread))
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
-        """Return 1 - e^{-t/2} from above; concave."""
-        return exponential_distance(checked_lengths(lengths), 0.5)
-
-    def describe(self) -> dict[str, object]:
-        """Return the law and the range of its scales."""
-        return {
-            "law": "laplace",
-            "dimension": self.dimension,
-            "scale_smallest": float(self.scales.min()),
-            "scale_largest": float(self.scales.max()),
             "rms": self.rms,
         }
 
