@@ -20,7 +20,6 @@ from memberbound.release.noise import (
     NoiseLaw,
     NoNoise,
     NormExponentialNoise,
-    ShapedGaussianNoise,
     checked_eta,
     exponential_distance,
     floating_point_slack,
@@ -154,9 +153,6 @@ class Calibration:
 # error at any scale is an error at the boundary scale, one fixed event.  Where that monotony is not
 # given, :func:`~memberbound.numerics.roots.fixed_order` tests what was fixed in advance.
 
-#: A stored factor s·L is off by one rounding per entry; with it goes the length, times a condition.
-_FACTOR_ROOM = 2.0**-18
-
 
 @dataclass(frozen=True)
 class CertifiedScale:
@@ -186,25 +182,12 @@ class ScaleFamily:
         [1.0, 0.9876, 0.3829]
     """
 
-    unit: GaussianNoise | ShapedGaussianNoise | NormExponentialNoise
+    unit: GaussianNoise | NormExponentialNoise
 
     @classmethod
-    def gaussian(cls, dimension: int, shape: ArrayLike | None = None) -> ScaleFamily:
-        """Return s·N(0, I), or s·N(0, A·Aᵀ) for a square matrix A = ``shape``.
-
-        A lower triangular A with a positive diagonal is used as it is; any other is replaced by the
-        factor of A·Aᵀ, which has the same law up to rounding (the law is the stored factor's).
-        """
-        if shape is None:
-            return cls(GaussianNoise(1.0, dimension))
-        factor = np.asarray(shape, dtype=np.float64)
-        if factor.shape != (dimension, dimension):
-            raise InputError(
-                f"shape must be a {dimension} by {dimension} matrix, got {factor.shape!r}."
-            )
-        if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
-            return cls(ShapedGaussianNoise.from_covariance(factor @ factor.T))
-        return cls(ShapedGaussianNoise(factor))
+    def gaussian(cls, dimension: int) -> ScaleFamily:
+        """Return s·N(0, I)."""
+        return cls(GaussianNoise(1.0, dimension))
 
     @property
     def dimension(self) -> int:
@@ -217,11 +200,7 @@ class ScaleFamily:
             return NoNoise(self.dimension)
         if isinstance(self.unit, GaussianNoise):
             return GaussianNoise(scale, self.dimension)
-        if isinstance(self.unit, NormExponentialNoise):
-            return NormExponentialNoise(self.unit.norm, up(scale * self.unit.scale))
-        # A little wider, so that rounding the factor's entries cannot make it narrower than said:
-        # a relative change e of the entries changes lengths by at most e·condition ≤ 2^-53·1e10.
-        return ShapedGaussianNoise(self.unit.factor * (scale * (1 + _FACTOR_ROOM)))
+        return NormExponentialNoise(self.unit.norm, up(scale * self.unit.scale))
 
     def lengths(self, displacements: ArrayLike) -> FloatArray:
         """Return the displacements' lengths at s = 1, from above."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -192,7 +192,6 @@ def calibrate_neighbour(
     confidence: float = 0.95,
     pairs: int | None = None,
     partners: int | None = 1,
-    shape: ArrayLike | None = None,
     exact: bool | None = None,
     workers: int | None = None,
     progress: Progress = None,
@@ -204,9 +203,8 @@ def calibrate_neighbour(
     ``partners`` above 1 compares a fit with the mixture of so many neighbours at once, which takes
     less noise and a fit more per partner and draw; for every record all N + 2 fits of a draw are
     each other's partners.  None chooses them on a pilot, within 4000 fits.
-    ``shape`` is a matrix A for noise s·A·z, chosen without looking at these draws.  ``exact`` fits
-    all subsets instead: by default when they are no more than the fits of the sample and the
-    learner has no coins but public ones.
+    ``exact`` fits all subsets instead: by default when they are no more than the fits of the sample
+    and the learner has no coins but public ones.
 
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
     gains more than ``eta`` on the average record, or on every record; nor does one that knows the
@@ -235,7 +233,7 @@ def calibrate_neighbour(
     goal, sure = checked_eta(eta), _checked_confidence(confidence)
     one_of("record", record, ("average", "every"))
     game = replace(fresh.game, record=record)
-    family = ScaleFamily.gaussian(statistic.dimension, shape)
+    family = ScaleFamily.gaussian(statistic.dimension)
     target = distance_target(game, goal, family.slack())
     per_draw = _fits_per_draw(game)
     draws = _draws(pairs, game, target, sure)
@@ -264,8 +262,8 @@ def calibrate_neighbour(
         if pairs is None and draws * per_draw > _LARGEST_FITS:
             raise InputError(
                 f"record must be 'average' for a population of {game.population} by refitting, "
-                f"got 'every': that takes {draws * per_draw} fits. Use the convex or the moment "
-                f"form, or pass pairs={draws}."
+                f"got 'every': that takes {draws * per_draw} fits. Use the moment form, or "
+                f"pass pairs={draws}."
             )
         company = _company(
             statistic, fresh, family, game, partners=partners, draws=draws, target=target
@@ -697,7 +695,6 @@ def calibrate_moment(
     record: Record = "every",
     confidence: float = 0.95,
     subsets: int | None = None,
-    shape: ArrayLike | None = None,
     exact: bool | None = None,
     workers: int | None = None,
     progress: Progress = None,
@@ -705,8 +702,7 @@ def calibrate_moment(
     """Return the least Gaussian noise that the centre form certifies, for every record.
 
     ``subsets`` fresh subsets are fitted (default 1000): a fifth chooses the centre, the rest
-    certifies.  ``shape`` is a matrix A for noise s·A·z, chosen without looking at these subsets.
-    ``exact`` fits all subsets instead: by default when they are no more than that.
+    certifies.  ``exact`` fits all subsets instead: by default when they are no more than that.
 
     Guarantee: with probability at least ``confidence`` over the subsets (1 when exact) no attack
     gains more than ``eta`` on any record; so not on the average record either, which is all that
@@ -730,7 +726,7 @@ def calibrate_moment(
     """
     goal = checked_eta(eta)
     one_of("record", record, ("average", "every"))
-    family = ScaleFamily.gaussian(statistic.dimension, shape)
+    family = ScaleFamily.gaussian(statistic.dimension)
     sample = _sample(
         statistic,
         fresh,

@@ -38,7 +38,6 @@ from memberbound.release.noise import (
     NoNoise,
     NormExponentialNoise,
     ScaledNorm,
-    ShapedGaussianNoise,
 )
 from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
@@ -224,7 +223,6 @@ _TRUSTED = tuple(
         MembershipPrivate,
         NormExponentialNoise,
         GaussianNoise,
-        ShapedGaussianNoise,
         NoNoise,
         ScaledNorm,
         PairAdapter,
