@@ -13,8 +13,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
-from memberbound.papers.izzo_scale import spread
-from memberbound.papers.printed_examples import ReciprocalSum
+from memberbound.papers.izzo_scale import ReciprocalSum, spread
 from memberbound.release.noise import NormExponentialNoise, ScaledNorm, izzo_constant
 
 DIGITS = 50

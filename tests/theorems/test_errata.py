@@ -20,7 +20,7 @@ from memberbound import papers
 from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
 from memberbound.papers.errata import Counterexample, Erratum
 from memberbound.papers.ledger import ERRATA
-from memberbound.papers.printed_examples import leak_of_learner
+from oracle.printed_examples import leak_of_learner
 
 # A restatement under another number demonstrates the same thing as its source.
 RESTATED = {
