@@ -258,12 +258,6 @@ def test_refusals():
         calibrate_neighbour(statistic, HALVES, eta=0.05, pairs=20)
 
 
-def test_a_prior_that_keeps_the_promise_alone_needs_no_noise():
-    found = calibrate_neighbour(normal_column(), FreshSubsets(SubsetGame(100, 5)), eta=0.1)
-    assert found.noise == NoNoise(1)
-    assert found.certificate.value == 0.05
-
-
 @pytest.mark.long
 def test_breast_cancer_logistic_regression_stays_accurate():
     """Two thirds of the data as population, eta = 0.05, average record, 500 pairs.

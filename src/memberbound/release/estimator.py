@@ -25,6 +25,7 @@ from memberbound.release.calibration import (
     Progress,
     Rows,
     checked_eta,
+    promised_eta,
 )
 from memberbound.release.fitting import evaluated
 from memberbound.release.methods import (
@@ -334,6 +335,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         source = source_from_seed(self.insecure_seed)
         seed = calibration_seed_from(source, self.calibration_seed)
         game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
+        promised_eta(self.eta, game)
         fresh = FreshSubsets(game, seed)
         statistic, calibration = self._calibrated(population, fresh, progress)
         calibration = self._with_assumptions(calibration, source, given is not None)

@@ -26,10 +26,11 @@ from memberbound.release.calibration import (
     Statistic,
     certified_rung,
     certified_scale,
-    checked_eta,
     distance_target,
     eta_from_distance,
     least_draws,
+    promised_eta,
+    without_slack,
 )
 from memberbound.release.fitting import (
     COINS_AFRESH,
@@ -230,7 +231,7 @@ def calibrate_neighbour(
         >>> found.certificate.confidence, round(found.noise_scale, 2), found.fits
         (1.0, 1.46, 70)
     """
-    goal, sure = checked_eta(eta), _checked_confidence(confidence)
+    goal, sure = promised_eta(eta, fresh.game), _checked_confidence(confidence)
     one_of("record", record, ("average", "every"))
     game = replace(fresh.game, record=record)
     family = ScaleFamily.gaussian(statistic.dimension)
@@ -544,7 +545,7 @@ def _draws(pairs: int | None, game: SubsetGame, target: float, sure: float) -> i
 
 def refits(game: SubsetGame, *, eta: float, confidence: float) -> int:
     """Return about how many fits :func:`calibrate_neighbour` takes."""
-    target = distance_target(game, checked_eta(eta), 0.0)
+    target = distance_target(game, promised_eta(eta, game), 0.0)
     return _draws(None, game, target, _checked_confidence(confidence)) * _fits_per_draw(game)
 
 
@@ -652,9 +653,8 @@ def _centred(
     details: dict[str, object],
 ) -> Calibration:
     """Certify E T(q(D) - m) ≤ η at the least scale from ``floor`` on (X19)."""
-    # X19 bounds the gain itself; an eta that the prior alone keeps needs no noise.
-    trivial = distance_target(game, eta, family.slack()) >= 1
-    target = 1.0 if trivial else down(eta - family.slack(), 32)
+    # X19 bounds the gain itself.
+    target = down(without_slack(eta, family.slack()), 32)
     centre = spatial_median(sample.pilot, family)
     lengths = family.lengths(sample.certify - centre)
     spread = float(lengths.mean())
@@ -724,7 +724,7 @@ def calibrate_moment(
         >>> found.record, round(found.noise_scale, 2), found.fits
         ('every', 2.77, 70)
     """
-    goal = checked_eta(eta)
+    goal = promised_eta(eta, fresh.game)
     one_of("record", record, ("average", "every"))
     family = ScaleFamily.gaussian(statistic.dimension)
     sample = _sample(
@@ -787,7 +787,7 @@ def calibrate_izzo(
         >>> round(found.noise_scale), found.certificate.value < 0.001
         (4647, True)
     """
-    goal = checked_eta(eta)
+    goal = promised_eta(eta, fresh.game)
     one_of("record", record, ("average", "every"))
     one_of("scaling", scaling, ("coordinate", "plain"))
     constant = izzo_constant(goal, moment)

@@ -211,7 +211,7 @@ class Protection(Readable):
     def blind(self) -> float:
         """How often somebody is right who always gives the likelier answer."""
         game = self.calibration.certificate.game
-        return max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+        return game.blind if isinstance(game, SubsetGame) else 0.5
 
     @property
     def success_upper(self) -> float:
@@ -344,7 +344,16 @@ class Protection(Readable):
         rows: list[tuple[str, object]] = [
             ("released", self.what),
             ("protects", f"{self.calibration.record} record"),
-            ("η certified", marked(self.calibration.certificate.value, "certificate", "eta", 6)),
+            (
+                "η certified",
+                marked(
+                    self.calibration.certificate.value,
+                    "certificate",
+                    "eta",
+                    6,
+                    largest_gain=1 - self.blind,
+                ),
+            ),
             ("method", self.calibration.method),
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
