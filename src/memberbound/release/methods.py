@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,7 +71,6 @@ __all__ = [
     "MODEL_METHODS",
     "NUMBER_SCORES",
     "Configuration",
-    "Method",
     "Scores",
     "Trial",
     "answers_of",
@@ -85,10 +84,9 @@ __all__ = [
     "tuned",
 ]
 
-Method = Literal["auto", "crowd", "neighbour", "moment", "izzo"]
-METHODS: tuple[Method, ...] = ("auto", "crowd", "neighbour", "moment", "izzo")
+METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
 #: Methods of fitted models: a fit is no sum over records.
-MODEL_METHODS: tuple[Method, ...] = ("auto", "neighbour", "moment", "izzo")
+MODEL_METHODS = ("auto", "neighbour", "moment", "izzo")
 
 #: ``auto`` refits for every record up to this many fits.
 _MOST_REFITS = 5000
