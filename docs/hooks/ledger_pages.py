@@ -41,6 +41,7 @@ STATUSES = {
     " computed on request",
     "definition": "names a notion",
     "not computable": "states nothing that could be computed; the reason is given",
+    "proved, not used": "has its proof, but no code here rests on it; the reason is given",
 }
 
 # Front matter that gives the tables the room of the table of contents.

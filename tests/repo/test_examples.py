@@ -33,6 +33,7 @@ SAYS = {
     "13_which_settings_leak_least": "chosen: {'max_depth': 8, 'min_samples_leaf': 40}",
     "14_which_private_model_is_best": "certified: eta ≤ 0.05 (neighbour game, every record; X22)",
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
+    "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
