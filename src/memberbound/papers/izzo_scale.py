@@ -40,7 +40,7 @@ from memberbound.papers.experiments import (
 )
 from memberbound.papers.printed_examples import ReciprocalSum
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -121,9 +121,7 @@ def test_harden_and_its_files(run, path, people, tmp_path):
 
 
 def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "memberbound.report.pictures.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
-    )
+    monkeypatch.setattr("memberbound.report.charts.swept_epsilons", lambda answer: [0.5, 2.0, 9.0])
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(24, 2)).round(3)
     (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
