@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -103,17 +104,34 @@ def test_a_file_of_its_own_brings_both_schemes(chart: Chart) -> None:
         assert given == {name: colours[name] for name in used}
 
 
+def ambiguous(light: dict[str, str], dark: dict[str, str]) -> set[str]:
+    """Light colours of charts that stand for more than one dark one."""
+    darks: dict[str, set[str]] = {}
+    for name in CHART_COLOURS:
+        darks.setdefault(light[name], set()).add(dark[name])
+    return {colour for colour, found in darks.items() if len(found) > 1}
+
+
 def test_a_colour_of_the_light_scheme_has_one_dark_one() -> None:
     """Charts are drawn in light colours, and the names are put in place of them."""
     light, dark = palette()
-    pairs = {(light[name], dark[name]) for name in ("ink", *CHART_COLOURS)}
-    assert len(pairs) == len({first for first, _ in pairs})
-    # A negative control: two names of one light colour with different dark ones.
-    assert len({("#000000", "#ffffff"), ("#000000", "#eeeeee")}) != len({"#000000"})
+    assert ambiguous(light, dark) == set()
+    assert ambiguous(light | {"measured": light["quiet"]}, dark) == {light["quiet"]}
 
 
 CHART_COLOURS = (
-    *("card", "quiet", "edge", "grid", "stripe", "certified", "estimated", "measured", "danger"),
+    *(
+        "ink",
+        "card",
+        "quiet",
+        "edge",
+        "grid",
+        "stripe",
+        "certified",
+        "estimated",
+        "measured",
+        "danger",
+    ),
     *("given", "model", "noise-average", "noise-every", "worst-case", "in-population", "practical"),
 )
 
@@ -177,12 +195,56 @@ def test_tables_hold_what_the_charts_draw() -> None:
     ceiling = memberbound.explain(epsilon=1.0, delta=1e-5, adjacency="add-remove")
     curve = ceiling.guarantee.curve
     for rate, shown, _ in CHARTS["ceiling"].rows:
+        assert len(str(rate)) <= len("0.0001 %"), "a round rate, written as one"
         value = float(str(rate).removesuffix(" %")) / 100
         if str(shown).startswith("≤ "):
             printed = float(str(shown).removeprefix("≤ ").removesuffix(" %")) / 100
             assert curve.tpr(value) <= printed + 1e-12 <= curve.tpr(value) + 1.001e-4
         else:
             assert curve.tpr(value) > 0.9999
+
+
+def test_a_bound_that_excludes_nothing_is_not_drawn_as_one() -> None:
+    curve = [0.6, 0.9, 0.99995, 1.0]
+    grid = [0.5, 1.0, 2.0, 4.0]
+    chart = charts.success_chart(
+        grid,
+        {"practical": curve, "coupled": [0.7, None, 0.9, 0.9]},
+        {"practical": 0.9, "coupled": None},
+        asked=(1.0, "ε = 1"),
+        level=(0.5, "blind guessing"),
+        axis="ε",
+    )
+    (line,) = chart.figure().findobj(lambda a: (a.get_gid() or "").startswith("mark-line"))
+    assert line.get_ydata()[:2] == pytest.approx(curve[:2])
+    assert all(math.isnan(y) for y in line.get_ydata()[2:])
+    shown = [str(row[1]) for row in chart.rows]
+    assert shown == ["≤ 60 %", "≤ 90 %", "no useful bound (< 100 %)", "nothing is proved"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_charts_of_extreme_answers_are_drawn() -> None:
+    for options in (
+        {"epsilon": 800.0},
+        {"epsilon": 0.0, "delta": 0.0},
+        {"epsilon": 0.0, "delta": 1.0},
+        {"epsilon": 1.0, "fpr": [0.0, 1e-9, 1.0]},
+    ):
+        chart = charts.explanation_chart(memberbound.explain(**options))
+        assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
+        for view in chart.views:
+            assert "nan" not in chart.svg(view).lower()
+    for rows in ([1, 1], [0, 5], [3, 10**12]):
+        assert charts.rows_chart([0.1, 0.2], rows, "target", 0.2).svg()
+    only = charts.success_chart(
+        [1.0],
+        {"practical": [0.6]},
+        {"practical": 0.6},
+        asked=(math.inf, "no finite ε"),
+        level=(0.5, "blind guessing"),
+        axis="ε",
+    )
+    assert only.svg()
 
 
 QUIET = """

@@ -455,16 +455,13 @@ def ceiling_chart(ceilings: Mapping[str, Values], rates: Sequence[float], settin
 
     first = next(iter(ceilings.values()))
     asked = sorted({rate for rate in rates if rate > 0})
-    steps = (digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5))
-    parts = [
-        f"{ceiling(first, rate)} of the members at {percent(rate, 'given')} false alarms"
-        for rate in asked
-    ]
+    steps = (float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 2, 5))
+    parts = [f"{ceiling(first, rate)} at {percent(rate, 'given')} false alarms" for rate in asked]
     marks = [(rate, min(1.0, float(first(np.array([rate]))[0]))) for rate in asked]
     return Chart(
         "ceiling",
         f"The best possible attack: {setting}",
-        f"No attack finds more members than the curve shows: {'; '.join(parts) or setting}. "
+        f"Certified ceiling of the members that any attack finds: {'; '.join(parts) or setting}. "
         "Blind guessing finds as large a share of the members as it has false alarms.",
         ("false alarms", *ceilings),
         [
@@ -627,7 +624,7 @@ def success_chart(
         level: a height to compare with, and what it is.
         axis: title of the horizontal axis.
     """
-    whole = {name: curve for name, curve in curves.items() if None not in curve}
+    whole = {name: c for name, c in curves.items() if None not in (*c, success[name])}
     heights = np.array(list(whole.values()), dtype=np.float64)
     low, first, last = min(0.5, level[0], float(heights.min())), epsilons[0], epsilons[-1]
 
@@ -641,21 +638,25 @@ def success_chart(
             (key(**looks[name]), f"{_ATTACKERS[name].name}: knows {_ATTACKERS[name].knows}")
             for name in whole
         ]
-        figure, (axes,) = framed(width, 280, legend, left=50)
-        pad = (last / first) ** 0.03
+        figure, (axes,) = framed(width, 280, legend, left=50, top=48)
+        pad = max((last / first) ** 0.03, 1.05)
         axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
         percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
         _log_ticks(axes.xaxis, first, last)
-        titled(axes, fitting(axis, width - 20, SMALL), "right at most, most exposed record")
+        # The name of the asked ε has a line of its own below the title.
+        titled(axes, fitting(axis, width - 20, SMALL), "right at most, most exposed record", pad=25)
         axes.axhline(level[0], color=tone("ink"), ls=DASHED, lw=1.5)
         every = max(1, len(epsilons) // 10)
         for name, curve in zip(whole, heights, strict=True):
-            (line,) = axes.plot(epsilons, curve, ms=5, markevery=every, **looks[name])
+            # A bound that excludes nothing keeps its place, not its look.
+            axes.plot(epsilons, curve, color=tone("quiet"), lw=0.8)
+            proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
+            (line,) = axes.plot(epsilons, proved, ms=5, markevery=every, **looks[name])
             data_mark(line, "line", _ATTACKERS[name].name)
         epsilon, text = asked
         if first <= epsilon <= last:
-            upright(axes, epsilon, "quiet", DOTTED)
-            line_name(axes, epsilon, text, 0.05, left=epsilon**2 > first * last)
+            upright(axes, epsilon, "quiet", DOTTED, up=1.05)
+            line_name(axes, epsilon, text, 1.04, left=epsilon**2 > first * last)
         # At the end where the curves are far from it.
         note(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
         return figure
@@ -679,7 +680,7 @@ def _log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
     """Set about so many round ticks on a logarithmic axis."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [low]
-    for digits in ((1, 2, 5), (1, 3), (1,)):
+    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
         round_ = (digit * 10.0**power for power in powers for digit in digits)
         ticks = [tick for tick in round_ if low * 0.999 <= tick <= high * 1.001] or ticks
         if len(ticks) <= most:
@@ -923,7 +924,7 @@ def rows_chart(targets: Sequence[float], rows: Sequence[int], axis: str, asked: 
 
     def draw(width: float, view: View) -> Figure:
         del view
-        figure, (axes,) = framed(width, 240, _asked("", asked), left=66)
+        figure, (axes,) = framed(width, 240, _asked("target", asked), left=66)
         look: Look = {"color": tone("certified"), "lw": 2.3, "marker": "o", "ms": 5}
         data_mark(axes.plot(targets, rows, **look)[0], "line", "training rows")
         axes.set(yscale="log", ylim=(max(min(rows) / 1.3, 0.7), max(rows) * 1.3))
@@ -955,6 +956,8 @@ def history_chart(monitor: OverfittingMonitor) -> Chart:
     sure = f"{confident(monitor.confidence)} over all looks"
 
     def draw(width: float, view: View) -> Figure:
+        from matplotlib.ticker import MaxNLocator
+
         del view
         loss: Look = {"color": tone("quiet"), "lw": 1.8, "marker": "o", "ms": 3}
         sides = {"train_loss_mean": "-", "fresh_loss_mean": DOTTED}
@@ -972,15 +975,20 @@ def history_chart(monitor: OverfittingMonitor) -> Chart:
         for name, dash in sides.items():
             data_mark(above.plot(steps, history[name], ls=dash, **loss)[0], "line")
         losses = np.concatenate([history[name] for name in sides])
-        if (losses[np.isfinite(losses)] > 0).any():
-            above.set_yscale("log")
-        low, high = history["ceiling_lower"], history["ceiling_upper"]
-        below.fill_between(steps, high, 1.0, **excluded)
-        below.fill_between(steps, low, high, **band)
+        positive = losses[np.isfinite(losses) & (losses > 0)]
+        if positive.size:
+            low, high = 0.9 * float(positive.min()), 1.1 * float(positive.max())
+            above.set(yscale="log", ylim=(low, high))
+            _log_ticks(above.yaxis, low, high, 5)
+        upper = history["ceiling_upper"]
+        below.fill_between(steps, upper, 1.0, **excluded)
+        below.fill_between(steps, history["ceiling_lower"], upper, **band)
         data_mark(below.plot(steps, history["ceiling_estimate"], **_estimated())[0], "line")
         if monitor.security is not None:
             below.axhline(monitor.security, color=tone("quiet"), lw=1.5, ls=DASH_DOT)
         below.set_ylim(-0.02, 1.02)
+        for axes in (above, below):
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         titled(above, "", "mean loss")
         titled(below, "step", "security of the model")
         return figure

@@ -128,6 +128,7 @@ class Chart:
         """Write PNG, SVG, PDF or one HTML page, with all views beside each other."""
         both = len(self.views) > 1
         figure = self.figure(2 * _WIDTH if both else _FILE_WIDTH, "both" if both else None)
+        _put_title(figure, self.title)
         return save(figure, path, title=self.title, caption=caption or self.alt)
 
 
@@ -164,6 +165,18 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
 
     written_whole(target, write, force=True)
     return target
+
+
+def _put_title(figure: Figure, title: str) -> None:
+    """Make a figure higher by a title."""
+    width, height = figure.get_size_inches()
+    whole = height + 34 / 72
+    for axes in figure.axes:
+        box, share = axes.get_position(), height / whole
+        axes.set_position((box.x0, box.y0 * share, box.width, box.height * share))
+    figure.set_size_inches(width, whole)
+    place = {"x": 8 / 72 / width, "y": 1 - 8 / 72 / whole, "va": "top"}
+    figure.text(s=fitting(title, 72 * width - 16), fontsize=TEXT, color=tone("ink"), **place)
 
 
 def _page(svg: str, title: str, caption: str) -> str:
@@ -431,11 +444,11 @@ def framed(
     return figure, panels
 
 
-def titled(axes: Axes, x: str, y: str = "") -> None:
+def titled(axes: Axes, x: str, y: str = "", pad: float = 8) -> None:
     """Write what the axes show: below, and above the vertical one, where it need not be turned."""
     axes.set_xlabel(_printable(x), fontsize=SMALL, color=tone("quiet"), labelpad=5)
     if y:
-        axes.set_title(_printable(y), loc="left", fontsize=SMALL, color=tone("quiet"), pad=8)
+        axes.set_title(_printable(y), loc="left", fontsize=SMALL, color=tone("quiet"), pad=pad)
 
 
 def ticked(axis: Axis, values: Sequence[float], texts: Sequence[str]) -> None:

@@ -320,7 +320,7 @@ def test_explain_draws_the_ceiling_on_both_scales(turn: Open) -> None:
     until(page, f"document.querySelector('img.plot').src !== {json.dumps(linear)}")
     assert "scale=log" in page.url
     alt = image.get_attribute("alt")
-    assert f"≤ {percent(curve.tpr(0.01), 'upper')} of the members at 1 % false alarms" in alt
+    assert f"≤ {percent(curve.tpr(0.01), 'upper')} at 1 % false alarms" in alt
     # Drawn for the scheme of the reader: texts are light on dark.
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(200)
