@@ -2,8 +2,9 @@
 
 Beside the run it belongs to. MLflow stores what was trained and how; the study of the same table
 goes to the same run: certified, measured and estimated numbers as metrics of three groups, the
-question as parameters, the verdict as a tag, the report as files. Here MLflow writes to a folder;
-with a server nothing changes but its address.
+question as parameters, the verdict as a tag, the report as files. All of that is computed from the
+rows, so the server must be one that only their owner reads; format "mlflow" logs what everybody may
+see. Here MLflow writes to a folder; with a server nothing changes but its address.
 """
 
 import logging
@@ -34,7 +35,7 @@ with TemporaryDirectory() as folder:
         tree = DecisionTreeClassifier().fit(patients[["age", "smoker"]], ill)
         mlflow.log_params(tree.get_params())
         study = mb.study(patients, target="ill", learner="tree", shadows=16, quick=True, workers=1)
-        print(mb.export(study, format="mlflow").summary().splitlines()[-1])
+        print(mb.export(study, format="mlflow-owner").summary().splitlines()[-1])
 
     print("\n── What the run holds now")
     kept = mlflow.get_run(run.info.run_id)

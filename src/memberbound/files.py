@@ -12,6 +12,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -47,6 +48,8 @@ FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 _DOCUMENT = 2**24
 #: Kinds of YAML values that are read as the words they are.
 _WORDS = ("bool", "timestamp")
+#: Numbers with an exponent, which YAML 1.1 takes for text where they have no point or no sign.
+_FLOAT = re.compile(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)[eE][-+]?[0-9]+")
 _DRAFT = ".memberbound-"
 #: Seconds before what nobody holds (a draft, a folder without a lock) is taken for a killed run's.
 _FORGOTTEN = 60.0
@@ -98,8 +101,8 @@ def read_document(
 ) -> object:
     """Return what a small JSON or YAML file holds; YAML unless it ends in ``.json``.
 
-    YAML has no aliases here: a few lines of them unfold without end.  With ``words`` also ``no``
-    is a word and ``2020-01-01`` a text.
+    YAML has no aliases here: a few lines of them unfold without end.  ``1e-3`` is a number, as in
+    YAML 1.2 and JSON.  With ``words`` also ``no`` is a word and ``2020-01-01`` a text.
 
     Edge cases: what is no file, larger than 16 MB, not UTF-8, nested without end or not of that
     kind is an InputError that calls it ``name``.
@@ -150,6 +153,7 @@ def _yaml_value(text: str, words: bool) -> object:
                 raise ValueError("aliases are not allowed")
             return super().compose_node(parent, index)
 
+    Plain.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("+-.0123456789"))
     try:
         return yaml.load(text, Loader=Plain)
     except yaml.YAMLError as error:

@@ -131,7 +131,14 @@ def test_the_learned_attacker_is_added_when_asked_for(table: pd.DataFrame, tmp_p
     learned = answer.to_dict()["learned"]["advantage"]
     assert 0.0 <= learned["lower"] <= learned["estimate"]
     assert learned["estimate"] > 0.2
-    assert list(answer.attacks) == ["loss"]
+    assert list(answer.attacks) == ["loss", "learned"]
+    assert answer.attacks["learned"]["advantage"]["estimate"] == learned["estimate"]
+    assert answer.attacks["learned"]["auc"] is None
+    # Two attacks share the error.
+    assert learned["confidence"] == pytest.approx(0.975)
+    assert answer.reached[1] >= learned["lower"]
+    json.dumps(answer.to_dict(), allow_nan=False)
+    assert "learned" in answer.summary()
 
 
 def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(

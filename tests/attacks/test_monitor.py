@@ -32,7 +32,7 @@ def stopped_too_early(confidence_of_look, monkeypatch):
     """
     monkeypatch.setattr("memberbound.attacks.overfitting.look_confidence", confidence_of_look)
     rng = np.random.default_rng(8)
-    train = np.concatenate([np.zeros(50), np.full(50, 2.0)])
+    train = np.repeat([0.0, 2.0], 5_000)  # so many that only fresh losses scatter
     wrong = 0
     for _ in range(60):
         monitor = OverfittingMonitor(security=0.6, confidence=0.8)

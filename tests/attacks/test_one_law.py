@@ -69,9 +69,22 @@ def test_the_audit_refuses_to_call_a_shift_a_leak() -> None:
         model=model, members=(x[:400], y[:400]), nonmembers=(x[400:], y[400:])
     )
     told = found.to_dict()
-    assert told["best_advantage"]["lower"] > 0.2
+    assert told["best_advantage"]["estimate"] > 0.2
     assert told["one_law"]["differs"] is True
-    assert told["leak_shown"] is False
+    assert told["comparable"] is told["leak_shown"] is False
+    # No floor anywhere: neither of an attack, nor of an access level, nor from the losses.
+    assert told["best_advantage"]["lower"] is None
+    assert all(level["advantage"]["lower"] is None for level in told["by_access"].values())
+    for attack in told["attacks"].values():
+        assert {attack[q]["lower"] for q in ("auc", "advantage", "accuracy")} == {None}
+        assert {b["lower"] for b in attack["tpr_at_fpr"].values() if b is not None} <= {None}
+    assert told["overfitting"] is None
+    assert "≥" not in found.summary()
+    # The gate fails with that reason, whichever part it looks at and however high the limit.
+    for part in ("estimate", "floor"):
+        held = found.held_to(1.0, part)
+        assert held.exceeded
+        assert "differ already in their columns" in held.sentence
     assert "not shown to be a leak" in found.sentence
 
 

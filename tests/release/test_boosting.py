@@ -16,8 +16,9 @@ from memberbound.release import boosting, gradient, neighbour, preprocessing
 from memberbound.release.boosting import BoostedModel, Boosting, boost, leaf_sums
 from memberbound.release.gradient import gradient_loss
 from memberbound.release.neighbour import PrivateModel, fit_private, private_form
-from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, Values
+from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, cells_of
 from memberbound.release.randomness import InsecureSource
+from memberbound.tables.columns import Values
 
 RELEASERS = (boosting, gradient, neighbour, preprocessing)
 
@@ -237,7 +238,7 @@ def test_edges_rise_within_the_range(centre, spread, unit):
 
 
 def test_every_value_has_a_bin_of_its_own_making():
-    cells = (preprocessing.MISSING, int(Values.of(pd.Series(["old"])).cells[0]))
+    cells = (preprocessing.MISSING, int(cells_of(Values.of(pd.Series(["old"])))[0]))
     bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
     values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
     assert bins.of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]

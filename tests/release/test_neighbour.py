@@ -79,15 +79,9 @@ def test_tuning_is_paid_for(learner):
         changed[0][7], changed[1][7], changed[2][7] = new_x, new_y, weight
         other = replace(base, rows=changed[0], read=changed[1], weights=changed[2])
         assert abs(other._mark(model) - base._mark(model)) <= 1
-    # A record that is left out moves a score as far as one that is replaced, so the scores cost as
-    # much when records are added or removed; everything else costs at most 1/√2 of it.
+    # The bound of 1 is needed: leaving one record out moves a score nearly as far.
     without = [replace(base, weights=1.0 - (np.arange(400) == place)) for place in range(40)]
     assert max(base._mark(model) - gone._mark(model) for gone in without) > 0.7
-    ratios = {part.name: part.ratio for part in found.budget.parts}
-    assert ratios.pop("the trials' scores") == 1.0
-    assert min(ratios.values()) >= 1.41
-    scores = next(p.mu for p in found.budget.parts if p.name == "the trials' scores")
-    assert found.budget.curve("add-remove").advantage > GaussianCurve(scores).advantage
 
 
 @pytest.mark.parametrize("learner", ["logistic", "svm"])
@@ -155,8 +149,6 @@ def test_what_is_stored_says_what_was_spent():
     certificate = model.budget.certificate()
     assert certificate.game == NeighbourGame("replace-one")
     assert certificate.value <= 0.05
-    replaced, added = model.budget.curve(), model.budget.curve("add-remove")
-    assert added.eta < replaced.eta < 2 * added.eta
 
 
 def test_the_operating_systems_noise_is_the_default():
@@ -213,7 +205,7 @@ def test_an_estimator_of_several_promises_for_all_of_them() -> None:
     assert three.calibration_.noise_scale > 1.5 * one.calibration_.noise_scale
     read = three.calibration_.details["curve"]
     assert read["eta_upper"] == three.certificate_.value
-    assert read["add_remove"]["advantage_upper"] < read["replace_one"]["advantage_upper"]
+    assert read["replace_one"]["advantage_upper"] == pytest.approx(2 * read["eta_upper"])
     with pytest.raises(InputError, match="releases must be 1 in the subset game"):
         MembershipPrivate(LogisticRegression(), record="average", releases=2).fit(X, y)
     with pytest.raises(InputError, match="releases must be a whole number"):

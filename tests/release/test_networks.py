@@ -96,7 +96,6 @@ def test_add_remove_noise_passed_off_as_replace_one_is_caught():
     sigma = calibrated_noise_multiplier(AdvantageTarget(0.1), 0.05, 60, "add-remove")
     wrong = NetworkBudget(1.0, 0.0, [], 1.0, DpSgd(sigma, 0.05, 60))
     assert theirs(wrong.training, relation="ADD_OR_REMOVE_ONE") <= 0.05 * (1 + CLOSE)
-    assert wrong.curve("add-remove").eta <= 0.05 * (1 + CLOSE)
     assert wrong.curve().eta > 0.08
     assert theirs(wrong.training) > 0.08
 

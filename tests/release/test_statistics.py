@@ -238,13 +238,13 @@ def test_bad_input(call, said):
     [(12, 1, 4, "mean"), (12, 1, 6, "sum"), (60, 2, 24, "sum"), (100, 2, 50, "mean")],
 )
 def test_protect_and_population_name_the_same_noise(records, width, size, query):
-    """The question is the same, so the digits are, but for what floating point takes of η."""
+    """The question is the same, so the noise is; population rounds σ up to six digits."""
     table = np.random.default_rng(records).normal(size=(records, width))
     asked = max(size, records - size) / records + 0.05
     theirs = population(table, query=query, size=size, target_success=asked, clip=100.0)
     ours = protect(table, statistic=query, size=size, eta=0.05, record="every", insecure_seed=1)
     found = ours.calibration
-    assert found.noise.scale == pytest.approx(theirs.sigma, rel=1e-8)
+    assert found.noise.scale * (1 - 1e-8) <= theirs.sigma <= found.noise.scale * (1 + 2e-5)
     assert found.certificate.value <= 0.05
     # With many records both count the crowd, and it pays.
     alone = calibrate_sum(

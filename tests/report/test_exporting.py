@@ -1,5 +1,6 @@
 """Exporters of a report: model card, MLflow run, PDF, and the command."""
 
+import hashlib
 import json
 import os
 import re
@@ -9,10 +10,14 @@ import sys
 import sysconfig
 import time
 import zlib
+from dataclasses import is_dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -24,10 +29,14 @@ from conftest import chromium_path
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import pdf
 from memberbound.report.exporting import FORMATS, Export, export
-from memberbound.report.mlflow_log import metrics_of, parameters_of, tags_of
-from memberbound.report.model_card import clean, escaped, model_card, table
-from memberbound.report.page import render_decision
-from report.sample import hostile, partial, regression, sample, stopped, typed
+from memberbound.report.mlflow_log import owner_entry, published_entry
+from memberbound.report.model import Report
+from memberbound.report.model_card import clean, escaped, front_matter, model_card, table
+from memberbound.report.page import render, render_decision
+from memberbound.report.prose import OWNER_ONLY
+from memberbound.report.publication import Promise, Publication
+from memberbound.verbs.protect import protect
+from report.sample import hostile, partial, sample, stopped, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
@@ -75,103 +84,206 @@ def numbers(report):
                 yield row, part, row[part][SIDES[part]]
 
 
-# The model card.
+# The model card: what is published, which is a type of its own.
 
 
-def test_card_has_every_number_of_the_report_exactly_once_with_its_kind():
+def published(report):
+    return Publication.of_study(typed(report))
+
+
+def owner_types(kind, seen=()):
+    """Every class that a dataclass can hold, by its annotations."""
+    if is_dataclass(kind) and kind not in seen:
+        yield kind
+        for hint in get_type_hints(kind).values():
+            yield from owner_types(hint, (*seen, kind))
+    for hint in get_args(kind):
+        yield from owner_types(hint, seen)
+
+
+def test_what_is_published_has_no_room_for_what_is_the_owners():
+    held = set(owner_types(Publication))
+    assert held == {Publication, Promise}
+    owners = set(owner_types(Report))
+    assert len(owners) > 20
+    assert not held & owners
+    # Whatever makes something for everybody takes this type.
+    for maker in (model_card, front_matter, published_entry):
+        (taken,) = (h for name, h in get_type_hints(maker).items() if name != "return")
+        assert taken is Publication
+
+
+def moved(value, factor):
+    """Change every number that is no whole one, every text and every verdict of a report."""
+    if isinstance(value, dict):
+        return {key: moved(item, factor) for key, item in value.items()}
+    if isinstance(value, list):
+        return [moved(item, factor) for item in value]
+    if isinstance(value, float):
+        return min(value * factor, 1.0) if value <= 1 else value * factor
+    return value
+
+
+def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
+    first = sample()
+    first["run"]["chosen"] = ["target", "learner", "eta"]
+    first["data"]["left_out"] = ["id"]
+    other = moved(first, 0.993)
+    for name in ("question", "schema", "version"):
+        other[name] = first[name]
+    other["data"] |= {
+        "task": "regression",
+        "classes": [],
+        "sha256": "0" * 64,
+        "encoded_features": 7,
+        "columns": [*first["data"]["columns"][1:], "id"],  # one record makes it no identifier
+        "left_out": first["data"]["columns"][:1],
+    }
+    other["verdict"] = {"level": "exposed", "sentence": "Everybody", "advice": "is exposed."}
+    other["assumptions"] = ["Another one."]
+    other["theorems"] = ["X1"]
+    other["status"], other["remedies"], other["translation"] = "partial", [], None
+    for step in other["steps"]:
+        step.update(state="failed", error="12345 rows", sentence=None, result=None, audit=None)
+    other["sandwich"], other["exposure"] = other["sandwich"][:2], []
+    other["run"] |= {"seconds": 1.5, "started": "2027-01-01T00:00:00+00:00"}
+    assert typed(other).to_json() != typed(first).to_json()
+    assert published(other) == published(first)
+    assert model_card(published(other)) == model_card(published(first))
+    entries = [published_entry(published(report)) for report in (first, other)]
+    assert [entry.files["MODEL_CARD.md"]() for entry in entries] == [
+        model_card(published(first))
+    ] * 2
+    for part in ("run_name", "note", "metrics", "parameters", "tags"):
+        assert getattr(entries[0], part) == getattr(entries[1], part)
+    # Negative control: the owner's entry tells the two apart.
+    assert owner_entry(typed(first)).metrics != owner_entry(typed(other)).metrics
+    # The learner is told only where somebody named it: otherwise the target's values chose it.
+    assert published(first).learner == "logistic"
+    for chosen in (None, ["target"]):
+        assert published(first | {"run": first["run"] | {"chosen": chosen}}).learner is None
+
+
+def test_card_has_one_certified_metric_per_game():
     report = sample()
-    head, _ = parts(model_card(typed(report)))
-    found = [m for task, m in evaluations(head) if task == "membership-inference"]
-    expected = [
-        (f"membership_inference_accuracy_{SIDES[part]}", value, KINDS[part], row)
-        for row, part, value in numbers(report)
+    head, body = parts(model_card(published(report)))
+    found = evaluations(head)
+    assert [task for task, _ in found] == ["membership-inference"] * 2
+    assert [metric["value"] for _, metric in found] == [
+        pytest.approx(0.55),
+        pytest.approx(285 / 569 + 0.05),
     ]
-    assert len(found) == len(expected) == 7 + 6 + 6
-    for metric, (type_, value, kind, row) in zip(found, expected, strict=True):
-        assert (metric["type"], metric["value"], metric["args"]["kind"]) == (type_, value, kind)
-        assert metric["args"]["game"] == row["game"]
-        assert metric["args"]["record"] == row["record"]
-        assert metric["args"]["subject"] == row["subject"]
-        assert ("theorems" in metric["args"]) == (kind == "certificate")
-        assert ("confidence" in metric["args"]) == (kind != "estimate")
-        assert ("attack" in metric["args"]) == (kind == "audit")
-    ceiling = report["sandwich"][5]["ceiling"]
-    assert {"kind": "certificate", "theorems": ceiling["theorems"]}.items() <= next(
-        metric["args"] for metric in found if "every record (worst" in metric["name"]
-    ).items()
-    names = [metric["name"] for metric in found]
-    assert len(set(names)) == len(names)
+    for (_, metric), game in zip(found, ("neighbour", "subset"), strict=True):
+        assert metric["type"] == "membership_inference_accuracy_upper"
+        assert (metric["args"]["kind"], metric["args"]["game"]) == ("certificate", game)
+        assert metric["args"]["protects"] == "every record"
+    report["question"]["record"] = "average"
+    ((_, metric),) = evaluations(parts(model_card(published(report)))[0])
+    assert (metric["args"]["game"], metric["args"]["protects"]) == ("subset", "average record")
+    assert "&id" not in model_card(published(report))
+    assert "≈" not in body
+    assert "≥" not in body
 
 
-def test_accuracy_in_the_card_is_the_score_and_no_attack():
-    head, _ = parts(model_card(typed(sample())))
-    scores = [m for task, m in evaluations(head) if task == "tabular-classification"]
-    remedies = {remedy["id"]: remedy for remedy in sample()["remedies"]}
-    expected = [remedies["nothing"]["score_before_estimate"]]
-    changed = ("coarser", "noise-average", "noise-every")
-    expected += [remedies[id]["score_after_estimate"] for id in changed]
-    assert [(m["type"], m["value"]) for m in scores] == [("accuracy", v) for v in expected]
-    assert {m["args"]["kind"] for m in scores} == {"estimate"}
-    kinds = {m["type"] for task, m in evaluations(head) if task != "tabular-classification"}
-    assert "accuracy" not in kinds
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory):
+    """Releases of neighbouring tables under the same noise, and one of a public population."""
+    draws = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": draws.integers(18, 90, 800)})
+    rows["ill"] = np.where(rows["age"] + draws.normal(0, 20, 800) > 50, "yes", "no")
+    other = rows.copy()
+    other.loc[7] = [89, "no"]
+    folder = tmp_path_factory.mktemp("releases")
+    for name, people in (("one", rows), ("two", other)):
+        (folder / name).mkdir()
+        protect(
+            people,
+            target="ill",
+            bounds={"age": [18, 90], "ill": ["no", "yes"]},
+            insecure_seed=3,
+            out=folder / name / "model.json",
+        )
+    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
+    protect(rows, **options, out=folder / "mean.safetensors")
+    return folder
 
 
-def test_regression_has_the_hubs_name_of_its_score():
-    head, body = parts(model_card(typed(regression())))
-    scores = [m for task, m in evaluations(head) if task == "tabular-regression"]
-    assert [(m["type"], m["value"]) for m in scores] == [
-        ("r_squared", value) for value in (0.41, 0.2, -0.3, -1234.5)
-    ]
-    assert "R² ≈ 0.410 → ≈ -0.300, estimated" in body
+def test_neighbouring_tables_under_the_same_noise_are_published_alike(releases, tmp_path):
+    models, cards, certificates = [], [], []
+    for name in ("one", "two"):
+        place = releases / name / "model.json.certificate.json"
+        certificates.append(json.loads(place.read_text()) | {"sha256": None})
+        models.append(json.loads((releases / name / "model.json").read_text()))
+        export(place, format="model-card", out=tmp_path / f"{name}.md")
+        cards.append((tmp_path / f"{name}.md").read_bytes())
+    assert certificates[0] == certificates[1]
+    assert cards[0] == cards[1]
+    assert models[0] != models[1]
+    assert unnoised(models[0]) == unnoised(models[1])
 
 
-def test_card_without_aliases_and_without_what_would_tell_who_was_drawn():
-    report = sample()
-    report["question"]["seed"] = 753124
-    report["exposure"][0]["records"]["most_exposed"][0]["record"] = 864213
-    card = model_card(typed(report))
-    assert "&id" not in card
-    assert "*id" not in card
-    for secret in (report["data"]["sha256"], "753124", "864213"):
-        assert secret in json.dumps(report)
-        assert secret not in card
+def unnoised(value):
+    """A document without its doubles, which are noisy or follow from the budget."""
+    if isinstance(value, dict):
+        return {key: unnoised(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [unnoised(item) for item in value]
+    return None if isinstance(value, float) else value
 
 
-def test_card_says_vacuous_ceilings_and_idle_floors_in_words():
-    _, body = parts(model_card(typed(sample())))
-    rows = [line for line in body.splitlines() if line.startswith("| Any model trained on the ta")]
-    assert len(rows) == 2
-    assert all("| nothing is proved |" in row for row in rows)
-    assert "≤ 100" not in body
-    (idle,) = (
-        line for line in body.splitlines() if line.startswith("| Model trained as usual | av")
-    )
-    assert "| no more than blind guessing is shown, confidence 95 %, attack rmia |" in idle
-    assert "≥ 50.08" not in body
+def test_card_of_a_release_says_what_its_certificate_says(releases, tmp_path):
+    place = releases / "one" / "model.json.certificate.json"
+    said = json.loads(place.read_text())
+    done = export(place, format="model-card", out=tmp_path / "card.md")
+    assert done.to_dict()["audience"] == "public"
+    assert (done.to_dict()["game"], done.to_dict()["theorems"]) == ("neighbour", ["X22"])
+    head, body = parts((tmp_path / "card.md").read_text(encoding="utf-8"))
+    ((_, metric),) = evaluations(head)
+    assert metric["value"] == pytest.approx(0.5 + said["certificate"]["upper"])
+    assert metric["args"]["theorems"] == ["X22"]
+    for text in said["certificate"]["assumptions"]:
+        assert escaped(text) in body
+    assert "| neighbour | every record | 50 % | **≤ 55 %**, certified" in body
+    assert "At 1 % false alarms an attack finds ≤ 1.9 % of the members" in body
+    public = releases / "mean.safetensors.certificate.json"
+    export(public, format="model-card", out=tmp_path / "mean.md")
+    ((_, metric),) = evaluations(parts((tmp_path / "mean.md").read_text("utf-8"))[0])
+    assert (metric["args"]["game"], metric["args"]["blind_guess"]) == ("subset", 0.5)
 
 
-SHARE = st.floats(min_value=0.5009, max_value=0.9999)
+def test_a_certificate_that_is_not_the_files_is_refused(releases, tmp_path):
+    place = releases / "one" / "model.json.certificate.json"
+    out = {"format": "model-card", "out": tmp_path / "x.md"}
+    alone = tmp_path / "model.json.certificate.json"
+    alone.write_text(place.read_text())
+    refused(tmp_path, "must be a saved release", alone, **out)
+    (tmp_path / "model.json").write_text("{}")
+    refused(tmp_path, "SHA-256", alone, **out)
+    text = json.loads(place.read_text())
+    text["sha256"] = hashlib.sha256(b"{}").hexdigest()
+    for broken in ({"certificate": None}, {"certificate": {}}, {"eta": "x"}):
+        alone.write_text(json.dumps(text | broken))
+        refused(tmp_path, "certificate", alone, **out)
+    # The owner's formats are made from a report.
+    with pytest.raises(InputError, match="report must have schema"):
+        export(place, format="pdf", out=tmp_path / "x.pdf", browser=sys.executable)
 
 
 @settings(max_examples=25, deadline=None)
-@given(SHARE, SHARE)
-def test_printed_bounds_are_bounds(upper, lower):
+@given(st.floats(min_value=0.0001, max_value=0.4995))
+def test_printed_bounds_are_bounds(eta):
     report = sample()
-    report["sandwich"] = report["sandwich"][5:6]
-    report["sandwich"][0]["ceiling"]["upper"] = upper
-    report["sandwich"][0]["floor"]["lower"] = lower
-    head, body = parts(model_card(typed(report)))
-    (row,) = (line for line in body.splitlines() if line.startswith("| Model with noise"))
-    most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
-    assert Fraction(repr(upper)) <= most < Fraction(upper) + Fraction(1, 9_999)
-    if lower > report["sandwich"][0]["blind"]:
-        least = Fraction(re.search(r"\*≥ ([\d.]+) %\*, measured", row).group(1)) / 100
-        assert Fraction(lower) - Fraction(1, 9_999) < least <= Fraction(repr(lower))
-    else:
-        assert "no more than blind guessing is shown" in row
-        assert "≥" not in row
-    exact = {m["type"][-5:]: m["value"] for task, m in evaluations(head) if "infer" in task}
-    assert (exact["upper"], exact["lower"]) == (upper, lower)
+    report["question"]["eta"] = eta
+    head, body = parts(model_card(published(report)))
+    for (_, metric), game in zip(evaluations(head), ("neighbour", "subset"), strict=True):
+        (row,) = (line for line in body.splitlines() if line.startswith(f"| {game} |"))
+        if metric["value"] > 0.9999:
+            assert "≤" not in row
+            continue
+        most = Fraction(re.search(r"\*\*≤ ([\d.]+) %\*\*, certified", row).group(1)) / 100
+        assert (
+            Fraction(repr(metric["value"])) <= most < Fraction(metric["value"]) + Fraction(1, 9999)
+        )
 
 
 def structure(text):
@@ -206,16 +318,23 @@ def shape(head):
 PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
 
 
+def spiteful(name, names=SPITEFUL):
+    """What is published of a spiteful report, with its names wherever it has words."""
+    report = spiteful_report(name, names)
+    report["run"]["chosen"] = ["learner"]
+    return replace(published(report), assumptions=names, columns=3)
+
+
 @cache
 def usual_card():
     """The parts of a card, and the structure and the words of its text, with harmless names."""
-    head, body = parts(model_card(typed(spiteful_report("zqNAMEzq", PLAIN))))
+    head, body = parts(model_card(spiteful("zqNAMEzq", PLAIN)))
     return head, structure(body), words(body)
 
 
 @pytest.mark.parametrize("name", SPITEFUL, ids=ascii)
 def test_no_name_breaks_markdown_or_yaml(name):
-    card = model_card(typed(spiteful_report(name)))
+    card = model_card(spiteful(name))
     card.encode("utf-8")
     head, body = parts(card)
     usual_head, usual_structure, usual_words = usual_card()
@@ -231,7 +350,7 @@ def test_no_name_breaks_markdown_or_yaml(name):
     assert words(body) == [renamed(said, "–") for said in usual_words]
     (result, *_), (usual, *_) = (h["model-index"][0]["results"] for h in (head, usual_head))
     assert result["dataset"]["name"] == renamed(usual["dataset"]["name"], "")
-    assert result["task"]["name"] == renamed(usual["task"]["name"], "")
+    assert head["model-index"][0]["name"] == renamed(usual_head["model-index"][0]["name"], "")
 
 
 @pytest.mark.parametrize("name", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "- item", "# head"])
@@ -254,19 +373,8 @@ def test_any_text_is_shown_as_it_is(text):
     )
 
 
-def test_partial_card_says_so_first():
-    head, body = parts(model_card(typed(partial())))
-    assert body.split("\n\n")[1].startswith("**This study is partial.**")
-    assert "- Attack the model as it is: RuntimeError: the learner did not converge" in body
-    assert "- Not possible here: Protect every record. learner must have" in body
-    assert [task for task, _ in evaluations(head)] == ["membership-inference"] * 4
-
-
-def test_card_of_a_study_that_reached_nothing():
-    head, body = parts(model_card(typed(stopped())))
-    assert evaluations(head) == []
-    assert "Nothing was certified, measured or estimated" in body
-    assert body.count("stopped by the user") == len(stopped()["steps"])
+def test_a_partial_study_publishes_what_a_complete_one_does():
+    assert published(partial()) == published(stopped()) == published(sample())
 
 
 # The verb: files, bad input.
@@ -283,26 +391,16 @@ def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, re
         assert isinstance(done, Export)
         assert done.out == str(out)
         texts.append(out.read_text(encoding="utf-8"))
-    assert set(texts) == {model_card(typed(sample()))}
+    assert set(texts) == {model_card(published(sample()))}
 
 
-def test_result_carries_the_common_fields_of_the_report(tmp_path):
-    report = sample()
-    done = export(report, format="model-card", out=tmp_path / "card.md")
-    said = done.to_dict()
+def test_result_carries_the_common_fields(tmp_path):
+    said = export(sample(), format="model-card", out=tmp_path / "card.md").to_dict()
     assert said["command"] == "export"
     assert (said["format"], said["out"]) == ("model-card", str(tmp_path / "card.md"))
-    for name in ("game", "protects", "theorems", "assumptions", "status"):
-        assert said[name] == report[name]
-    assert "complete" in done.summary()
-    assert report["verdict"]["sentence"] in done.summary()
-
-
-def test_partial_report_is_exported_and_says_so(tmp_path):
-    done = export(partial(), format="model-card", out=tmp_path / "card.md")
-    assert done.partial
-    assert done.to_dict()["status"] == "partial"
-    assert "partial" in done.summary()
+    assert (said["audience"], said["game"], said["status"]) == ("public", "neighbour", None)
+    assert (said["protects"], said["theorems"]) == ("every record", [])
+    assert said["assumptions"]
 
 
 def refused(folder, match, report, **options):
@@ -355,7 +453,7 @@ def test_force_overwrites(tmp_path):
     assert out.read_text(encoding="utf-8").startswith("---\n")
 
 
-@pytest.mark.parametrize("format", ["model-card", "mlflow", "pdf"])
+@pytest.mark.parametrize("format", ["model-card", "mlflow", "mlflow-owner", "pdf"])
 @pytest.mark.parametrize(
     "content",
     [
@@ -417,12 +515,15 @@ def artifacts(store, run_id):
 
 def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     report = sample()
-    done = export(report, format="mlflow", experiment="releases", tracking_uri=store)
+    done = export(report, format="mlflow-owner", experiment="releases", tracking_uri=store)
     said = done.to_dict()
+    assert said["audience"] == "owner"
     run = client(store).get_run(said["run_id"])
     assert run.info.status == "FINISHED"
     assert client(store).get_experiment(run.info.experiment_id).name == "releases"
-    assert run.data.metrics == metrics_of(typed(report))
+    assert run.data.metrics == owner_entry(typed(report)).metrics
+    assert run.data.tags["memberbound.audience"] == "owner only"
+    assert run.data.tags["mlflow.note.content"].startswith("For the owner of the table only")
     group = {"ceiling": "certified", "estimate": "estimated", "floor": "measured"}
     for row, part, value in numbers(report):
         name = f"memberbound/{group[part]}/{row['subject']}/{row['record']}-record/"
@@ -441,6 +542,23 @@ def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     assert json.loads(Path(copy).read_text(encoding="utf-8")) == report
 
 
+def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, releases):
+    report = sample()
+    entry = published_entry(published(report))
+    run_id = export(report, format="mlflow", tracking_uri=store).to_dict()["run_id"]
+    data = client(store).get_run(run_id).data
+    assert data.metrics == entry.metrics
+    assert len(data.metrics) == 2
+    assert data.params == entry.parameters
+    assert data.tags["memberbound.audience"] == "public"
+    assert artifacts(store, run_id) == {"memberbound/MODEL_CARD.md"}
+    copy = client(store).download_artifacts(run_id, "memberbound/MODEL_CARD.md", str(tmp_path))
+    assert Path(copy).read_text(encoding="utf-8") == model_card(published(report))
+    place = releases / "one" / "model.json.certificate.json"
+    run_id = export(place, format="mlflow", tracking_uri=store).to_dict()["run_id"]
+    assert client(store).get_run(run_id).data.params["memberbound.rows"] == "800"
+
+
 def test_report_goes_to_the_active_run_and_leaves_it_open(store):
     import mlflow
 
@@ -452,20 +570,20 @@ def test_report_goes_to_the_active_run_and_leaves_it_open(store):
         with pytest.raises(InputError, match="experiment must be left out while a run is active"):
             export(sample(), format="mlflow", experiment="other")
     run = client(store).get_run(active.info.run_id)
-    assert run.data.metrics == metrics_of(typed(sample())) | {"mine": 1.0}
+    assert run.data.metrics == published_entry(published(sample())).metrics | {"mine": 1.0}
     assert "mlflow.note.content" not in run.data.tags
 
 
 def test_named_run_takes_the_same_study_twice_and_another_never(store):
-    first = export(partial(), format="mlflow").to_dict()["run_id"]
-    again = export(partial(), format="mlflow", run_id=first).to_dict()["run_id"]
+    first = export(partial(), format="mlflow-owner").to_dict()["run_id"]
+    again = export(partial(), format="mlflow-owner", run_id=first).to_dict()["run_id"]
     assert again == first
     before = client(store).get_run(first).data.to_dictionary()
     assert before["tags"]["memberbound.status"] == "partial"
     other = sample()
     other["question"]["eta"] = 0.1
     with pytest.raises(InputError, match=r"memberbound\.eta is '0\.05' and not '0\.1'"):
-        export(other, format="mlflow", run_id=first)
+        export(other, format="mlflow-owner", run_id=first)
     assert client(store).get_run(first).data.to_dictionary() == before
 
 
@@ -530,14 +648,15 @@ def test_only_finite_numbers_within_mlflows_limits():
     report["sandwich"][0]["floor"] = None
     report["question"]["learner"] = "x" * 9000
     report["assumptions"] = ["A sentence without an end"] * 900
-    logged = metrics_of(typed(report))
-    assert len(logged) == len(metrics_of(typed(sample()))) - 1
-    assert all(isinstance(value, float) for value in logged.values())
-    assert not any(value is None for value in parameters_of(typed(report)).values())
-    assert max(map(len, parameters_of(typed(report)).values())) == 500
-    assert max(map(len, tags_of(typed(report)).values())) == 5000
-    for name in (*logged, *parameters_of(typed(report)), *tags_of(typed(report))):
-        assert re.fullmatch(r"[\w.\- :/]{1,250}", name), name
+    entry = owner_entry(typed(report))
+    assert len(entry.metrics) == len(owner_entry(typed(sample())).metrics) - 1
+    assert max(map(len, entry.parameters.values())) == 500
+    assert max(map(len, entry.tags.values())) == 5000
+    for made in (entry, published_entry(spiteful("a|b: c"))):
+        assert all(isinstance(value, float) for value in made.metrics.values())
+        assert all(isinstance(value, str) for value in made.parameters.values())
+        for name in (*made.metrics, *made.parameters, *made.tags):
+            assert re.fullmatch(r"[\w.\- :/]{1,250}", name), name
 
 
 OFFLINE = """
@@ -577,7 +696,7 @@ def test_nothing_is_sent_to_mlflows_makers(report_file, tmp_path):
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [26, [], None]
+    assert json.loads(done.stdout.splitlines()[-1]) == [2, [], None]
 
 
 def _quiet_environments():
@@ -589,6 +708,15 @@ def _quiet_environments():
 
 
 # PDF.
+
+
+@pytest.mark.parametrize("page", [render, render_decision])
+def test_the_owners_pages_say_whose_they_are(page):
+    text = " ".join(page(typed(sample())).split())
+    assert OWNER_ONLY in text
+    # Before anything that was found.
+    told = text.lower().index("for the owner of the table only")
+    assert told < text.index(sample()["verdict"]["sentence"][:30])
 
 
 @pytest.fixture

@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.attacks.learner_audit import ContradictionError, audit_shadows, record_exposure
+from memberbound.attacks.learner_audit import (
+    ContradictionError,
+    audit_shadows,
+    compare_exposure,
+    read_ceiling,
+    record_exposure,
+)
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
@@ -101,9 +107,9 @@ def test_a_floor_about_one_record_above_its_ceiling_is_a_contradiction(run, reco
     certificate = Certificate("eta", eta, "upper", game, ("X1",), (), 0.95)
     if record == "every" and eta < 0.1:
         with pytest.raises(ContradictionError, match="above the certified 55"):
-            steps._compare_worst(certificate, exposure)
+            compare_exposure(read_ceiling(certificate), exposure)
     else:
-        steps._compare_worst(certificate, exposure)
+        compare_exposure(read_ceiling(certificate), exposure)
 
 
 def test_a_coarser_target_is_not_scored_against_the_fine_one() -> None:

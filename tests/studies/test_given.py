@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
+from commands import command
 from memberbound.errors import InputError
 from memberbound.report.model import checked
 from memberbound.report.page import render
@@ -110,11 +111,40 @@ def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
 def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> None:
     inside, others = sides
     moved = others.assign(b=others["b"] + 4)
-    report = study(inside, target="y", model=fitted(inside), nonmembers=moved).report
+    found = study(inside, target="y", model=fitted(inside), nonmembers=moved)
+    report = found.report
     assert report.given is not None
     assert not report.given.comparable
     assert report.verdict.level == "unproved"
     assert report.given.sides in report.verdict.sentence
+    # Nothing is measured of the model: no floor, no row, no curve, in no face.
+    assert {level.lower for level in report.given.access} == {None}
+    assert not [row for row in report.sandwich if row.subject == "given"]
+    assert not [curve for curve in report.roc if curve.subject == "given"]
+    assert checked(json.loads(report.to_json())).to_dict() == report.to_dict()
+    section = render(report).split('id="given"')[1].split("</section>")[0]
+    assert "≥" not in section
+    # The gate is red in both verbs, for one reason.
+    answer = memberbound.audit(inside, nonmembers=moved, model=fitted(inside), target="y")
+    for held in (found.held_to(0.99), found.held_to(0.99, "estimate"), answer.held_to(0.99)):
+        assert held.exceeded
+        assert "differ already in their columns" in held.sentence
+
+
+@pytest.mark.parametrize("verb", ["audit", "study"])
+def test_unsuitable_non_members_end_a_build(verb: str, quick, sides, tmp_path: Path) -> None:
+    """Even a model that shows nothing fails: exit code 3 with a limit, 0 without."""
+    inside, others = sides
+    inside.to_csv(tmp_path / "train.csv", index=False)
+    others.assign(b=others["b"] + 4).to_csv(tmp_path / "test.csv", index=False)
+    joblib.dump(fitted(inside, 1), tmp_path / "model.joblib")
+    typed = [verb, tmp_path / "train.csv", "--target", "y", "--model", tmp_path / "model.joblib"]
+    typed += ["--nonmembers", tmp_path / "test.csv", "--trust"]
+    typed += ["--out", tmp_path / "out", "--force"] if verb == "study" else []
+    assert command(*typed).returncode == 0
+    ended = command(*typed, "--fail-above", 0.99)
+    assert ended.returncode == 3
+    assert "differ already in their columns" in ended.stderr
 
 
 def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:

@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from markupsafe import escape
+from scipy import stats
 
 import memberbound
 from commands import command
 from memberbound.attacks import shadows
 from memberbound.errors import InputError
+from memberbound.report.mlflow_log import published_entry
 from memberbound.report.model import checked
+from memberbound.report.publication import Publication
 from memberbound.studies import steps as steps_module
 from memberbound.studies import studying
 from memberbound.studies.question import StudyData, StudyQuestion, read_configuration
@@ -371,6 +374,79 @@ def test_more_rows_are_recommended_only_if_they_can_be_had(monkeypatch) -> None:
     assert not any(r["recommended"] for r in without["remedies"])
     enough = study(table, **asked, extra_rows=rows["extra_rows"]).report.to_dict()
     assert next(r for r in enough["remedies"] if r["recommended"])["id"] == "rows"
+
+
+def test_studies_of_neighbouring_tables_publish_the_same(monkeypatch, tmp_path) -> None:
+    """One record changes scores, roles, classes and the learner, and nothing that is published."""
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    first = people().astype(str)
+    other = first.copy()
+    other.loc[3] = ["a word", "another", "a third class"]
+    studies = []
+    for name, table in (("one", first), ("two", other)):
+        (tmp_path / name).mkdir()
+        table.to_csv(tmp_path / name / "people.csv", index=False)
+        found = study(tmp_path / name / "people.csv", **FEW, learner="tree")
+        studies.append(found)
+        memberbound.export(found, format="model-card", out=tmp_path / name / "card.md")
+    one, two = (found.report for found in studies)
+    assert one.data.roles != two.data.roles
+    assert one.data.classes != two.data.classes
+    assert one.sandwich != two.sandwich
+    cards = [(tmp_path / name / "card.md").read_bytes() for name in ("one", "two")]
+    assert cards[0] == cards[1]
+    entries = [published_entry(Publication.of_study(report)) for report in (one, two)]
+    for part in ("metrics", "parameters", "tags", "run_name", "note"):
+        assert getattr(entries[0], part) == getattr(entries[1], part)
+
+
+def test_more_rows_promise_nothing_to_records_with_new_values(monkeypatch) -> None:
+    """What ``plan`` proves of single records holds for values that occur; new rows bring others."""
+    draws = np.random.default_rng(5)
+    rare = 2e-6
+    law = np.array([*np.full(10, 0.1 - 10 * rare), *np.full(100, rare)])
+
+    def table(rows: int) -> pd.DataFrame:
+        cells = draws.choice(110, rows, p=law)
+        return pd.DataFrame({"a": cells // 2, "y": cells % 2})
+
+    present = table(1500)
+    assert present["a"].max() < 5  # none of the rare values has been seen yet
+    kept = [s for s in steps_module.STEPS if s.id in ("certify", "rows")]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    asked = {"target": "y", "shadows": 8, "eta": 0.05, "extra_rows": 10**7}
+    found = study(present, **asked).report
+    (rows,) = [r for r in found.remedies if r.id == "rows"]
+    assert rows.extra_rows is not None
+    # A table of the promised size holds a record that is given away: the total variation between
+    # 1 + Bin(n - 1, p) and Bin(n, p) copies of it is what its leak is, where the table is released.
+    size = len(present) + rows.extra_rows
+    assert table(size)["a"].max() >= 5
+    counts = np.arange(50)
+    shifted = stats.binom.pmf(counts - 1, size - 1, rare) - stats.binom.pmf(counts, size, rare)
+    assert np.abs(shifted).sum() / 2 > 0.9
+    assert (rows.enough, rows.recommended, rows.protects) == (False, False, "average record")
+    assert "values already occur in the table" in rows.sentence
+    for_the_average = study(present, **asked, record="average").report
+    (rows,) = [r for r in for_the_average.remedies if r.id == "rows"]
+    assert (rows.enough, rows.protects) == (True, "average record")
+
+
+@pytest.mark.parametrize(("learner", "named"), [(None, False), ("logistic", True)])
+def test_what_was_chosen_by_looking_is_not_called_covered(monkeypatch, learner, named) -> None:
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame({"sex": draws.choice(["f", "m"], 9000), "y": draws.integers(2, size=9000)})
+    kept = [s for s in steps_module.STEPS if s.id == "certify"]
+    monkeypatch.setattr(studying, "STEPS", tuple(kept))
+    found = study(table, target="y", shadows=8, learner=learner).report
+    said = [text for text in found.assumptions if "chosen by looking at the target" in text]
+    assert bool(said) is not named
+    assert found.recommended is not None
+    assert any("remedy was chosen by" in text for text in found.assumptions)
+    nothing = study(table[:20], target="y", shadows=8, learner=learner).report
+    assert nothing.recommended is None
+    assert not any("remedy was chosen by" in text for text in nothing.assumptions)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from memberbound.tables.recipe import (
     Merge,
     Pool,
     Recipe,
-    canonical,
 )
 
 TREE = {"Married": ["civ", "af"], "Single": ["never", "divorced"]}
@@ -68,6 +67,13 @@ def planned(**changes: object) -> Coarsener:
         "pool_except": ("y",),
     }
     return Coarsener(**{**settings_, **changes})
+
+
+def canonical(value: object) -> str:
+    """The name of a category, straight from the definition: 39 and 39.0 are one."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
 def naive_value(rule: object, value: object) -> object:

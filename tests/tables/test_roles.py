@@ -296,14 +296,16 @@ def role(values: object, name: str = "x") -> str:
         (["99999999999999999999", "1.5"] * 20, "number"),
         (["1,234", "5,678"] * 20, "category"),  # thousands or thousandths?
         (["1,234", "5,67"] * 20, "number"),
-        (["1,234.5", "5.0"] * 20, "category"),
+        (["1,234.5", "5.0"] * 20, "number"),
         (["1.234.567", "1,5"] * 20, "number"),
         (["2020-02-30", "2020-02-28"] * 20, "date"),
         (["13/12/2020", "12/13/2020"] * 20, "category"),  # neither order fits both
         (["3 Mar 2020", "March 4, 2020", "5-Mar-2020 10:00"] * 9, "date"),
         (["31.12.2020", "1.1.2021 23:59:59 Z"] * 20, "date"),
         (["2020", "2021"] * 20, "number"),
-        (["NaN", "1"] * 20, "category"),
+        (["NaN", "1"] * 20, "number"),  # programs write a missing value so
+        ([" ", "1.5"] * 20, "number"),
+        (["n/a", "1.5"] * 20, "category"),
         (["0x10", "1_000", "１２"] * 20, "category"),
         ([None] * 30, "category"),
         ([True, False] * 20, "category"),
@@ -487,7 +489,7 @@ def test_the_command_line_takes_roles_and_says_what_it_left_out(table: Path) -> 
 
 def spelled_plainly(value: str) -> str:
     """Naive: the first of the spellings that fits, one after the other."""
-    fits = (n for n, pattern in roles._SPELLINGS.items() if re.fullmatch(pattern, value, re.ASCII))
+    fits = (n for n, pattern in roles.SPELLINGS.items() if re.fullmatch(pattern, value, re.ASCII))
     return next(fits, "other")
 
 

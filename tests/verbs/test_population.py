@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -109,6 +110,37 @@ def test_targets_are_met_when_evaluated_again(target: dict[str, float], dimensio
     less = population(rows, clip=4, delta=1e-4, sigma=0.99 * found.sigma)
     missed = less.pmp_epsilon_upper if name == "target_pmp" else less.success_upper
     assert missed > limit
+
+
+@pytest.mark.parametrize(
+    "target", [{"target_pmp": 0.7}, {"target_success": 0.56}, {"target_success": 0.61}]
+)
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_the_printed_noise_and_epsilon_are_one_mechanism(target, dimension: int) -> None:
+    rows = cloud(40, dimension, seed=6)
+    options = {"clip": 4, "delta": 1e-4}
+    found = population(rows, **options, **target)
+    lines = dict(re.split(r"  +", line, maxsplit=1) for line in found.summary().split("\n")[2:7])
+    sigma, epsilon = (float(lines[name]) for name in ("noise σ", "ε at δ = 0.0001, any data set"))
+    assert (sigma, epsilon) == (found.sigma, found.epsilon)
+    assert f"ε = {lines['ε at δ = 0.0001, any data set']} and" in found.sentence
+    ((name, limit),) = target.items()
+    # The noise has the ε, and whoever types in either of the two stays within the target.
+    by_noise, by_epsilon = (population(rows, **options, **how) for how in
+                            ({"sigma": sigma}, {"epsilon": epsilon}))  # fmt: skip
+    assert by_noise.epsilon <= epsilon < by_noise.epsilon * (1 + 1e-4)
+    for again in (by_noise, by_epsilon):
+        reached = again.pmp_epsilon_upper if name == "target_pmp" else again.success_upper
+        assert reached <= limit
+
+
+def test_a_leak_of_one_is_called_no_bound() -> None:
+    """Next to no noise on the mean of three rows in many columns: nothing is proved of it."""
+    shown = population(cloud(180, 12, seed=8), sigma=1e-3, size=3, clip=4).summary()
+    told = [line for line in shown.splitlines() if line.startswith(("leak of fresh", "… "))]
+    assert len(told) == 3
+    assert sum("nothing is proved" in line for line in told) >= 2
+    assert not any(re.search(r"≤ 1\b(?!\.)", line) for line in shown.splitlines())
 
 
 def test_the_exponential_mechanism_exactly_and_its_inverse() -> None:

@@ -19,9 +19,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from memberbound.attacks.attacks import OFFLINE_A, Duel, clip_of, lira, rmia, statistic
-from memberbound.attacks.scores import ScoreAudit, Scores, audit_pair, interval_fields
+from memberbound.attacks.scores import (
+    ScoreAudit,
+    Scores,
+    audit_pair,
+    interval_fields,
+    without_ends,
+)
 from memberbound.attacks.shadows import Progress, ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray, Signals, gradient_norms, signals_from
+from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.augmented import AugmentedQueries, Shape
 from memberbound.learners.capabilities import available_if
@@ -93,6 +100,19 @@ class Evidence:
     def signals(self) -> Signals:
         """The usual signals, (1, N)."""
         return signals_from(self.answers, self.truth)
+
+    def generator(self, seed: int, purpose: str) -> np.random.Generator:
+        """Return coins that depend on the seed, the purpose and all that is known of the records.
+
+        Rows go in where they are known: labels alone may be the same for many tables.
+        """
+        import pandas as pd
+
+        content = [np.asarray(self.answers.table), np.asarray(self.truth), self.member]
+        if self.rows is not None:
+            hashes = pd.util.hash_pandas_object(framed(self.rows), index=False)
+            content.append(np.asarray(hashes))
+        return content_generator(seed, *content, purpose=purpose)
 
     def __getitem__(self, kept: BoolArray) -> Evidence:
         """Return some of the records."""
@@ -305,9 +325,9 @@ class References:
         return float(sum(run.timings.sum() for run in self.runs))
 
 
-def known_half(member: BoolArray, seed: int) -> BoolArray:
-    """Return a uniform half of the members and of the others, independent of their values."""
-    rng = np.random.default_rng([seed, len(member)])
+def known_half(evidence: Evidence, seed: int) -> BoolArray:
+    """Return a uniform half of the members and of the others, whatever the order of the rows."""
+    member, rng = evidence.member, evidence.generator(seed, "known half")
     known = np.zeros(len(member), dtype=np.bool_)
     for side in (member, ~member):
         places = rng.permutation(np.flatnonzero(side))
@@ -343,7 +363,9 @@ def train_references(
 
     if evidence.rows is None:
         raise InputError("learner must be left out for a table of predictions: there are no rows.")
-    known = known_half(evidence.member, seed)
+    known = known_half(evidence, seed)
+    # Halves of all records are coins too: the place of a record must not decide how often it is in.
+    start = int(evidence.generator(seed, "reference models").integers(2**63))
     task = evidence.task
     codes = np.asarray(evidence.truth)
     if isinstance(learner, str) and learner == "same":
@@ -366,7 +388,7 @@ def train_references(
             examples,
             estimator,
             models=models,
-            seed=seed,
+            seed=start,
             n_jobs=n_jobs,
             backend=backend,
             cache=cache,
@@ -802,7 +824,7 @@ def attack_scores(
 
     Edge cases: an unknown name is refused, and so is a named attack that cannot run here.
     """
-    known = known_half(evidence.member, seed) if references is None else references.known
+    known = known_half(evidence, seed) if references is None else references.known
     case = _Case(evidence, evidence.signals, known, references)
     found: dict[str, tuple[FloatArray, BoolArray]] = {}
     chosen = None if attacks is None else tuple(dict.fromkeys(attacks))
@@ -858,18 +880,8 @@ class PointAudit:
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields; without an interval its ends are missing."""
-        fields = self.found.to_dict()
-
-        def bare(bound: object) -> object:
-            return None if bound is None else {**bound, "lower": None, "upper": None}  # type: ignore[dict-item]
-
-        for key in ("auc", "advantage", "accuracy", "accuracy_sample_prior"):
-            fields[key] = bare(fields[key])
-        rates = fields["tpr_at_fpr"]
-        assert isinstance(rates, dict)
-        fields["tpr_at_fpr"] = {rate: bare(bound) for rate, bound in rates.items()}
-        fields["confidence"] = None
-        return fields | {"no_leak_p_value": self.p_value}
+        fields = without_ends(self.found.to_dict())
+        return fields | {"confidence": None, "no_leak_p_value": self.p_value}
 
 
 def shuffled_p_value(score: FloatArray, member: BoolArray, rng: np.random.Generator) -> float:
@@ -993,8 +1005,7 @@ def audit_model(
         pair = Scores.of(score[where], evidence.member[where])
         seen = audit_pair(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
         if name not in covered:
-            # Three words: no half of a reference model comes from this stream.
-            rng = np.random.default_rng([seed, 5, 0x5AFE])
+            rng = evidence.generator(seed, f"shuffles of {name}")
             points[name] = PointAudit(seen, shuffled_p_value(score, evidence.member, rng))
             continue
         found[name] = seen

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, SubsetGame
 from memberbound.numerics.means import betting_lower, hoeffding_upper, log_error_shared
@@ -117,16 +119,28 @@ class LearnedAttack:
     """What the learned attacker reached on targets it had not seen.
 
     Attributes:
-        advantage: TPR - FPR of the average record; its ``lower`` bounds Δ at γ = 1 from below.
-        estimate: the same by cross-fitting, without an interval.
-        by_target: advantage on every target by cross-fitting.
+        estimate: TPR - FPR of the average record by cross-fitting, without an interval.
+        by_target: the same on every target.
         scores: (T, N), the attacker's probability of "in" by cross-fitting.
+        sequence: TPR - FPR on the targets of later blocks, in the order in which they were met.
+        confidence: of ``advantage``.
     """
 
-    advantage: AuditBound
     estimate: Estimate
     by_target: FloatArray
     scores: FloatArray
+    sequence: FloatArray
+    confidence: float
+    game: IidGame | SubsetGame
+
+    @cached_property
+    def advantage(self) -> AuditBound:
+        """TPR - FPR of the average record; its ``lower`` bounds Δ at γ = 1 from below."""
+        return self.bounded(self.confidence)
+
+    def bounded(self, confidence: float) -> AuditBound:
+        """Return the advantage with an interval of another confidence."""
+        return _bounded(self.sequence, confidence, self.game)
 
     @property
     def security_upper(self) -> float:
@@ -172,7 +186,8 @@ def learned_attack(
     average record (Δ at γ = 1 in the i.i.d. game) is at least ``advantage.lower``.  ``upper``
     bounds what these attackers reach on average, not Δ: a better attacker may exist.
     Theorem: proofs/learned-attacker.md claims 2 and 3.
-    Assumes: targets are independent and alike, given the records in the subset game.
+    Assumes: targets are independent and alike, given the records in the subset game; their order
+    in the list does not matter.
     Numerics: lower end rounded down.
     Edge cases: few targets give a lower end of 0, whatever was reached: each target counts as one
     draw, as its records share a release.
@@ -190,10 +205,11 @@ def learned_attack(
         raise InputError(f"folds must be at most half of the {targets.count} targets, got {folds}.")
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     most = whole_number("rows", rows, at_least=100)
-    # A stream of its own: the seed alone gives the same stream as (seed, 0), from which shadow
-    # model 0 draws its half, and the order of targets must not depend on any half.
-    entropy = np.random.SeedSequence(whole_number("seed", seed, at_least=0), spawn_key=(1,))
-    rng = np.random.default_rng(entropy)
+    # A stream of its own: the order of targets is neither that of a list that was sorted nor drawn
+    # from the stream of any half.
+    shown = (targets.membership, targets.parameters, targets.signals, targets.features)
+    start = whole_number("seed", seed, at_least=0)
+    rng = content_generator(start, *(a for a in shown if a is not None), purpose="learned")
     parts = np.array_split(rng.permutation(targets.count), blocks)
     model = _default(seed) if classifier is None else classifier
     if not hasattr(model, "predict_proba"):
@@ -212,7 +228,6 @@ def learned_attack(
         earlier.append(_advantages(later, targets.membership[parts[place]]))
         _tell(progress, blocks + place, total)
     return LearnedAttack(
-        _bounded(np.concatenate(earlier), level, targets.game),
         Estimate(
             "advantage",
             float(by_target.mean()),
@@ -220,6 +235,9 @@ def learned_attack(
         ),
         by_target,
         scores,
+        np.concatenate(earlier),
+        level,
+        targets.game,
     )
 
 

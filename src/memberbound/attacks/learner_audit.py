@@ -22,13 +22,14 @@ from memberbound.errors import InputError, MemberboundError, fraction, whole_num
 from memberbound.files import read_document
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.numerics.rounding import FloatArray, shared_confidence, up
+from memberbound.numerics.rounding import FloatArray, shared_confidence, sum_up, up
 from memberbound.quantities import (
     AuditBound,
     Certificate,
     Sides,
     at_confidence,
     json_number,
+    percent,
     significant,
 )
 
@@ -44,6 +45,7 @@ __all__ = [
     "audit_shadows",
     "best_threshold",
     "blocks_of",
+    "compare_exposure",
     "mean_interval",
     "mean_roc",
     "no_leak_p_value",
@@ -265,16 +267,16 @@ class Block:
 
 @dataclass(frozen=True)
 class AttackAudit:
-    """What one attack reached, per quantity."""
+    """What one attack reached, per quantity; an attack without scores has an advantage alone."""
 
     name: str
     settings: Mapping[str, float | str]
-    auc: AuditBound
+    auc: AuditBound | None
     advantage: AuditBound
-    accuracy: AuditBound
+    accuracy: AuditBound | None
     tpr_at_fpr: dict[str, AuditBound | None]
     #: Of "the model does not depend on its half"; sees weaker leaks than the intervals do.
-    no_leak_p_value: float
+    no_leak_p_value: float | None
 
     def to_dict(self) -> dict[str, object]:
         """Return the contract's fields: each quantity as ``{estimate, lower, upper}``."""
@@ -292,8 +294,9 @@ class AttackAudit:
 class LearnerAudit:
     """Result of :func:`audit_shadows`.
 
-    ``best`` is the attack with the largest estimated advantage; ``best_advantage`` is its interval
-    at an error shared among all attacks, so that choosing it is paid for.
+    ``attacks`` are all that ran; ``best`` is the one with the highest floor, then the largest
+    estimate; ``best_advantage`` is its interval at an error shared among all attacks, so that
+    choosing it is paid for.  ``each_confidence`` is that of a single one of them then.
     """
 
     attacks: dict[str, AttackAudit]
@@ -306,6 +309,16 @@ class LearnerAudit:
     warnings: tuple[str, ...]
     #: Per attack the FPR and the TPR of its ROC curve, averaged over releases (an estimate).
     curves: Mapping[str, tuple[FloatArray, FloatArray]] = field(repr=False)
+
+    @property
+    def each_confidence(self) -> float:
+        """The confidence of every attack's interval where all of them hold together."""
+        return shared_confidence(self.confidence, len(self.attacks))
+
+    @property
+    def best_curve(self) -> str:
+        """The attack whose curve is shown: the largest estimate among those with scores."""
+        return max(self.curves, key=lambda name: self.attacks[name].advantage.estimate)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -361,12 +374,16 @@ def audit_shadows(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     blocks: int = 3,
+    others: Mapping[str, Callable[[float], AuditBound]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnerAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
     Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
     was fixed before, and the TPR where the release's own ROC curve has the stated FPR.
+
+    ``others`` are attacks on the same learner that ran elsewhere: each maps a confidence to the
+    interval of its advantage.  They are listed with the rest and share the error of the best.
 
     Guarantee: an attack is carried out once per block, with the models before the block.  With
     probability at least ``confidence`` the strongest of these reaches at least ``lower`` and the
@@ -426,14 +443,24 @@ def audit_shadows(
         chance = no_leak_p_value(np.vstack([b.guesses[name] for b in fought]), truth)
         scene = _Scene(name, run.game, sure, chance)
         audits[name] = _audit_of(attack, estimates[name], held[name], scene)
-    best = max(audits, key=lambda name: audits[name].advantage.estimate)
-    shared = _Scene(best, run.game, shared_confidence(sure, len(chosen)))
-    paid = _bound("advantage", estimates[best].advantage, held[best].advantage, shared, -1.0)
+    more = {} if others is None else dict(others)
+    for name, measured in more.items():
+        audits[name] = AttackAudit(name, {}, None, measured(sure), None, {}, None)
+    each = shared_confidence(sure, len(audits))
+    paid = {name: measured(each) for name, measured in more.items()}
+    for attack in chosen:
+        name, scene = attack.name, _Scene(attack.name, run.game, each)
+        bound = _bound("advantage", estimates[name].advantage, held[name].advantage, scene, -1.0)
+        # Halves on which a fit succeeds need not be uniform, and then no floor follows from them.
+        paid[name] = replace(bound, lower=min(bound.lower, 0.0)) if run.failures else bound
+    best = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
     # All attacks' intervals hold together with this confidence, and one was picked among them.
-    paid = replace(paid, confidence=sure)
-    warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[best], run))
+    chosen_bound = replace(paid[best], confidence=sure, attack=best)
+    warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[chosen[0].name], run))
     spent = time.perf_counter() - start
-    return LearnerAudit(audits, best, paid, tuple(fought), run, sure, spent, warnings, curves)
+    return LearnerAudit(
+        audits, best, chosen_bound, tuple(fought), run, sure, spent, warnings, curves
+    )
 
 
 def _block(
@@ -718,6 +745,8 @@ class Ceiling:
     confidence: float
     record: str
     population: int | None = None
+    #: What was certified: how far above blind guessing anybody is right.
+    eta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -805,7 +834,7 @@ def _ceiling(eta: float, confidence: float, record: str, population: int, size: 
         # π·TPR - (1-π)·FPR.  With FPR ≤ 1 - advantage: advantage ≤ (η + 1 - 2π)/(1 - π), which is
         # (2Nη + 2)/(N + 1) at k = (N-1)/2 and more than 2η.  Linear in η: so also on average.
         most = up(2 * (population * eta + 1) / (population + 1), 8)
-    return Ceiling(min(1.0, most), confidence, record, population)
+    return Ceiling(min(1.0, most), confidence, record, population, eta)
 
 
 def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
@@ -830,3 +859,17 @@ def sandwiched(ceiling: Ceiling, floor: AuditBound) -> Sandwich:
             "is not the certified one: please report it."
         )
     return Sandwich(ceiling, max(0.0, floor.lower))
+
+
+def compare_exposure(ceiling: Ceiling, exposure: Exposure) -> None:
+    """Raise where the floor about one record is above a ceiling certified for every record."""
+    if ceiling.record != "every" or ceiling.eta is None:
+        return
+    floor, most = float(exposure.lower.max()), sum_up(exposure.blind, ceiling.eta)
+    if floor > most:
+        raise ContradictionError(
+            f"the audit is right about record {int(np.argmax(exposure.lower))} at least "
+            f"{percent(floor, 'lower')} of the time{at_confidence(exposure.confidence)}, above the "
+            f"certified {percent(most, 'upper')}{at_confidence(ceiling.confidence)}. One of "
+            "the two is wrong, or the audited learner is not the certified one: please report it."
+        )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
 from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceiling
 from memberbound.attacks.recognised import Groups, Recognised, audit_groups, recognised_members
+from memberbound.attacks.scores import without_ends
 from memberbound.attacks.shadows import Progress
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError
@@ -411,49 +412,70 @@ class GivenModel:
     notes: tuple[str, ...] = field(default=())
 
     @property
+    def comparable(self) -> bool:
+        """Whether members and non-members are not known to differ in law.
+
+        Where they are, attacks measure that difference, and nothing is a floor for the model.
+        """
+        return self.law is None or not self.law.differs
+
+    @property
     def leak_shown(self) -> bool:
         """Whether an attack provably beats blind guessing and the two sides are not known apart."""
-        return self.audit.best_advantage.lower > 0 and not (
-            self.law is not None and self.law.differs
-        )
+        return self.comparable and self.audit.best_advantage.lower > 0
+
+    def attack_fields(self) -> dict[str, dict[str, Any]]:
+        """Return the contract's fields per attack; estimates alone where nothing is comparable."""
+        fields = self.audit.attack_fields()
+        return fields if self.comparable else without_ends(fields)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
-        return self.audit.to_dict() | {
+        groups = None if self.groups is None else self.groups.to_dict()
+        measured = self.audit.to_dict() | {"groups": groups}
+        if not self.comparable:
+            measured = without_ends(measured)
+            if groups is not None:
+                measured["groups"] = groups | {"groups": list(map(without_ends, groups["groups"]))}
+        return measured | {
             "records": self.recognised.to_dict(),
-            "groups": None if self.groups is None else self.groups.to_dict(),
             "one_law": None if self.law is None else self.law.to_dict(),
             "duplicates": None if self.duplicates is None else self.duplicates.to_dict(),
+            "comparable": self.comparable,
             "leak_shown": self.leak_shown,
-            "overfitting": self.overfitting.to_dict(),
+            "overfitting": self.overfitting.to_dict() if self.comparable else None,
             "facts": [f.to_dict() for f in self.facts],
         }
 
     def summary(self) -> str:
         """Return readable lines below the table of attacks."""
-        lines = [
-            "",
-            "what is given away at least (all lines hold together, confidence "
-            f"{confident(self.audit.confidence)}):",
-        ]
-        for level, bound in self.audit.by_access.items():
-            shown = ONLY_BLIND
-            if bound.lower > 0:
-                shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
-            lines.append(f"  {_ACCESS[level]}: {shown}")
+        lines = [""]
+        if not self.comparable:
+            lines.append("members and non-members are not comparable: there is no floor")
+        else:
+            lines.append(
+                "what is given away at least (all lines hold together, confidence "
+                f"{confident(self.audit.confidence)}):"
+            )
+            for level, bound in self.audit.by_access.items():
+                shown = ONLY_BLIND
+                if bound.lower > 0:
+                    shown = f"advantage ≥ {decimals(bound.lower, 'lower', 3)} ({bound.attack})"
+                lines.append(f"  {_ACCESS[level]}: {shown}")
         for name, point in self.audit.estimates.items():
             gap = decimals(point.found.advantage.estimate, "estimate", 3)
             lines.append(
                 f"  {name} (models with and without the record): advantage ≈ {gap}, no interval; "
                 f"no leak: p = {significant(point.p_value, 'upper', 2)}"
             )
-        lines += ["", self.recognised.summary()]
-        if self.groups is not None:
+        if self.comparable:
+            lines += ["", self.recognised.summary()]
+        if self.comparable and self.groups is not None:
             lines += ["", *_grouped(self.groups)]
         lines += ["", *(("facts for output checking:",) if self.facts else ())]
         lines += [f"  {fact.summary()}" for fact in self.facts]
         model = self.overfitting.model
-        if model is not None:
+        if self.comparable and model is not None:
             lines.append(
                 "overfitting: security of this model against the loss threshold "
                 f"≤ {significant(model.upper, 'upper', 3)} at confidence "

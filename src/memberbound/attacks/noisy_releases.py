@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -42,11 +43,27 @@ _RIDGE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
+class Draws:
+    """Differences of two verdicts in [-1, 1], one per draw, each off by at most ``slack``."""
+
+    values: FloatArray
+    slack: float
+    game: SubsetGame
+
+    def bounded(self, confidence: float) -> AuditBound:
+        """Bound their mean."""
+        low, top = mean_interval(np.clip(self.values, -1.0, 1.0), confidence, -1.0)
+        seen, room = float(np.clip(self.values.mean(), -1.0, 1.0)), 256 * UNIT + 2 * self.slack
+        ends = max(min(low - room, seen), -1.0), min(max(top + room, seen), 1.0)
+        return AuditBound("advantage", seen, *ends, confidence, self.game, ATTACK)
+
+
+@dataclass(frozen=True, eq=False)
 class ReleaseFloor:
     """What the attack reaches on the average record and on the one chosen before the targets.
 
     Both lower ends hold together at the confidence of each.  ``advantages`` has estimates for all
-    records, which nobody should pick from.
+    records, which nobody should pick from; ``on_average`` and ``on_record`` what was measured.
     """
 
     SIDES: ClassVar[Sides] = {
@@ -55,12 +72,23 @@ class ReleaseFloor:
         "confidence": "lower",
     }
 
-    average: AuditBound
-    worst: AuditBound
+    on_average: Draws
+    on_record: Draws
+    confidence: float
     record: int
     advantages: FloatArray
     targets: int
     fits: int
+
+    @cached_property
+    def average(self) -> AuditBound:
+        """The advantage on the average record."""
+        return self.on_average.bounded(self.confidence)
+
+    @cached_property
+    def worst(self) -> AuditBound:
+        """The advantage on the chosen record."""
+        return self.on_record.bounded(self.confidence)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -71,7 +99,7 @@ class ReleaseFloor:
             "record": self.record,
             "targets": self.targets,
             "fits": self.fits,
-            "confidence": self.average.confidence,
+            "confidence": self.confidence,
         }
 
     def summary(self) -> str:
@@ -163,13 +191,13 @@ def audit_release(
     away = game.population - game.size
     inside = np.where(member, guess, 0.0).sum(axis=1) / game.size
     values = inside - np.where(member, 0.0, guess).sum(axis=1) / away
-    average = _bounded(values, sure, replace(game, record="average"), slack)
+    average = Draws(values, slack, replace(game, record="average"))
     swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
     pairs = fitted(statistic, swaps, np.ravel, seed=fresh.spawned(_SWAPS).seed, workers=workers)
     ends = pairs.rows.reshape(2 * len(swaps), -1)
     found, slack = _verdicts(ends, trained.middle, direction[:, [record]], factor)
     said = found.reshape(-1, 2)
-    worst = _bounded(said[:, 0] - said[:, 1], sure, replace(game, record="every"), slack)
+    worst = Draws(said[:, 0] - said[:, 1], slack, replace(game, record="every"))
     shares = np.stack(
         [
             np.where(member, guess, 0.0).sum(axis=0) / np.maximum(member.sum(axis=0), 1),
@@ -179,6 +207,7 @@ def audit_release(
     return ReleaseFloor(
         average,
         worst,
+        sure,
         record,
         shares[0] - shares[1],
         count,
@@ -197,14 +226,6 @@ def _swaps(stream: FreshSubsets, record: int, count: int) -> list[list[Rows]]:
         base, other = order[: game.size - 1], order[game.size - 1]
         found.append([np.sort(np.append(base, record)), np.sort(np.append(base, other))])
     return found
-
-
-def _bounded(values: FloatArray, sure: float, game: SubsetGame, slack: float) -> AuditBound:
-    """Bound the mean of values in [-1, 1], one per draw, each the difference of two verdicts."""
-    low, top = mean_interval(np.clip(values, -1.0, 1.0), sure, -1.0)
-    seen, room = float(np.clip(values.mean(), -1.0, 1.0)), 256 * UNIT + 2 * slack
-    ends = max(min(low - room, seen), -1.0), min(max(top + room, seen), 1.0)
-    return AuditBound("advantage", seen, *ends, sure, game, ATTACK)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy as np
 from memberbound.attacks.given_model import Evidence, balancing_weights, framed, shuffled_p_value
 from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
+from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.numerics.threads import one_thread
@@ -187,8 +188,8 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
     shuffled under the hypothesis; a permutation test per half, the smaller p-value doubled.
     Edge cases: columns that cannot be told apart give 1.
     """
-    rng = np.random.default_rng([seed, 17])
     table, member = _numeric(evidence), evidence.member
+    rng = content_generator(seed, table, member, purpose="one law")
     half = np.zeros(len(member), dtype=np.bool_)
     for side in (member, ~member):
         places = rng.permutation(np.flatnonzero(side))

@@ -43,15 +43,13 @@ __all__ = [
 #
 # Both probabilities are over training set, learner and record.  What can be known about them:
 #
-# * **One training run.**  The share of training losses above ε is known exactly *for this run*, and
-#   the fresh share is bounded for this model.  That bounds what the loss threshold reaches against
-#   this model and its training set (an :class:`AuditBound` about the model, with the threshold
-#   fitted
-#   to this training set).  About MIS, which averages over training sets, one run gives an
+# * **One training run.**  The threshold is fitted to the training losses, so any training set has a
+#   share below some ε that is larger than that of fresh records, also under a model that
+#   never saw it.  So both shares are charged with their sampling error: an :class:`AuditBound`
+#   about the model.  About MIS, which averages over training sets, one run gives an
 #   :class:`Estimate` and no more.
 # * **Several independent runs**, each with its own training and fresh records: the mean over runs
-#   is
-#   bounded, and with it MIS (an :class:`AuditBound`).
+#   is bounded, and with it MIS (an :class:`AuditBound`).
 
 #: Thresholds at which Clopper–Pearson bounds share their error.
 _THRESHOLDS = 128
@@ -202,22 +200,23 @@ def overfitting_ceiling(
 
     Guarantee: from one run ``model.upper`` is at least min over ε of max(1,1/γ)·(a(ε) + γ·q(ε)) for
     the training share a and the fresh probability q of this model, and ``model.lower`` at most
-    that.  From several runs ``security.upper`` is at least that minimum over the thresholds with
-    means over training sets for a and q, hence at least MIS.  Either holds with ``confidence``.
+    that; and it is 1 where the model does not depend on its training records.  From several runs
+    ``security.upper`` is at least that minimum over the thresholds with means over training sets
+    for a and q, hence at least MIS.  Each of these holds with ``confidence``.
     Theorem: A25-T11 with proofs/overfitting-ceiling.md claims 1 and 2.
     Assumes: fresh records independent of the model and i.i.d. from P; several runs independent,
     each with its own training and fresh records.
     Numerics: upper ends rounded up, lower ends down.
     Edge cases: one run says nothing certain about MIS: ``security`` is an Estimate.  Its threshold
-    is fitted to the training set, so a model that never saw the data still shows a leak of the
-    order 1/√n.  A result of 1 is vacuous.
+    is fitted to the training set, so the *estimate* of a model that never saw the data is below 1
+    by an order of 1/√n.  A result of 1 is vacuous.
 
     Examples:
         >>> import numpy as np
         >>> train, fresh = np.zeros(1000), np.random.default_rng(0).uniform(0, 1, 1000)
         >>> found = overfitting_ceiling(train, fresh)
         >>> found.model.lower, round(found.model.upper, 4), type(found.security).__name__
-        (0.0, 0.0044, 'Estimate')
+        (0.0, 0.0149, 'Estimate')
     """
     game = IidGame(nu, lam)
     level = fraction("confidence", confidence, open_left=True, open_right=True)
@@ -244,15 +243,18 @@ def _one_run(
     confidence: float,
     given: FloatArray | None,
 ) -> OverfittingCeiling:
-    # The training losses are fixed given the run, so thresholds may come from them.
     candidates = np.unique(train if given is None else given)
-    few = np.unique(_spread(candidates)) if given is None else candidates
     above, below = _shares(train, fresh, candidates)
-    error = (1 - confidence) / 2
-    high, low = _band(fresh, candidates, few, error)
+    # Below every candidate nobody is called a member: α is still below 1 by its sampling error.
+    places = np.append(-np.inf, candidates)
+    # Two samples with two sides each share the error (claim 1).
+    error = (1 - confidence) / 4
+    few = np.unique(_spread(candidates)) if given is None else candidates
+    high, low = _band(fresh, places, error, few)
+    most, least = _band(train, places, error, None if given is None else candidates)
     values = _ceilings(above, below, game.gamma)
-    uppers = up_array(_ceilings(above, high, game.gamma), 8)
-    lowers = _ceilings(above, low, game.gamma)
+    uppers = up_array(_ceilings(1 - least, high, game.gamma), 8)[1:]
+    lowers = _ceilings(1 - most, low, game.gamma)
     best = int(np.argmin(uppers))
     estimate = min(1.0, float(values.min()))
     upper = min(1.0, float(uppers.min()))
@@ -358,22 +360,29 @@ def _shares(train: FloatArray, fresh: FloatArray, at: FloatArray) -> tuple[Float
 
 
 def _band(
-    fresh: FloatArray, at: FloatArray, few: FloatArray, error: float
+    sample: FloatArray, at: FloatArray, error: float, few: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Bound P(fresh loss ≤ ε) at all of ``at`` at once, each side with ``error`` (claim 1).
+    """Bound P(loss ≤ ε) at all of ``at`` at once, each side with ``error`` (claim 1).
 
-    Massart's inequality is good in the middle, Clopper–Pearson at ``few`` thresholds near 0 and 1.
+    Massart's inequality is good in the middle, Clopper–Pearson near 0 and 1: at ``few`` thresholds
+    that were chosen without the sample, or (``None``) at its own losses of fixed ranks.
     """
-    m = len(fresh)
-    ordered = np.sort(fresh)
+    m, ordered = len(sample), np.sort(sample)
     share = np.searchsorted(ordered, at, side="right") / m
     reach = up(math.sqrt(math.log(2 / error) / (2 * m)), 8)
-    hits = np.searchsorted(ordered, few, side="right").astype(np.float64)
+    if few is None:
+        # P(loss ≤ X₍ₖ₎) is at least, and P(loss < X₍ₖ₎) at most, the k-th of m uniform numbers.
+        ranks = np.unique(_spread(np.arange(1.0, m + 1)))
+        few = ordered[ranks.astype(np.intp) - 1]
+        hits_under, hits_over = ranks, ranks - 1
+        following = np.searchsorted(few, at, side="right")
+    else:
+        hits_under = hits_over = np.searchsorted(ordered, few, side="right").astype(np.float64)
+        following = np.searchsorted(few, at, side="left")
     each = error / (2 * len(few))
-    next_one = np.searchsorted(few, at, side="left")
-    over = np.append(clopper_pearson_upper(hits, m, each), 1.0)[next_one]
+    over = np.append(clopper_pearson_upper(hits_over, m, each), 1.0)[following]
     last_one = np.searchsorted(few, at, side="right")
-    under = np.append(0.0, clopper_pearson_lower(hits, m, each))[last_one]
+    under = np.append(0.0, clopper_pearson_lower(hits_under, m, each))[last_one]
     high = np.minimum(np.minimum(up_array(share + reach), over), 1.0)
     low = np.maximum(np.maximum(share * (1 - 1e-15) - reach, under), 0.0)
     return high, low
@@ -468,8 +477,8 @@ class OverfittingMonitor:
         ...     _ = monitor.update(scale * np.linspace(0, 1, 500), fresh)
         ...     print(round(monitor.latest.model.upper, 2), monitor.should_stop)
         1.0 False
-        0.54 False
-        0.13 True
+        0.56 False
+        0.16 True
     """
 
     security: float | None = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from memberbound.attacks.scores import FEWEST_SCORES, ScoreAudit, audit_samples
 from memberbound.attacks.signals import BoolArray
+from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError, fraction
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import INTERVAL, Sides, percent
@@ -114,11 +115,11 @@ def recognised_members(
     p-values of fresh records are positively dependent, which Benjamini and Yekutieli's theorem
     allows).
     Assumes: given the model, non-members are exchangeable draws whose scores do not depend on each
-    other; the attack was chosen without looking.
+    other, in whatever order they are listed; the attack was chosen without looking.
     Edge cases: ties are broken by coins; with fewer than 20 non-members nobody is named.
     """
     level = fraction("rate", rate, open_left=True, open_right=True)
-    rng = np.random.default_rng([seed, len(scores), 2])
+    rng = content_generator(seed, scores, member, purpose="recognised")
     # Ties are broken by coins: then all orders of exchangeable scores are equally likely.
     order = np.lexsort((rng.random(len(scores)), scores))
     rank = np.empty(len(scores), dtype=np.int64)
@@ -197,7 +198,7 @@ class Groups:
     confidence: float
     groups: tuple[Group, ...] = field(default=())
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready fields."""
         return {
             "column": self.column,

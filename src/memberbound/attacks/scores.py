@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +19,7 @@ from memberbound.attacks.intervals import (
     rank_within,
     two_sample_deviation,
 )
+from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, ModelGame
 from memberbound.numerics.rounding import FloatArray
@@ -33,6 +33,7 @@ __all__ = [
     "audit_samples",
     "audit_scores",
     "interval_fields",
+    "without_ends",
 ]
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
@@ -98,15 +99,10 @@ class Scores(NamedTuple):
     def split(self, seed: int) -> tuple[Scores, Scores]:
         """Return a random third for choosing a threshold, and the rest for evaluating it.
 
-        The split is drawn from a hash of the scores and the seed, so it does not depend on the
-        order of the rows.  A seed alone would not do: it would pick the same ranks from any
-        sorted scores, and then the rest is no fresh sample (proofs/audit-intervals.md claim 4).
+        The split is drawn from a hash of the sorted scores and the seed, so it does not depend on
+        the order of the rows (proofs/audit-intervals.md claim 4).
         """
-        digest = sha256(str(seed).encode())
-        for sample in self:
-            digest.update(sample.size.to_bytes(8, "big"))
-            digest.update(np.ascontiguousarray(sample).data)
-        source = np.random.default_rng(int.from_bytes(digest.digest(), "big"))
+        source = content_generator(seed, *self)
         parts = []
         for sample in self:
             chosen = np.zeros(sample.size, dtype=bool)
@@ -443,6 +439,20 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
         at_least = int(n1 - np.searchsorted(x, y[n0 - rank], "left"))
         high = float(clopper_pearson_upper(at_least, n1, side / 2))
     return float(low), estimate, high
+
+
+def without_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same fields with every interval's ends missing: estimates that prove nothing.
+
+    Examples:
+        >>> without_ends({"auc": {"estimate": 0.7, "lower": 0.6, "upper": 0.8}})
+        {'auc': {'estimate': 0.7, 'lower': None, 'upper': None}}
+    """
+    cut: dict[str, Any] = {
+        name: without_ends(value) if isinstance(value, Mapping) else value
+        for name, value in fields.items()
+    }
+    return cut | ({"lower": None, "upper": None} if {"lower", "upper"} <= cut.keys() else {})
 
 
 def interval_fields(bound: AuditBound | None) -> dict[str, float | None] | None:

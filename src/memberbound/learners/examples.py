@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.in_memory import Population, read_frame, read_population
+from memberbound.tables.columns import Form, Values
+from memberbound.tables.in_memory import (
+    Population,
+    Records,
+    read_frame,
+    read_population,
+    read_records,
+)
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.roles import Roles, numbers_from
 from memberbound.tables.source import Columns
@@ -41,6 +48,7 @@ __all__ = [
     "learner_from_name",
     "network_factory",
     "parsed_numbers",
+    "raw_records",
     "raw_rows",
     "read_examples",
     "takes_sizes",
@@ -532,6 +540,34 @@ def raw_rows(
         if len(names) != columns:
             raise InputError(f"{name} must have {columns} columns, got {len(names)}.")
         columns = tuple(names)
+    notices = _checked_rows(columns, names, len(frame), name, ignore)
+    return frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True), notices, name
+
+
+def raw_records(
+    source: object,
+    columns: tuple[str, ...],
+    forms: Mapping[str, Form],
+    *,
+    ignore: str | None = None,
+    database_table: str | None = None,
+) -> tuple[Records, tuple[str, ...]]:
+    """Return these columns of a table as the model of secret rows reads them, and notices."""
+    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
+        # An array without names is taken in the columns' order.
+        pairs = zip(columns, source.T, strict=True)
+        parts = {name: Values.of(part, forms.get(name, "any")) for name, part in pairs}
+        records = Records(parts, len(source), "the array")
+    else:
+        records = read_records(source, forms, database_table=database_table)
+    notices = _checked_rows(columns, list(records.columns), records.rows, records.name, ignore)
+    return records.chosen(columns), notices
+
+
+def _checked_rows(
+    columns: tuple[str, ...], names: list[str], rows: int, name: str, ignore: str | None
+) -> tuple[str, ...]:
+    """Refuse a table without the columns that a model takes; return what is said of the others."""
     missing = [c for c in columns if c not in names]
     if missing:
         raise InputError(
@@ -541,12 +577,12 @@ def raw_rows(
     twice = [c for c in columns if names.count(c) > 1]
     if twice:
         raise InputError(f"{name} must have each column once, got {twice[0]!r} twice.")
-    if len(frame) == 0:
+    if rows == 0:
         raise InputError(f"{name} must hold at least one row, got none.")
     extra = [c for c in names if c not in columns and c != ignore]
-    notices = (f"columns that the model does not know are ignored: {_listed(extra)}",)
-    chosen = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
-    return chosen, notices if extra else (), name
+    if not extra:
+        return ()
+    return (f"columns that the model does not know are ignored: {_listed(extra)}",)
 
 
 def encoded_rows(
@@ -567,7 +603,7 @@ def encoded_rows(
     frame, notices, name = raw_rows(source, columns, ignore=ignore, database_table=database_table)
     said = list(notices)
     for column, values in parsed_numbers(encoder, frame).items():
-        absent = frame[column].isna().to_numpy(dtype=bool)
+        absent = Values.of(frame[column]).positions([""]) == 0
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])

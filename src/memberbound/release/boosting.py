@@ -32,9 +32,10 @@ from memberbound.release.preprocessing import (
     NOTHING_FOUND,
     ColumnCode,
     Encoder,
-    Values,
+    cells_of,
 )
 from memberbound.release.randomness import RandomSource
+from memberbound.tables.columns import Values
 
 __all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draws"]
 
@@ -163,7 +164,7 @@ class _Bins:
         found = np.searchsorted(self.edges(), moved, side="right")
         other = np.full(CELLS, self.count - 1, dtype=np.int64)
         other[list(self.texts)] = _BINS + np.arange(len(self.texts))
-        return np.where(np.isnan(numbers), other[values.cells], found)
+        return np.where(np.isnan(numbers), other[cells_of(values)], found)
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
         """Return the leaf of every bin: random runs of numbers, each other bin on its own."""

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.curve.families import GaussianCurve, SlackCurve
-from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
-from memberbound.games import ADJACENCIES, Adjacency, NeighbourGame
+from memberbound.errors import InputError, fraction, nonnegative, positive
+from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate, Sides, json_number
@@ -47,7 +47,6 @@ CURVE_SIDES: Sides = {
     "eta_upper": "upper",
     "security_lower": "lower",
     "replace_one": _READ,
-    "add_remove": _READ,
 }
 
 #: A grid step is between this and half of this share of the noise's scale: the grid widens the
@@ -64,7 +63,9 @@ _LARGEST_MU = 70.0
 
 _ASSUMPTIONS = (
     "Neighbours differ in one record, which is replaced; the number of rows, the names of the "
-    "columns (of a typed table their types too) and every bound that was given are public.",
+    "columns and every bound that was given are public.",
+    "The types of the columns, where the table has any, are public too: they were declared, not "
+    "inferred from these rows (as pandas.read_csv does; give the file itself instead).",
     "Other records do not depend on the record in question, and nothing else about the table is "
     "published.",
     SAMPLER_ASSUMPTION,
@@ -104,15 +105,10 @@ def release_slack(coordinates: float) -> float:
 
 @dataclass(frozen=True)
 class Part:
-    """What a release took from the budget.
-
-    ``mu`` bounds its shift under replace-one; ``ratio`` is how much smaller the sensitivity is
-    when a record is added or removed instead: 2 for sums of bounded vectors, √2 for histograms.
-    """
+    """What a release took from the budget; ``mu`` bounds its shift under replace-one."""
 
     name: str
     mu: float
-    ratio: float = 2.0
 
 
 @dataclass
@@ -192,40 +188,32 @@ class NeighbourBudget:
         """The share of μ² that nobody has taken."""
         return 1.0 - self._shares
 
-    def take(self, name: str, share: float | None = None, *, ratio: float = 2.0) -> float:
+    def take(self, name: str, share: float | None = None) -> float:
         """Return the μ of a release that takes a share of μ² (None: all that is left)."""
         wanted = self.left if share is None else fraction("share", share, open_left=True)
         if not 0 < wanted <= self.left + 2.0**-45:
             raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
         self._shares = min(1.0, self._shares + wanted)
-        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN, ratio)
+        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN)
         self._parts.append(part)
         return part.mu
 
-    def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
-        """Return the attacker's curve: of the whole budget, whether spent or not.
+    def curve(self) -> SlackCurve:
+        """Return the attacker's curve, replace-one: of the whole budget, whether spent or not.
 
-        ``add-remove`` holds for a number of rows that is fixed in advance, and counts the parts
-        that were taken.
+        The exact number of rows stands beside every release, so nothing is promised about a record
+        that is added or removed: whoever sees that number knows.
         """
-        one_of("adjacency", adjacency, ADJACENCIES)
-        if adjacency == "replace-one":
-            return SlackCurve(GaussianCurve(self.mu), self.slack)
-        smaller = math.hypot(*(part.mu / part.ratio for part in self._parts))
-        return SlackCurve(GaussianCurve(up(smaller, 16 + len(self._parts))), self.slack)
+        return SlackCurve(GaussianCurve(self.mu), self.slack)
 
     def described(self) -> dict[str, object]:
-        """Return what the curve says, ready for JSON: replace-one, and add-remove beside it.
-
-        η and MIS always speak of replace-one.
-        """
+        """Return what the curve says about a record that is replaced, ready for JSON."""
         replaced = self.curve()
         return {
             "delta": READ_DELTA,
             "eta_upper": replaced.eta,
             "security_lower": replaced.security(),
             "replace_one": _read_off(replaced),
-            "add_remove": _read_off(self.curve("add-remove")),
         }
 
     def certificate(self, *, secure: bool = True) -> Certificate:

@@ -55,6 +55,7 @@ from memberbound.release.parameters import (
     clipped_rows,
     convex_loss,
 )
+from memberbound.release.preprocessing import Bounds, forms_of, read_bounds
 from memberbound.release.randomness import InsecureSource, RandomSource
 from memberbound.release.releasing import (
     calibration_seed_from,
@@ -63,6 +64,8 @@ from memberbound.release.releasing import (
     secret_subset,
     source_from_seed,
 )
+from memberbound.tables.columns import Values, read_value
+from memberbound.tables.in_memory import Records, read_records
 
 __all__ = [
     "MembershipPrivate",
@@ -90,14 +93,20 @@ _INSECURE = "Training set and noise come from a seed: nobody who may know it is 
 _TARGET = "y"
 
 
-def _like(labels: tuple[str, ...], kind: np.dtype[Any]) -> Labels:
-    """Return classes as the target has them, from their names."""
-    try:
-        if kind.kind in "iuf":
-            return np.array([float(label) for label in labels]).astype(kind)
-    except ValueError:  # bounds of another kind than the target
-        pass
-    if kind.kind == "b" and set(labels) <= {"False", "True"}:
+def _like(labels: tuple[str, ...], target: object) -> Labels:
+    """Return classes as the target's type has them, from their names.
+
+    A list has no type: its classes are numbers if all names are, so that no row decides.
+    """
+    kind = getattr(target, "dtype", None)
+    kind = getattr(kind, "numpy_dtype", kind)
+    if kind is None or (isinstance(kind, np.dtype) and kind.kind in "iuf"):
+        numbers = np.array([read_value(label)[0] for label in labels])
+        if not np.isnan(numbers).any():  # else bounds are of another kind than the target
+            whole = bool((numbers == np.round(numbers)).all())
+            return numbers.astype(kind or (np.int64 if whole else np.float64))
+    truths = kind is None or (isinstance(kind, np.dtype) and kind.kind == "b")
+    if truths and set(labels) <= {"False", "True"}:
         return np.array([label == "True" for label in labels])
     return np.array(labels, dtype=object)
 
@@ -361,8 +370,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _fitted_on_all_rows(
         self, X: ArrayLike, y: ArrayLike | None, train: ArrayLike | None
     ) -> MembershipPrivate:
-        import pandas as pd
-
         alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
         only_subset = {name: getattr(self, name) for name in alien} | {
             "train": train,
@@ -385,18 +392,19 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 "private one, and only its last step says what is trained.",
                 stacklevel=3,
             )
-        table = self._table(X, reset=True)
-        wanted = np.asarray(y)
-        if y is None or wanted.shape != (len(table),):
+        public = read_bounds(self.bounds)
+        records = self._records(X, public, reset=True)
+        if y is None or np.shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
-        if _TARGET in table.columns:
+        if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+        target = Values.of(y, forms_of(public).get(_TARGET, "any"))
         self.released_ = fit_private(
-            table.assign(**{_TARGET: pd.Series(wanted, index=table.index)}),
+            Records({**records.columns, _TARGET: target}, records.rows),
             _TARGET,
             eta=self.eta,
             learner=str(private_form(self.estimator)),
-            bounds=self.bounds,
+            bounds=public,
             tune=bool(self.tune),
             releases=self.releases,
             source=source_from_seed(self.insecure_seed),
@@ -407,20 +415,15 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
         self.__dict__.pop("classes_", None)
         if self.released_.class_names:
-            self.classes_ = _like(self.released_.class_names, wanted.dtype)
+            self.classes_ = _like(self.released_.class_names, y)
         return self
 
-    def _table(self, X: ArrayLike, *, reset: bool) -> Any:
-        """Return raw rows as a table with names that are text."""
-        import pandas as pd
-
+    def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
+        """Return raw rows, each value read by itself; unnamed columns are x0, x1, …."""
         validate_data(self, X, skip_check_array=True, reset=reset)
-        if isinstance(X, pd.DataFrame):
-            return X.set_axis([str(name) for name in X.columns], axis=1)
-        rows = np.asarray(X)
-        if rows.ndim != 2:
-            raise InputError(f"X must be a table of rows, got shape {rows.shape}.")
-        return pd.DataFrame(rows, columns=[f"x{place}" for place in range(rows.shape[1])])
+        if np.ndim(X) != 2 and not hasattr(X, "columns"):
+            raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
+        return read_records(X, forms_of(bounds))
 
     def _calibrated(
         self, population: Population, fresh: FreshSubsets, progress: Progress
@@ -535,7 +538,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _rows(self, X: ArrayLike) -> Any:
         check_is_fitted(self, "released_")
         if self._all_rows:
-            return self._table(X, reset=False)
+            return self._records(X, read_bounds(self.bounds), reset=False)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         if self.release == "predictions":
             return np.asarray(rows)
@@ -576,6 +579,11 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         if y is None:
             rows = self._rows(X)
             return float(self.released_.score(rows))
+        if self._all_rows and hasattr(self, "classes_"):
+            names = np.asarray(self.released_.predict(self._rows(X)))
+            truth = Values.of(y).positions(self.released_.class_names)
+            places = Values.of(names).positions(self.released_.class_names)
+            return float(np.mean(places == truth))
         said = self.predict(X)
         return float(accuracy_score(y, said) if hasattr(self, "classes_") else r2_score(y, said))
 

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from memberbound.errors import InputError, one_of
-from memberbound.learners import network_factory, raw_rows
+from memberbound.learners import network_factory, raw_records
 from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
@@ -43,9 +43,9 @@ from memberbound.release.preprocessing import (
     Encoder,
     Range,
     TargetCode,
-    Values,
     fit_encoder,
     fit_target,
+    forms_of,
     histogram_coordinates,
     histogram_noise,
     read_bounds,
@@ -53,9 +53,10 @@ from memberbound.release.preprocessing import (
     widest,
 )
 from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import Records, read_records
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from sklearn.pipeline import Pipeline
     from typing_extensions import TypeIs
 
@@ -253,14 +254,17 @@ class PrivateModel:
         return Calibration(noise, self.certificate_, self.eta, method, 1, details)
 
     def encoded(
-        self, table: DataFrame, database_table: str | None = None
+        self, table: object, database_table: str | None = None
     ) -> tuple[Features, tuple[str, ...]]:
         """Return the features of raw rows, and what has to be said about them."""
-        frame, notices, _ = raw_rows(
-            table, self.columns, ignore=self.target.name, database_table=database_table
+        records, notices = raw_records(
+            table,
+            self.columns,
+            self.encoder.forms,
+            ignore=self.target.name,
+            database_table=database_table,
         )
-        read = {name: Values.of(frame[name]) for name in self.columns}
-        return self.model.features(self.encoder, read), notices
+        return self.model.features(self.encoder, records.columns), notices
 
     def answered(self, rows: Features) -> Labels:
         """Return classes by name, or numbers in the target's units, for encoded rows."""
@@ -283,17 +287,17 @@ class PrivateModel:
             return None
         return self._loss.probabilities(self.model.scores(rows))
 
-    def predict(self, table: DataFrame) -> Labels:
+    def predict(self, table: object) -> Labels:
         """Return classes by name, or numbers in the target's units, for raw rows."""
         return self.answered(self.encoded(table)[0])
 
     @available_if(lambda self: self.model.loss in ("logistic", "softmax"))
-    def predict_proba(self, table: DataFrame) -> FloatArray:
+    def predict_proba(self, table: object) -> FloatArray:
         """Return class probabilities of raw rows, for logistic regression and boosting."""
         return self._loss.probabilities(self.model.scores(self.encoded(table)[0]))
 
     @available_if(lambda self: bool(self.target.classes))
-    def decision_function(self, table: DataFrame) -> FloatArray:
+    def decision_function(self, table: object) -> FloatArray:
         """Return the scores of raw rows' classes, of two classes the second one's."""
         scores = self.model.scores(self.encoded(table)[0])
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -346,7 +350,7 @@ class PrivateModel:
 
 
 def fit_private(
-    table: DataFrame,
+    table: object,
     target: str,
     *,
     eta: float,
@@ -358,6 +362,8 @@ def fit_private(
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
 
+    ``table`` is whatever :func:`memberbound.tables.in_memory.read_records` takes.
+
     ``learner`` is one of :data:`LEARNERS`; boosting predicts numbers where the bounds give the
     target a range, classes otherwise.
 
@@ -365,7 +371,7 @@ def fit_private(
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
     Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md).
-    Assumes: the number of rows, the columns' names and the given bounds are public.
+    Assumes: the number of rows, the columns' names and types and the given bounds are public.
     Numerics: as :func:`memberbound.release.gradient.descend` and
     :func:`memberbound.release.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
@@ -444,7 +450,7 @@ class Prepared:
 
 
 def prepare(
-    table: DataFrame,
+    table: object,
     target: str,
     *,
     eta: float,
@@ -460,15 +466,14 @@ def prepare(
     and number of outputs.  η is of ``releases`` such models together.
     """
     public = read_bounds(bounds)
-    names = [str(name) for name in table.columns]
+    records = read_records(table, forms_of(public))
+    names = list(records.columns)
     if target not in names:
         raise InputError(f"target must be a column of the table, got {target!r}.")
-    if len(set(names)) != len(names):
-        raise InputError("columns must have different names, got one twice.")
     unknown = [name for name in public if name not in names]
     if unknown:
         raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
-    rows = len(table)
+    rows = records.rows
     features = [name for name in names if name != target]
     if not features or rows < 2:
         raise InputError("the table must have at least two rows and a column besides the target.")
@@ -483,12 +488,12 @@ def prepare(
     histograms = len(private) + int(open_target)
     if histograms:
         share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
-        first = budget.take("histograms of values", share, ratio=2.0**0.5)
+        first = budget.take("histograms of values", share)
         first_scale = histogram_noise(histograms, first)
         if private:
             rest = HISTOGRAM_SHARE - share
-            fine_mu = budget.take("histograms within ranges", rest, ratio=2.0**0.5)
-    read = {name: Values.of(table[name]) for name in names}
+            fine_mu = budget.take("histograms within ranges", rest)
+    read = dict(records.columns)
     goal = read.pop(target)
     code = fit_target(
         target,
@@ -536,9 +541,9 @@ class _Training:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
-        # A record moves each of these sums by at most 1, whether it is replaced or added: ratio 1.
+        # A record that is replaced moves each of these sums by at most 1.
         apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
-        scale = up(apart / budget.take("the trials' scores", share, ratio=1.0), 8)
+        scale = up(apart / budget.take("the trials' scores", share), 8)
         return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
 
     def _mark(self, model: GradientModel | BoostedModel) -> float:
@@ -601,7 +606,7 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        table: DataFrame,
+        table: Records,
         target: str,
         classes: tuple[str, ...] = (),
         *,
@@ -633,8 +638,8 @@ class PrivateRows(BaseEstimator):  # type: ignore[misc]
             self._places = [self.classes.index(name) for name in self.released_.class_names]
         return self
 
-    def _rows(self, X: FloatArray) -> DataFrame:
-        return self.table.iloc[np.asarray(X, dtype=np.float64)[:, 0].astype(np.int64)]
+    def _rows(self, X: FloatArray) -> Records:
+        return self.table.taken(np.asarray(X, dtype=np.float64)[:, 0].astype(np.intp))
 
     def predict(self, X: FloatArray) -> Labels:
         """Return codes of classes, or numbers."""

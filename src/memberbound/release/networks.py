@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
-from memberbound.errors import InputError, fraction, one_of, positive, whole_number
-from memberbound.games import ADJACENCIES, Adjacency
+from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
@@ -37,8 +36,10 @@ from memberbound.release.calibration import Calibration, Rows, checked_eta
 from memberbound.release.gradient import Features, path_sensitivity
 from memberbound.release.neighbour import PrivateModel, prepare
 from memberbound.release.noise import GaussianNoise
-from memberbound.release.preprocessing import Encoder, Range, TargetCode, Values, read_bounds
+from memberbound.release.preprocessing import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.randomness import RandomSource, SecureSource
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import read_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -144,7 +145,7 @@ class NetworkBudget(NeighbourBudget):
         cls, eta: float, paid: NeighbourBudget, sample_rate: float, steps: int
     ) -> NetworkBudget:
         """Return the budget with the least noise that keeps η beside what was paid before."""
-        beside = _as_step(paid.parts, "replace-one")
+        beside = _as_step(paid.parts)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
@@ -156,12 +157,10 @@ class NetworkBudget(NeighbourBudget):
         """Return nothing: what training takes is no share of a μ²."""
         return {}
 
-    def curve(self, adjacency: Adjacency = "replace-one") -> SlackCurve:
-        """Return the attacker's curve; ``add-remove`` for a number of rows fixed in advance."""
-        one_of("adjacency", adjacency, ADJACENCIES)
-        every = DpSgdHistory((*_as_step(self._parts, adjacency), self.training))
-        exact = every.curve(adjacency) if adjacency == "replace-one" else every.symmetric_curve()
-        return SlackCurve(exact, self.slack)
+    def curve(self) -> SlackCurve:
+        """Return the attacker's curve, replace-one."""
+        every = DpSgdHistory((*_as_step(self._parts), self.training))
+        return SlackCurve(every.curve("replace-one"), self.slack)
 
     def certificate(self, **how: bool) -> Certificate:
         """Return the certificate of η for every record of any table."""
@@ -170,13 +169,12 @@ class NetworkBudget(NeighbourBudget):
         return replace(bound, theorems=("X12", "X22"), assumptions=said)
 
 
-def _as_step(parts: Sequence[Part], adjacency: Adjacency) -> tuple[DpSgd, ...]:
+def _as_step(parts: Sequence[Part]) -> tuple[DpSgd, ...]:
     """Return Gaussian releases as one step that takes every record: the same pair."""
     if not parts:
         return ()
-    replaced = adjacency == "replace-one"
-    mu = math.hypot(*(part.mu / (1.0 if replaced else part.ratio) for part in parts))
-    return (DpSgd(down((2.0 if replaced else 1.0) / up(mu, 16 + len(parts)), 4), 1.0, 1),)
+    mu = math.hypot(*(part.mu for part in parts))
+    return (DpSgd(down(2.0 / up(mu, 16 + len(parts)), 4), 1.0, 1),)
 
 
 @dataclass(frozen=True)
@@ -608,7 +606,7 @@ def _released(
 
 
 def fit_network(
-    table: DataFrame,
+    table: object,
     target: str,
     factory: Callable[..., Module],
     *,
@@ -632,7 +630,8 @@ def fit_network(
     Edge cases: as there; a network that is not made for the width found is refused.
     """
     public = read_bounds(bounds)
-    how = Training.default(rows=len(table)) if training is None else training
+    records = read_records(table, forms_of(public))
+    how = Training.default(rows=records.rows) if training is None else training
     drawn = SecureSource() if source is None else source
     most = 0
 
@@ -643,7 +642,7 @@ def fit_network(
 
     classifier = not isinstance(public.get(target), Range)
     made = prepare(
-        table, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
+        records, target, eta=eta, classifier=classifier, bounds=public, source=drawn, draws=draws
     )
     return _released(
         made.encoder,
@@ -679,8 +678,9 @@ def fit_network_on_arrays(
     Guarantee, Theorem, Assumes: as :func:`fit_network`.
     Edge cases: records of other classes have no influence.
     """
-    given = np.asarray(rows)
-    goal = Values.of(np.asarray(target))
+    # A list has no type of its own, and numpy would choose one from all values.
+    given = rows if isinstance(rows, np.ndarray) else np.asarray(rows, dtype=np.float64)
+    goal = Values.of(target)
     if given.ndim < 2 or len(given) != len(goal) or len(given) < 2:
         raise InputError("rows must hold at least two arrays, one for each target.")
     how = Training.default(rows=len(given)) if training is None else training

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
-from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.budget import NeighbourBudget, noisy_release
 from memberbound.release.gradient import (
@@ -28,10 +25,8 @@ from memberbound.release.gradient import (
     row_lengths,
 )
 from memberbound.release.randomness import RandomSource
+from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
 from memberbound.tables.roles import says_identifier
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 __all__ = [
     "BUCKETS",
@@ -52,12 +47,12 @@ __all__ = [
     "Range",
     "Scaling",
     "TargetCode",
-    "Values",
+    "cells_of",
     "fit_encoder",
     "fit_target",
+    "forms_of",
     "histogram_coordinates",
     "histogram_noise",
-    "label_of",
     "noisy_names",
     "noisy_range",
     "octave_ends",
@@ -67,11 +62,7 @@ __all__ = [
     "widest",
 ]
 
-# ── What is public about a table's columns, and how a single value is read ────────────────────────
-#
-# A value is read on its own: as a number, as a text, or as missing.  It never depends on the other
-# rows how, so that replacing one record changes one row of whatever is computed and nothing else: a
-# column of numbers in which one person wrote a word stays a column of numbers.
+# ── What is public about a table's columns ────────────────────────────────────────────────────────
 
 #: Exponents of the signed logarithmic grid: from 2^-20 (a millionth) to 2^44.
 _LOWEST, _HIGHEST = -20, 43
@@ -81,19 +72,15 @@ NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
-#: How a missing value is written as text, besides what float() reads as not a number.
-_GAPS = ("NaT", "None", "<NA>")
-#: Dates are numbers of days, as datetimes of a typed table are.
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Range:
-    """A column of numbers between two public ends."""
+    """A column of numbers (or days) between two public ends, and how its texts are written."""
 
     low: float
     high: float
+    form: Form = "any"
 
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
@@ -105,9 +92,13 @@ class Range:
 
 @dataclass(frozen=True)
 class Categories:
-    """A column of values from a public list; whatever is not in it counts as *other*."""
+    """A column of values from a public list; whatever is not in it counts as *other*.
+
+    The empty label stands for missing values: they are a category where it is listed.
+    """
 
     labels: tuple[str, ...]
+    form: Form = "any"
 
     def __post_init__(self) -> None:
         if not self.labels or len(set(self.labels)) != len(self.labels):
@@ -115,96 +106,111 @@ class Categories:
 
 
 Bounds = Mapping[str, Range | Categories]
+_DECIMALS = {".": "number", ",": "comma"}
 
 
-def _end(value: object) -> float | None:
-    """Return the end of a range: a number, or a date; None for anything else."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    days = _days(str(value)) if isinstance(value, str | date) else math.nan
-    return None if math.isnan(days) else days
-
-
-def _bound(given: object) -> Range | Categories:
-    if isinstance(given, Range | Categories):
-        return given
-    if isinstance(given, Mapping):
-        if set(given) == {"range"}:
-            ends = given["range"]
-            if isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2:
-                low, high = map(_end, ends)
-                if low is not None and high is not None:
-                    return Range(low, high)
-        elif set(given) == {"categories"} and isinstance(given["categories"], Sequence):
-            return Categories(tuple(map(label_of, given["categories"])))
-    elif isinstance(given, Sequence) and not isinstance(given, str) and given:
-        ends = [_end(value) for value in given]
-        if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
-            return Range(ends[0], ends[1])
-        return Categories(tuple(map(label_of, given)))
+def _bound(stated: object) -> Range | Categories:
+    if isinstance(stated, Range | Categories):
+        return stated
+    if isinstance(stated, Mapping):
+        kinds = [key for key in ("range", "categories") if key in stated]
+        ways = [key for key in ("decimal", "format") if key in stated]
+        if len(kinds) == 1 and len(ways) <= 1 and set(stated) == {*kinds, *ways}:
+            form = _form(stated)
+            inner = stated[kinds[0]]
+            if isinstance(inner, Sequence) and not isinstance(inner, str) and inner:
+                ends = _ends(inner, form) if kinds == ["range"] else None
+                if ends is not None:
+                    return Range(*ends, form)
+                if kinds == ["categories"]:
+                    return Categories(tuple(label_of(value, form) for value in inner), form)
+    elif isinstance(stated, Sequence) and not isinstance(stated, str) and stated:
+        ends = _ends(stated, "any")
+        if ends is not None:
+            return Range(*ends)
+        return Categories(tuple(map(label_of, stated)))
     raise InputError(
-        f"a bound must be [low, high] or a list of categories, got {given!r}. "
-        'Two numbers (or dates) that are categories are written {"categories": [0, 1]}.'
+        "a bound must be [low, high], a list of categories, or {range: [low, high]} with decimal "
+        f"or format, got {_shortened(stated)}. "
+        "Two numbers (or dates) that are categories are written {categories: [0, 1]}."
     )
 
 
-def read_bounds(given: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
+def _ends(stated: Sequence[object], form: Form) -> tuple[float, float] | None:
+    """Return the ends of a range: two numbers, or two dates; None for anything else."""
+    if len(stated) != 2:
+        return None
+    low, high = (_end(value, form) for value in stated)
+    return None if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def _end(value: object, form: Form) -> float:
+    if isinstance(value, bool):
+        return math.nan
+    if not isinstance(value, str):
+        return read_value(value)[0]
+    # A text is an end only as a date with one meaning: "1" is a category.
+    forms = (form,) if "%" in form else ()
+    days = [read_value(value, way)[0] for way in (*forms, "date", "day-first")]
+    meanings = {day for day in days if not math.isnan(day)}
+    return meanings.pop() if len(meanings) == 1 else math.nan
+
+
+def _form(stated: Mapping[object, object]) -> Form:
+    if "decimal" in stated:
+        mark = stated["decimal"]
+        if mark not in _DECIMALS:
+            raise InputError(f"decimal must be '.' or ',', got {mark!r}.")
+        return _DECIMALS[str(mark)]
+    if "format" in stated:
+        return checked_format(str(stated["format"]))
+    return "any"
+
+
+def _shortened(stated: object) -> str:
+    """Return what was given without quoting much of it: it may be rows of a secret table."""
+    text = repr(stated)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
     """Return public bounds from a mapping, or from a YAML or JSON file that holds one.
 
     Examples:
-        >>> found = read_bounds(
-        ...     {"age": [17, 90], "sex": ["F", "M"], "ward": {"categories": [1, 2]}}
+        >>> public = read_bounds(
+        ...     {"ward": {"categories": [1, 2]}, "kg": {"range": [0, 300], "decimal": ","}}
         ... )
-        >>> found["age"], found["ward"]
-        (Range(low=17.0, high=90.0), Categories(labels=('1', '2')))
+        >>> public["ward"].labels, public["kg"]
+        (('1', '2'), Range(low=0.0, high=300.0, form='comma'))
     """
-    if given is None:
+    if stated is None:
         return {}
-    table: object = given
-    if isinstance(given, str | Path):
-        table = read_document(given, "bounds", words=True)
+    table: object = stated
+    if isinstance(stated, str | Path):
+        table = read_document(stated, "bounds", words=True)
     if not isinstance(table, Mapping):
-        raise InputError(f"bounds must map columns to ranges or categories, got {table!r}.")
-    # An empty entry of a template is no bound.
-    found = {}
+        # What was given may be the secret table itself: none of it is quoted.
+        raise InputError(
+            "bounds must map columns to ranges or categories (memberbound bounds writes a "
+            f"template), got {type(table).__name__}."
+        )
+    bounds = {}
     for name, value in table.items():
+        # An empty entry of a template is no bound.
         if value is not None:
             try:
-                found[str(name)] = _bound(value)
+                bounds[str(name)] = _bound(value)
             except InputError as problem:
                 raise InputError(f"bounds of {str(name)!r}: {problem}") from None
-    return found
+    return bounds
 
 
-def _number_label(number: float) -> str:
-    return str(int(number)) if abs(number) < 2**63 and number.is_integer() else repr(number)
+def forms_of(bounds: Bounds) -> dict[str, Form]:
+    """Return how the values of bounded columns are written."""
+    return {name: bound.form for name, bound in bounds.items()}
 
 
-def _days(text: str) -> float:
-    """Return days since 1970 of a date as ISO 8601 writes it; NaN for every other text."""
-    if not _ISO_DATE.fullmatch(text):
-        return math.nan
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:  # the 31st of February
-        return math.nan
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH).total_seconds() / 86_400
-
-
-def _parsed(value: object) -> tuple[float, str]:
-    """Return a value as a number (NaN if it is none) and as a label ('' if it is missing)."""
-    text = str(value).strip()
-    try:
-        number = float(text)
-    except ValueError:
-        return _days(text), "" if text in _GAPS else text
-    return (math.nan, "") if math.isnan(number) else (number, _number_label(number))
-
-
-def label_of(value: object) -> str:
-    """Return the text by which a value is compared with a category: 1, 1.0 and "1" are one."""
-    return _parsed(value)[1]
+# ── Cells of a histogram that is the same for every table ─────────────────────────────────────────
 
 
 def _bucket(label: str) -> int:
@@ -213,96 +219,17 @@ def _bucket(label: str) -> int:
     return int.from_bytes(digest, "big") % BUCKETS
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """A column, read value by value; long arrays are made when asked for, and not kept."""
-
-    raw: NDArray[np.generic]
-    parsed: FloatArray | None
-    labels: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, column: Series | ArrayLike) -> Values:
-        """Read a column of a pandas table, or an array."""
-        import pandas as pd
-        from pandas.api import types
-
-        series = pd.Series(column)
-        if types.is_datetime64_any_dtype(series):
-            # Days since 1970; a missing date stays missing.
-            if series.dt.tz is not None:
-                series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-            days = (series.astype("datetime64[ns]") - pd.Timestamp(0)) / pd.Timedelta(days=1)
-            return cls(days.to_numpy(dtype=np.float64), None)
-        if is_number(series):
-            if series.isna().any():
-                return cls(series.to_numpy(dtype=np.float64, na_value=np.nan), None)
-            return cls(series.to_numpy(), None)
-        # As texts: among objects True, 1 and 1.0 would be one value, whichever came first.
-        texts = np.array(list(map(str, series.to_numpy(dtype=object))), dtype=object)
-        try:
-            # Nothing but numbers and gaps: float() of each text, as below, and nothing else kept.
-            gaps = np.isin(texts, _GAPS)
-            return cls(np.where(gaps, "nan", texts).astype(np.float64), None)
-        except ValueError:
-            pass
-        codes, uniques = pd.factorize(texts)
-        parsed = [_parsed(value) for value in uniques]
-        numbers = np.array([number for number, _ in parsed], dtype=np.float64)
-        return cls(codes.astype(np.int32), numbers, tuple(label for _, label in parsed))
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    @property
-    def plain(self) -> bool:
-        """Whether there are numbers and gaps only."""
-        return self.parsed is None
-
-    @property
-    def numbers(self) -> FloatArray:
-        """Every value as a number, NaN where it is none."""
-        return self.part(slice(None))
-
-    def part(self, rows: slice) -> FloatArray:
-        """These values as numbers."""
-        raw = self.raw[rows]
-        return np.asarray(raw if self.parsed is None else self.parsed[raw], np.float64)
-
-    @property
-    def cells(self) -> NDArray[np.int16]:
-        """Histogram cell of every value: octave, missing, or the bucket of its text."""
-        if self.parsed is None:
-            return _number_cells(self.numbers)
-        texts = [NUMBER_CELLS + 1 + _bucket(text) if text else MISSING for text in self.labels]
-        numbers = _number_cells(self.parsed)
-        table = np.where(np.isnan(self.parsed), np.array(texts, dtype=np.int16), numbers)
-        return np.asarray(table[self.raw], dtype=np.int16)
-
-    @property
-    def distinct(self) -> int:
-        """Number of different values, missing ones not counted; a record moves it by at most 1."""
-        if self.parsed is not None:
-            return len({label for label in self.labels if label})
-        return int(np.unique(self.raw[~np.isnan(self.numbers)]).size)
-
-    def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
-        """Return the place of every value in a list of labels, -1 for those not in it."""
-        places = {label: place for place, label in enumerate(labels)}
-        if self.parsed is not None:
-            table = np.array([places.get(label, -1) for label in self.labels], dtype=np.int64)
-            return np.asarray(table[self.raw])
-        distinct, inverse = np.unique(self.numbers, return_inverse=True)
-        known = [-1 if math.isnan(x) else places.get(_number_label(x), -1) for x in distinct]
-        return np.array(known, dtype=np.int64)[inverse]
-
-    def named(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return every value's place among the labels that occur, sorted; missing is -1."""
-        if self.parsed is not None:
-            names = sorted({label for label in self.labels if label})
-        else:
-            names = sorted({_number_label(x) for x in np.unique(self.numbers) if not math.isnan(x)})
-        return self.positions(names), tuple(names)
+def cells_of(values: Values) -> NDArray[np.int16]:
+    """Return the histogram cell of every value: octave, missing, or the bucket of its text."""
+    if values.parsed is None:
+        return _number_cells(values.numbers)
+    table = _number_cells(values.parsed)
+    texts = np.flatnonzero(np.isnan(values.parsed))
+    labels = values.labels
+    table[texts] = [
+        NUMBER_CELLS + 1 + _bucket(labels[code]) if labels[code] else MISSING for code in texts
+    ]
+    return np.asarray(table[values.raw], dtype=np.int16)
 
 
 def _number_cells(numbers: FloatArray) -> NDArray[np.int16]:
@@ -389,6 +316,7 @@ class ColumnCode:
     labels: tuple[str, ...] = ()
     cells: tuple[int, ...] = ()
     other: bool = False
+    form: Form = "any"
 
     @property
     def indicators(self) -> int:
@@ -412,7 +340,7 @@ class ColumnCode:
         else:
             table = np.full(CELLS, -1, dtype=np.int64)
             table[list(self.cells)] = np.arange(len(self.cells))
-            found = table[values.cells]
+            found = table[cells_of(values)]
         return np.where(found < 0, self.indicators - 1, found) if self.other else found
 
 
@@ -435,13 +363,13 @@ class Encoder:
         """The nominal length of a row, by which rows are divided."""
         return math.sqrt(max(1.0, sum(code.mean_square for code in self.columns)))
 
-    def transform(self, table: Mapping[str, Series] | DataFrame) -> Features:
-        """Return the encoded rows: dense, or sparse where most entries would be 0."""
-        read = {code.name: Values.of(table[code.name]) for code in self.columns if code.width}
-        return self.encoded(read)
+    @property
+    def forms(self) -> dict[str, Form]:
+        """How the values of the columns are written."""
+        return {code.name: code.form for code in self.columns}
 
     def encoded(self, read: Mapping[str, Values]) -> Features:
-        """Return the encoded rows of columns that were read before."""
+        """Return the encoded rows: dense, or sparse where most entries would be 0."""
         used = [code for code in self.columns if code.width]
         if not used:
             raise InputError(NOTHING_FOUND)
@@ -494,6 +422,7 @@ def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
         tuple(map(str, fields["labels"])),
         tuple(map(int, fields["cells"])),
         bool(fields["other"]),
+        str(fields["form"]),
     )
 
 
@@ -505,6 +434,7 @@ class TargetCode:
     classes: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 0.0
+    form: Form = "any"
 
     def read(self, values: Values) -> tuple[NDArray[np.generic], FloatArray]:
         """Return codes or scaled numbers, and weights: 0 for a class that is not listed."""
@@ -611,7 +541,7 @@ def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
 
 def noisy_range(values: Values, scale: float, source: RandomSource) -> Range | None:
     """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
-    counts = np.bincount(values.cells, minlength=CELLS)[:NUMBER_CELLS]
+    counts = np.bincount(cells_of(values), minlength=CELLS)[:NUMBER_CELLS]
     kept = np.flatnonzero(noisy_release(counts, scale, source) > _RANGE_SCALES * scale)
     ends = [end for cell in kept for end in octave_ends(int(cell))]
     return Range(min(ends), max(ends)) if ends and min(ends) < max(ends) else None
@@ -647,7 +577,7 @@ def fit_target(
     bound = bounds.get(name)
     if kind == "numbers":
         if isinstance(bound, Range):
-            return TargetCode(name, (), bound.low, bound.high)
+            return TargetCode(name, (), bound.low, bound.high, bound.form)
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
         found = noisy_range(values, scale, source)
@@ -657,8 +587,9 @@ def fit_target(
                 "learner logistic or svm if it has classes."
             )
         return TargetCode(name, (), found.low, found.high)
+    form: Form = "any"
     if isinstance(bound, Categories):
-        labels = bound.labels
+        labels, form = bound.labels, bound.form
     elif isinstance(bound, Range):
         raise InputError(
             f"bounds of {name!r} must be a list of classes, got a range. "
@@ -673,7 +604,7 @@ def fit_target(
             "Give the classes in the bounds if they are public, or take the learner ridge or huber "
             "if they are numbers."
         )
-    return TargetCode(name, labels)
+    return TargetCode(name, labels, form=form)
 
 
 def fit_encoder(
@@ -701,7 +632,7 @@ def fit_encoder(
         if name in drafts:
             continue
         assert scale is not None
-        counts = np.bincount(read[name].cells, minlength=CELLS)
+        counts = np.bincount(cells_of(read[name]), minlength=CELLS)
         drafts[name] = _draft(name, noisy_release(counts, scale, source), scale, rows)
     numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
     if numeric:
@@ -715,9 +646,10 @@ def fit_encoder(
     for name in read:
         bound = bounds.get(name)
         if isinstance(bound, Range):
-            codes.append(ColumnCode(name, public_scaling(bound, means[name])))
+            scaling = public_scaling(bound, means[name])
+            codes.append(ColumnCode(name, scaling, form=bound.form))
         elif isinstance(bound, Categories):
-            codes.append(ColumnCode(name, None, bound.labels, (), True))
+            codes.append(ColumnCode(name, None, bound.labels, (), True, bound.form))
         else:
             code = drafts[name]
             assert isinstance(code, ColumnCode)
@@ -736,7 +668,7 @@ def _identifiers(
     called = [name for name in private if says_identifier(name)]
     if not called:
         return {}
-    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE, ratio=1.0)
+    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
     scale = up(math.sqrt(len(called)) / mu, 8)
     noisy = noisy_release([read[name].distinct for name in called], scale, source)
     half = len(read[called[0]]) / 2

@@ -44,7 +44,7 @@ from memberbound.release.noise import (
 )
 from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
-from memberbound.tables.recipe import canonical
+from memberbound.tables.columns import label_of
 
 __all__ = [
     "LINEAR_ENDINGS",
@@ -182,7 +182,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes as text, in the order of the probabilities."""
-        return tuple(canonical(c) for c in self.classes_.tolist())
+        return tuple(label_of(c, "text") for c in self.classes_.tolist())
 
     def score(self, table: object, target: ArrayLike) -> float:
         """Return accuracy or R² of the rows of a table."""

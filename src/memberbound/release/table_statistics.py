@@ -29,7 +29,7 @@ from memberbound.release.preprocessing import (
     Bounds,
     Categories,
     Range,
-    Values,
+    forms_of,
     histogram_coordinates,
     histogram_noise,
     noisy_names,
@@ -39,9 +39,12 @@ from memberbound.release.preprocessing import (
 )
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.release.releasing import Release
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import read_records
+from memberbound.tables.recipe import MISSING
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 __all__ = ["TABLE_STATISTICS", "release_table_statistic"]
 
@@ -62,7 +65,7 @@ _OTHER = "(other)"
 
 
 def release_table_statistic(
-    table: DataFrame,
+    table: object,
     statistic: str,
     *,
     eta: float,
@@ -79,7 +82,8 @@ def release_table_statistic(
 
     Guarantee: whoever knows all other rows gains at most ``eta``, replace-one, no confidence level.
     Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
-    Assumes: the number of rows, the columns' names and the given bounds and bins are public.
+    Assumes: the number of rows, the columns' names and types and the given bounds and bins are
+    public.
     Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
 
     Examples:
@@ -93,11 +97,12 @@ def release_table_statistic(
         (('age',), True)
     """
     one_of("statistic", statistic, TABLE_STATISTICS)
-    public = {name: bound for name, bound in read_bounds(bounds).items() if name in table.columns}
-    names = [str(name) for name in table.columns]
-    rows = len(table)
-    if not 2 <= rows < _MOST_ROWS or not names or len(set(names)) != len(names):
-        raise InputError("the table must have at least two rows, and columns of different names.")
+    stated = read_bounds(bounds)
+    records = read_records(table, forms_of(stated))
+    names, rows = list(records.columns), records.rows
+    public = {name: bound for name, bound in stated.items() if name in names}
+    if not 2 <= rows < _MOST_ROWS or not names:
+        raise InputError("the table must have at least two rows and a column.")
     if bins is not None:
         if statistic != "histogram":
             raise InputError("bins apply only to a histogram.")
@@ -118,7 +123,7 @@ def release_table_statistic(
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
     drawn = SecureSource() if source is None else source
-    read = {name: Values.of(table[name]) for name in names}
+    read = records.columns
     known = _known(read, public, private, budget, drawn, counted=statistic in _COUNTED)
     work = _Work(read, known, rows, budget, drawn)
     if statistic in _COUNTED:
@@ -151,7 +156,7 @@ def _edges(bins: ArrayLike) -> _Edges:
     edges = np.asarray(bins, dtype=np.float64)
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
         raise InputError("bins must be at least two edges in increasing order.")
-    return _Edges(float(edges[0]), float(edges[-1]), tuple(edges.tolist()))
+    return _Edges(float(edges[0]), float(edges[-1]), edges=tuple(edges.tolist()))
 
 
 def _levels(levels: ArrayLike) -> FloatArray:
@@ -188,7 +193,7 @@ def _known(
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
     known = dict(public)
     if private:
-        mu = budget.take("histograms of values", HISTOGRAM_SHARE, ratio=2.0**0.5)
+        mu = budget.take("histograms of values", HISTOGRAM_SHARE)
         scale = histogram_noise(len(private), mu)
     for name in private:
         found: Range | Categories | None
@@ -275,7 +280,7 @@ class _Work:
         products = np.concatenate(
             [_exact_sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
         )
-        mu = self.budget.take("products", ratio=2.0**0.5)
+        mu = self.budget.take("products")
         noisy, scale = self._noisy(products * weight, math.sqrt(2.0) * width, mu)
         present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
@@ -299,13 +304,13 @@ class _Work:
         ]
         flat = np.ravel_multi_index(places, shape)
         counts = np.bincount(flat, minlength=math.prod(shape))
-        mu = self.budget.take("counts", ratio=2.0**0.5)
+        mu = self.budget.take("counts")
         noisy, scale = self._noisy(counts, math.sqrt(2.0), mu)
         return noisy, [", ".join(labels) for labels in product(*cells)], scale
 
     def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
-        mu = self.budget.take("counts of halves", ratio=2.0**0.5)
+        mu = self.budget.take("counts of halves")
         width = len(self.read)
         sensitivity = math.sqrt(2.0 * _DEPTH * width)
         found, scale = [], 0.0
@@ -331,7 +336,7 @@ def _exact_sum(values: FloatArray) -> FloatArray:
 
 def _cells(bound: Range | Categories) -> list[str]:
     if isinstance(bound, Categories):
-        return [*bound.labels, _OTHER]
+        return [*(label or MISSING for label in bound.labels), _OTHER]
     edges = _edges_of(bound)
     return [
         *(f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)),

@@ -1,10 +1,15 @@
-"""The verb ``export``: a study's report as a model card, an MLflow run, a PDF, or pages to sign."""
+"""The verb ``export``: for everybody a model card or an MLflow run, for the owner all of a report.
+
+Formats for everybody are made from a :class:`~memberbound.report.publication.Publication`, those
+for the owner of the rows from a :class:`~memberbound.report.model.Report`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 from memberbound._version import __version__
@@ -13,27 +18,34 @@ from memberbound.errors import InputError, one_of
 from memberbound.files import check_output, write_text, written_whole
 from memberbound.quantities import Readable
 from memberbound.report.model import Report, checked, read
+from memberbound.report.prose import OWNER_ONLY
+from memberbound.report.publication import Publication
 
-__all__ = ["ENDINGS", "FORMATS", "Export", "checked_report", "export"]
+__all__ = ["ENDINGS", "FORMATS", "PUBLISHED", "Export", "checked_report", "export"]
 
 #: Format → endings of the file that it is written to; MLflow has a run instead.
 ENDINGS: dict[str, tuple[str, ...]] = {
     "model-card": (".md", ".markdown"),
     "mlflow": (),
+    "mlflow-owner": (),
     "pdf": (".pdf",),
     "decision": (".pdf",),
 }
 FORMATS = tuple(ENDINGS)
+#: Formats for everybody; the others are for the owner of the rows.
+PUBLISHED = ("model-card", "mlflow")
+_CERTIFICATE = ".certificate.json"
 #: Options that only some formats have a use for.
 _OPTIONS = {
     "browser": ("pdf", "decision"),
-    "run_id": ("mlflow",),
-    "experiment": ("mlflow",),
-    "tracking_uri": ("mlflow",),
+    "run_id": ("mlflow", "mlflow-owner"),
+    "experiment": ("mlflow", "mlflow-owner"),
+    "tracking_uri": ("mlflow", "mlflow-owner"),
 }
 _NAMES = {
     "model-card": "model card section",
     "mlflow": "MLflow run",
+    "mlflow-owner": "MLflow run for the owner",
     "pdf": "PDF",
     "decision": "decision, two pages to sign,",
 }
@@ -44,35 +56,49 @@ class Export(Readable):
     """What was exported and where it is; ``details`` depend on the format."""
 
     format: str
-    report: Report = field(repr=False)
+    exported: Report | Publication = field(repr=False)
     out: str | None = None
     details: Mapping[str, str | int | list[str]] = field(default_factory=dict)
 
     @property
-    def partial(self) -> bool:
-        """Whether some step of the study has no answer."""
-        return not self.report.complete
+    def audience(self) -> Literal["public", "owner"]:
+        """Whom what was exported is for."""
+        return "public" if isinstance(self.exported, Publication) else "owner"
+
+    @property
+    def status(self) -> str | None:
+        """Whether each step of the study has an answer; nothing of that is published."""
+        return self.exported.status if isinstance(self.exported, Report) else None
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields: the report's game, theorems and assumptions, and the place."""
+        """Return JSON-ready fields: game, theorems and assumptions of what was exported, where."""
         return {
             "command": "export",
             "version": __version__,
-            "game": self.report.game,
-            "protects": self.report.protects,
-            "theorems": list(self.report.theorems),
-            "assumptions": list(self.report.assumptions),
+            "game": self.exported.game,
+            "protects": self.exported.protects,
+            "theorems": list(self.exported.theorems),
+            "assumptions": list(self.exported.assumptions),
             "format": self.format,
+            "audience": self.audience,
             "out": self.out,
-            "status": self.report.status,
-            "report_version": self.report.version,
+            "status": self.status,
+            "report_version": self.exported.version,
             **self.details,
         }
 
     def summary(self) -> str:
         """Return what was exported, and where to, as a short text."""
-        kind = "partial" if self.partial else "complete"
-        lines = [f"{_NAMES[self.format]} of a {kind} study: {self.report.verdict.sentence}"]
+        what = self.exported
+        if isinstance(what, Report):
+            lines = [f"{_NAMES[self.format]} of a {what.status} study: {what.verdict.sentence}"]
+            lines.append(OWNER_ONLY)
+        else:
+            of = "the release" if what.released else "the settings of a study of"
+            lines = [
+                f"{_NAMES[self.format]} about {of} {what.name}, for everybody: it holds nothing "
+                "that was computed from the rows and not paid for."
+            ]
         if self.out is not None:
             lines.append(f"file: {self.out}")
         for name, value in self.details.items():
@@ -84,7 +110,7 @@ class Export(Readable):
 def export(
     report: Annotated[object, Option("file", metavar="REPORT")],
     *,
-    format: Literal["model-card", "mlflow", "pdf", "decision"],
+    format: Literal["model-card", "mlflow", "mlflow-owner", "pdf", "decision"],
     out: OutputFile | None = None,
     force: Force = False,
     browser: Annotated[str | os.PathLike[str], Option("file", metavar="PATH")] | None = None,
@@ -92,27 +118,32 @@ def export(
     experiment: Annotated[str, Option("text", metavar="NAME")] | None = None,
     tracking_uri: Annotated[str, Option("text", metavar="URI")] | None = None,
 ) -> Export:
-    """Export a report: model card, MLflow, PDF, or a two-page decision to sign.
+    """Export a model card or an MLflow run for everybody, or a whole report for its owner.
 
+    A model card and ``mlflow`` are for everybody: they hold what a release's certificate says, or
+    what the settings of a study promise, and nothing that was computed from the rows.  The other
+    formats hold the whole report, and are for the owner of the rows.
     Numbers keep their kind: what is certified, estimated and measured is told apart in each format,
     and what is rounded for people is rounded so that it stays a bound.
     Edge cases: a partial report is exported and says that it is partial; a file is written whole or
     not at all; an option of another format is refused.
 
     Args:
-        report: the file ``report.json``, its dictionary, or what ``study`` returned.
-        format: ``model-card``, ``mlflow``, ``pdf`` (the whole report) or ``decision`` (two pages to
-            sign: verdict, chart, remedy, limit, assumptions).
-        out: file to write (``.md``, ``.pdf``); not for ``mlflow``.
+        report: the file ``report.json``, its dictionary, or what ``study`` returned; for everybody
+            also the certificate that ``protect`` wrote beside a release.
+        format: for everybody ``model-card`` or ``mlflow``; for the owner ``mlflow-owner``, ``pdf``
+            (the whole report) or ``decision`` (two pages to sign: verdict, chart, remedy, limit,
+            assumptions).
+        out: file to write (``.md``, ``.pdf``); not for MLflow.
         force: overwrite ``out``.
         browser: for ``pdf`` and ``decision``: path of Chromium, Chrome or Edge (default: found
             automatically).
-        run_id: for ``mlflow``: the run (default: the active run, or a new one).
-        experiment: for ``mlflow``: experiment for the new run.
-        tracking_uri: for ``mlflow``: server or store (default: as MLflow is configured).
+        run_id: for MLflow: the run (default: the active run, or a new one).
+        experiment: for MLflow: experiment for the new run.
+        tracking_uri: for MLflow: server or store (default: as MLflow is configured).
 
     Command line:
-        memberbound export report.json --format model-card --out MODEL_CARD.md
+        memberbound export model.skops.certificate.json --format model-card --out MODEL_CARD.md
         memberbound export report.json --format pdf --out report.pdf
         memberbound export report.json --format decision --out decision.pdf
         memberbound export report.json --format mlflow --experiment releases
@@ -130,22 +161,29 @@ def export(
                 f"{name} must be left out with format {format!r}, got {str(given[name])!r}. "
                 f"It is an option of format {owners[0]!r}."
             )
-    if format == "mlflow":
+    if not ENDINGS[format]:
         if out is not None:
             raise InputError(
-                f"out must be left out with format 'mlflow', got {str(out)!r}. The report goes "
+                f"out must be left out with format {format!r}, got {str(out)!r}. The report goes "
                 "to a run; name it with run_id, or its experiment."
             )
-        return _to_mlflow(checked_report(report), run_id, experiment, tracking_uri)
+        from memberbound.report.mlflow_log import log_entry, owner_entry, published_entry
+
+        place = {"run_id": run_id, "experiment": experiment, "tracking_uri": tracking_uri}
+        if format == "mlflow":
+            published = published_of(report)
+            return Export(format, published, None, log_entry(published_entry(published), **place))
+        held = checked_report(report)
+        return Export(format, held, None, log_entry(owner_entry(held), **place))
     if out is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
     target = check_output(os.fspath(out), formats=ENDINGS[format], force=force)
     if format == "model-card":
         from memberbound.report.model_card import model_card
 
-        held = checked_report(report)
-        write_text(model_card(held), target, force=force)
-        return Export(format, held, str(out))
+        published = published_of(report)
+        write_text(model_card(published), target, force=force)
+        return Export(format, published, str(out))
     from memberbound.report.pdf import find_browser, page_count, print_pdf
 
     program = find_browser(browser)
@@ -155,13 +193,14 @@ def export(
     return Export(format, held, str(out), {"pages": page_count(printed)})
 
 
-def _to_mlflow(
-    report: Report, run_id: str | None, experiment: str | None, tracking_uri: str | None
-) -> Export:
-    from memberbound.report.mlflow_log import log_report
+def published_of(source: object) -> Publication:
+    """Return what may be published: of a release by its certificate, else of a study."""
+    if isinstance(source, (str, os.PathLike)) and str(source).endswith(_CERTIFICATE):
+        from memberbound.release.saving import verified
 
-    details = log_report(report, run_id=run_id, experiment=experiment, tracking_uri=tracking_uri)
-    return Export("mlflow", report, None, details)
+        # The certificate of a file that was changed or exchanged is refused.
+        return Publication.of_release(verified(Path(str(source).removesuffix(_CERTIFICATE))))
+    return Publication.of_study(checked_report(source))
 
 
 def checked_report(report: object) -> Report:

@@ -1,7 +1,10 @@
-"""A study beside the training run that it belongs to: MLflow metrics, parameters, tags and files.
+"""A study or a release beside the training run that it belongs to, in MLflow.
 
-Metrics are grouped by kind (``memberbound/certified/…``, ``…/estimated/…``, ``…/measured/…``), so
-that no chart shows a ceiling among floors.  Nothing is sent but to the tracking server that was
+Who can read a tracking server is not known here, so there are two kinds of entries, made from two
+types: :func:`published_entry` for everybody, and :func:`owner_entry`, which holds what was computed
+from the rows and says that it is for their owner only.  Metrics are grouped by kind
+(``memberbound/certified/…``, ``…/estimated/…``, ``…/measured/…``), so that no chart shows a ceiling
+among floors.  Nothing is sent but to the tracking server that was
 asked for: MLflow's own usage tracking is off while this module works, unless
 ``MLFLOW_DISABLE_TELEMETRY`` says otherwise.
 """
@@ -12,23 +15,26 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import PrivateFolder
+from memberbound.report import prose
 from memberbound.report.model import Report, plain
-from memberbound.report.model_card import clean
+from memberbound.report.model_card import clean, model_card
 from memberbound.report.page import render
+from memberbound.report.publication import Publication
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-__all__ = ["ARTIFACTS", "log_report", "metrics_of", "parameters_of", "tags_of"]
+__all__ = ["ARTIFACTS", "Entry", "log_entry", "owner_entry", "published_entry"]
 
 #: Folder of the run's artifacts that holds the report.
 ARTIFACTS = "memberbound"
@@ -39,8 +45,56 @@ _SECRET = re.compile(r"//[^/\s]+@")
 _ODD = re.compile(r"[^\w.\- /]")
 
 
-def metrics_of(report: Report) -> dict[str, float]:
-    """Return the finite numbers of a report by name; the name says kind, subject and record."""
+@dataclass(frozen=True)
+class Entry:
+    """What a run gets: names with values, and files, which are made when they are needed."""
+
+    run_name: str
+    note: str
+    metrics: Mapping[str, float]
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    files: Mapping[str, Callable[[], str]]
+
+
+def published_entry(published: Publication) -> Entry:
+    """Return what everybody may see: promises, what was declared, and the model card."""
+    metrics = {
+        f"certified/{promise.game}/{promise.protects.replace(' ', '-')}/accuracy_upper": (
+            promise.accuracy_upper
+        )
+        for promise in published.promises
+    }
+    names = ("name", "rows", "columns", "target", "learner", "eta")
+    said = {name: getattr(published, name) for name in names}
+    tags = {"audience": "public", "version": published.version, "game": published.game}
+    tags |= {"protects": published.protects, "theorems": ", ".join(published.theorems)}
+    tags["assumptions"] = " ".join(_sentence(text) for text in published.assumptions)
+    return Entry(
+        f"membership promise for {clean(published.name)}",
+        "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
+        _metrics(metrics),
+        _parameters(said),
+        _tags(tags),
+        {"MODEL_CARD.md": lambda: model_card(published)},
+    )
+
+
+def owner_entry(report: Report) -> Entry:
+    """Return everything that a study found, which is for the owner of the rows only."""
+    verdict = report.verdict
+    return Entry(
+        f"membership study of {clean(report.data.name)}",
+        f"{prose.OWNER_ONLY}\n\n{clean(verdict.sentence)}\n\n{clean(verdict.advice)}",
+        _metrics(_numbers(report)),
+        _parameters(_question(report)),
+        _tags(_findings(report)),
+        {"report.html": lambda: render(report), "report.json": report.to_json},
+    )
+
+
+def _numbers(report: Report) -> dict[str, float]:
+    """Return the numbers of a report by name; the name says kind, subject and record."""
     found: dict[str, float] = {}
     for row in report.sandwich:
         for number in row.numbers:
@@ -51,19 +105,39 @@ def metrics_of(report: Report) -> dict[str, float]:
     for entry in report.exposure:
         place = f"measured/{entry.subject}"
         found[f"{place}/exposed_records_lower"] = entry.records.exposed_records
-    return {
-        f"{ARTIFACTS}/{_ODD.sub('_', name)}": float(value)
-        for name, value in found.items()
-        if math.isfinite(value)
-    }
+    return found
 
 
-def parameters_of(report: Report) -> dict[str, str]:
-    """Return what was asked and of which table; what was not said is left out."""
+def _question(report: Report) -> dict[str, object]:
+    """Return what was asked and of which table."""
     said = {name: value for name, value in plain(report.question).items() if name != "columns"}
     data = report.data
     said |= {f"data_{name}": getattr(data, name) for name in ("name", "rows", "task", "sha256")}
     said["data_columns"] = len(data.columns)
+    return said
+
+
+def _findings(report: Report) -> dict[str, str]:
+    """Return the verdict and what the numbers rest on."""
+    names = ("version", "schema", "status", "game", "protects")
+    said = {"audience": "owner only"} | {name: str(getattr(report, name)) for name in names}
+    verdict = report.verdict
+    said |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
+    said["theorems"] = ", ".join(report.theorems)
+    said["assumptions"] = " ".join(_sentence(text) for text in report.assumptions)
+    return said
+
+
+def _metrics(said: Mapping[str, float]) -> dict[str, float]:
+    return {
+        f"{ARTIFACTS}/{_ODD.sub('_', name)}": float(value)
+        for name, value in said.items()
+        if math.isfinite(value)
+    }
+
+
+def _parameters(said: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as MLflow takes them; what was not said is left out."""
     return {
         f"{ARTIFACTS}.{name}": _cut(value, _PARAMETER_LENGTH)
         for name, value in said.items()
@@ -71,28 +145,21 @@ def parameters_of(report: Report) -> dict[str, str]:
     }
 
 
-def tags_of(report: Report) -> dict[str, str]:
-    """Return the verdict and what the numbers rest on."""
-    names = ("version", "schema", "status", "game", "protects")
-    said = {name: str(getattr(report, name)) for name in names}
-    verdict = report.verdict
-    said |= {"level": verdict.level, "verdict": verdict.sentence, "advice": verdict.advice}
-    said["theorems"] = ", ".join(report.theorems)
-    said["assumptions"] = " ".join(_sentence(text) for text in report.assumptions)
+def _tags(said: Mapping[str, str]) -> dict[str, str]:
     return {f"{ARTIFACTS}.{name}": _cut(value, _TAG_LENGTH) for name, value in said.items()}
 
 
-def log_report(
-    report: Report,
+def log_entry(
+    entry: Entry,
     *,
     run_id: str | None = None,
     experiment: str | None = None,
     tracking_uri: str | None = None,
 ) -> dict[str, str | int | list[str]]:
-    """Log a report to a run: the one named, else the active one, else a new one.
+    """Log an entry to a run: the one named, else the active one, else a new one.
 
     The new run is in ``experiment``, or where MLflow's environment variables say.  A run that
-    already holds the parameters of another report is refused before anything is logged.
+    already holds the parameters of another entry is refused before anything is logged.
     """
     if find_spec("mlflow") is None:
         raise InputError(
@@ -107,13 +174,13 @@ def log_report(
         from mlflow.exceptions import MlflowException
 
         try:
-            return _logged(report, run_id, experiment, tracking_uri)
+            return _logged(entry, run_id, experiment, tracking_uri)
         except MlflowException as problem:
             raise MemberboundError(f"MLflow refused the report: {_first(problem)}") from problem
 
 
 def _logged(
-    report: Report, run_id: str | None, experiment: str | None, tracking_uri: str | None
+    entry: Entry, run_id: str | None, experiment: str | None, tracking_uri: str | None
 ) -> dict[str, str | int | list[str]]:
     client, place = _client(tracking_uri)
     known = run_id or _active_run(place) or os.environ.get("MLFLOW_RUN_ID")
@@ -124,35 +191,39 @@ def _logged(
         )
     if known is None:
         # The page is made before the run, so that a failure leaves no empty run behind.
-        with _report_files(report) as files:
-            run = client.create_run(_experiment_id(client, experiment), tags=_of_a_new_run(report))
+        with _written(entry) as files:
+            new = {
+                "mlflow.runName": entry.run_name[:250],
+                "mlflow.note.content": entry.note[:_TAG_LENGTH],
+            }
+            run = client.create_run(_experiment_id(client, experiment), tags=new)
             try:
-                logged = _filled(client, run, report, files, place)
+                logged = _filled(client, run, entry, files, place)
             except BaseException:
                 client.set_terminated(run.info.run_id, status="FAILED")
                 raise
             client.set_terminated(run.info.run_id)
             return logged
     run = _run(client, known, place)
-    _check_same(run, report)
-    with _report_files(report) as files:
-        return _filled(client, run, report, files, place)
+    _check_same(run, entry)
+    with _written(entry) as files:
+        return _filled(client, run, entry, files, place)
 
 
 def _filled(
-    client: MlflowClient, run: Run, report: Report, files: tuple[Path, ...], place: str
+    client: MlflowClient, run: Run, entry: Entry, files: tuple[Path, ...], place: str
 ) -> dict[str, str | int | list[str]]:
     from mlflow.entities import Metric, Param, RunTag
 
     now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, 0) for name, value in metrics_of(report).items()]
+    metrics = [Metric(name, value, now, 0) for name, value in entry.metrics.items()]
     for file in files:
         client.log_artifact(run.info.run_id, str(file), ARTIFACTS)
     client.log_batch(
         run.info.run_id,
         metrics=metrics,
-        params=[Param(name, value) for name, value in parameters_of(report).items()],
-        tags=[RunTag(name, value) for name, value in tags_of(report).items()],
+        params=[Param(name, value) for name, value in entry.parameters.items()],
+        tags=[RunTag(name, value) for name, value in entry.tags.items()],
     )
     return {
         "run_id": run.info.run_id,
@@ -217,9 +288,9 @@ def _experiment_id(client: MlflowClient, name: str | None) -> str:
     return str(found.experiment_id)
 
 
-def _check_same(run: Run, report: Report) -> None:
+def _check_same(run: Run, entry: Entry) -> None:
     """Refuse a run with other parameters: MLflow would, too, but after half of the work."""
-    for name, value in parameters_of(report).items():
+    for name, value in entry.parameters.items():
         held = run.data.params.get(name, value)
         if held != value:
             raise InputError(
@@ -228,21 +299,13 @@ def _check_same(run: Run, report: Report) -> None:
             )
 
 
-def _of_a_new_run(report: Report) -> dict[str, str]:
-    verdict = report.verdict
-    note = f"{clean(verdict.sentence)}\n\n{clean(verdict.advice)}"
-    name = f"membership study of {clean(report.data.name)}"
-    return {"mlflow.runName": name[:250], "mlflow.note.content": note[:_TAG_LENGTH]}
-
-
 @contextmanager
-def _report_files(report: Report) -> Iterator[tuple[Path, ...]]:
-    """Make the two files of a report in a private folder for as long as they are needed."""
+def _written(entry: Entry) -> Iterator[tuple[Path, ...]]:
+    """Make the files of an entry in a private folder for as long as they are needed."""
     with PrivateFolder() as folder:
-        html, plain = folder / "report.html", folder / "report.json"
-        html.write_text(render(report), encoding="utf-8")
-        plain.write_text(report.to_json(), encoding="utf-8")
-        yield html, plain
+        for name, text in entry.files.items():
+            (folder / name).write_text(text(), encoding="utf-8")
+        yield tuple(folder / name for name in entry.files)
 
 
 @contextmanager

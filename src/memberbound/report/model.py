@@ -389,11 +389,14 @@ class AccessFloor:
     access: Literal["labels", "values", "probabilities", "parameters"]
     attack: Name
     estimate: Share
-    lower: Right
+    #: None where members and non-members are not comparable.
+    lower: Right | None
 
     @property
     def least(self) -> Mark:
         """The floor for a reader."""
+        if self.lower is None:
+            return Mark("unproved", "no floor: not comparable")
         return marked(self.lower, "audit", blind=0.5)
 
 
@@ -638,6 +641,8 @@ class Report:
     ledger: tuple[LedgerEntry, ...]
     run: Run
     given: GivenModel | None = None
+    #: What a study finds is computed from rows that nobody has paid for.
+    audience: Literal["owner"] = "owner"
 
     def __post_init__(self) -> None:
         chosen = [remedy.id for remedy in self.remedies if remedy.recommended]

@@ -1,4 +1,4 @@
-"""A report as the section of a model card: Markdown with metadata that machines read."""
+"""What is published as the section of a model card: Markdown with metadata that machines read."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from memberbound.quantities import confident, marked, points, vacuous
+from memberbound.quantities import confident, marked, points
 from memberbound.report import prose
-from memberbound.report.model import (
-    Ceiling,
-    Data,
-    Floor,
-    ModelScore,
-    Report,
-    SandwichRow,
-    Seen,
-    plain,
-)
+from memberbound.report.publication import Promise, Publication
 
 __all__ = [
     "bullets",
@@ -87,253 +78,134 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 #
 # The front matter follows the metadata of the Hugging Face Hub (``model-index``: name, results; a
 # result has a task, a dataset and metrics; a metric has a type, a value, a name and args).  Numbers
-# there are the doubles of the report.  In the text an upper bound is rounded up and a lower one
-# down.
-#
-# A card is meant to be published, so it holds less than the report: no record's number, no seed
-# (it could tell who was drawn) and no fingerprint of the data (whoever knows all rows but one could
-# try them out against it).
+# there are doubles.  In the text an upper bound is rounded up.
 
 #: Metadata, as YAML takes it.
 Fields = dict[str, object]
-#: Ids of the Hub's metrics for the scores that a study estimates.
-_SCORES = {"accuracy": "accuracy", "R²": "r_squared"}
-_KINDS = (
-    "**≤ certified ceiling**: proved. No attack whatsoever is right more often, in the stated "
-    "game, under the assumptions below, with the stated confidence.",
-    "**≈ estimate**: neither proved nor bounded. The truth may lie on either side.",
-    "**≥ measured floor**: what an attack that was tried reaches at least, with the stated "
-    "confidence. Other attacks may reach more, so a low floor is no guarantee.",
+_OF_RELEASE = (
+    "It holds for the file named below, whose certificate lies beside it, and for one release from "
+    "these records."
 )
-_ITS_OWN_ROW = (
-    "**A ceiling belongs to its own row.** What is proved about a model with noise says nothing "
-    "about the model as it is; it holds for what `memberbound protect` releases, with fresh noise. "
-    "The models of the study were made for trial and thrown away."
+_OF_SETTINGS = (
+    "It holds in the game that the certificate beside the model's file names, and for one release "
+    "from these records. It says nothing about a model that is trained in another way."
+)
+_NOT_HERE = (
+    "**Nothing else is said about the records.** Scores, attacks that were tried and bounds of the "
+    "table are computed from the records and paid for by no budget. They are in the report, which "
+    "is for the owner of the records."
 )
 
 
-def model_card(report: Report) -> str:
+def model_card(published: Publication) -> str:
     """Return the section: YAML between two lines of dashes, then Markdown."""
     import yaml
 
-    head = yaml.safe_dump(front_matter(report), sort_keys=False, allow_unicode=True, width=100)
-    return f"---\n{head}---\n\n" + "\n".join(_body(report)) + "\n"
+    head = yaml.safe_dump(front_matter(published), sort_keys=False, allow_unicode=True, width=100)
+    return f"---\n{head}---\n\n" + "\n".join(_body(published)) + "\n"
 
 
-def front_matter(report: Report) -> Fields:
+def front_matter(published: Publication) -> Fields:
     """Return the metadata as a dictionary: tags and a ``model-index``."""
-    data = report.data
-    results = []
-    if report.scores:
-        task = {
-            "type": f"tabular-{clean(data.task)}",
-            "name": f"Prediction of {clean(data.target)}",
-        }
-        metrics = [_score_metric(one) for one in report.scores]
-        results.append({"task": task, "dataset": _dataset(data), "metrics": metrics})
-    metrics = [_metric(row, number) for row in report.sandwich for number in row.numbers]
-    if metrics:
-        task = {"type": "membership-inference", "name": "Membership inference"}
-        results.append({"task": task, "dataset": _dataset(data), "metrics": metrics})
-    name = f"{clean(report.question.learner)} on {clean(data.name)}"
+    size = {"rows": published.rows, "columns": published.columns}
+    args = {name: value for name, value in size.items() if value is not None}
+    result = {
+        "task": {"type": "membership-inference", "name": "Membership inference"},
+        "dataset": {"type": "local-table", "name": clean(published.name), "args": args},
+        "metrics": [_metric(promise) for promise in published.promises],
+    }
+    learner = "" if published.learner is None else f"{clean(published.learner)}, "
     return {
         "tags": ["memberbound", "membership-inference", "privacy"],
-        "model-index": [{"name": name, "results": results}],
+        "model-index": [{"name": f"{learner}{clean(published.name)}", "results": [result]}],
     }
 
 
-def _dataset(data: Data) -> Fields:
-    size = {"rows": data.rows, "columns": len(data.columns)}
-    return {"type": "local-table", "name": clean(data.name), "args": size}
-
-
-def _score_metric(one: ModelScore) -> Fields:
-    return {
-        "type": _SCORES.get(one.name, clean(one.name)),
-        "value": one.estimate,
-        "name": f"{clean(one.label)}: {clean(one.name)} on records not trained on (estimate)",
-        "args": {"kind": "estimate", "subject": clean(one.subject)},
-    }
-
-
-def _metric(row: SandwichRow, number: Ceiling | Seen | Floor) -> Fields:
+def _metric(promise: Promise) -> Fields:
     args: Fields = {
-        "kind": number.kind,
-        "subject": clean(row.subject),
-        "game": clean(row.game),
-        "record": clean(row.record),
-        "blind_guess": row.blind,
+        "kind": "certificate",
+        "game": promise.game,
+        "protects": promise.protects,
+        "blind_guess": promise.blind,
+        "confidence": promise.confidence,
     }
-    # What else is known of the number: its confidence, its theorems, its attack, how it was got.
-    for name, said in plain(number).items():
-        if name not in ("kind", number.side) and said != []:
-            args[name] = clean(said) if isinstance(said, str) else said
+    if promise.theorems:
+        args["theorems"] = [clean(name) for name in promise.theorems]
     return {
-        # One type per kind: no ranking can put a ceiling beside a floor by accident.
-        "type": f"membership_inference_accuracy_{number.side}",
-        "value": number.value,
-        "name": f"{clean(row.label)} ({clean(row.record)} record): {number.called}",
+        "type": "membership_inference_accuracy_upper",
+        "value": promise.accuracy_upper,
+        "name": f"{promise.protects}, {promise.game} game: certified ceiling",
         "args": args,
     }
 
 
-def _body(report: Report) -> list[str]:
-    lines = ["## Membership privacy", ""]
-    lines += _missing(report)
-    said = report.verdict
-    lines += [f"**{escaped(said.sentence)}**", "", escaped(said.advice), ""]
-    lines += _sandwich(report)
-    lines += _remedies(report)
-    lines += _translation(report)
-    lines += _exposure(report)
-    limits = [f"**{title}.** {sentence}" for title, sentence in prose.LIMITS]
-    lines += ["### Limits", "", *bullets([_ITS_OWN_ROW, *limits]), ""]
-    lines += _assumptions(report)
-    return lines + _origin(report)
-
-
-def _missing(report: Report) -> list[str]:
-    if report.complete:
-        return []
-    lines = ["**This study is partial.** These steps have no answer, so their numbers are missing:"]
-    lines += [""]
-    lines += bullets(
-        f"{escaped(step.title)}: {escaped(step.error)}"
-        for step in report.steps_in("failed", "stopped")
+def _body(published: Publication) -> list[str]:
+    every = any(promise.protects == "every record" for promise in published.promises)
+    whom = "any record's" if every else "the average record's"
+    subject = (
+        "This release"
+        if published.released
+        else "A model that `memberbound protect` releases with these settings"
     )
-    return [*lines, ""]
-
-
-def _sandwich(report: Report) -> list[str]:
-    rows = report.sandwich
-    if not rows:
-        return ["Nothing was certified, measured or estimated about membership.", ""]
-    head = ["what is seen", "record", "game", "blind guess"]
-    head += ["≤ certified ceiling", "≈ estimate", "≥ measured floor"]
-    cells = [
+    more = points(published.eta).replace("point", "percentage point")
+    rows = [
         [
-            *(escaped(row.label), escaped(row.record), escaped(row.game)),
-            str(prose.blind_guess(row.blind)),
-            _ceiling(row),
-            "–" if row.seen is None else f"{row.seen}, estimated",
-            _floor(row),
+            escaped(promise.game),
+            escaped(promise.protects),
+            str(prose.blind_guess(promise.blind)),
+            _ceiling(promise),
         ]
-        for row in rows
+        for promise in published.promises
     ]
-    games = dict.fromkeys(row.game for row in rows)
+    curves = [
+        f"At {marked(float(rate), 'given')} false alarms an attack finds "
+        f"{marked(most, 'certificate', 'tpr')} of the members ({promise.game} game)."
+        for promise in published.promises
+        for rate, most in promise.tpr_upper.items()
+    ]
+    games = [f"{each.game}: {prose.GAMES[each.game]}." for each in published.promises]
+    limits = [f"**{title}.** {sentence}" for title, sentence in prose.RELEASE_LIMITS]
     return [
-        "### How often can anybody be right about who was in the training set?",
+        "## Membership privacy",
         "",
-        "Three kinds of numbers stand side by side and must not be mistaken for each other:",
+        f"**{subject} lets nobody be right about {whom} membership in the training set more often "
+        f"than a blind guess, by more than {more}.**",
         "",
-        *bullets(_KINDS),
+        _OF_RELEASE if published.released else _OF_SETTINGS,
         "",
-        *table(head, cells),
+        *table(["game", "protects", "blind guess", "≤ certified ceiling"], rows),
         "",
-        "A dash: there is no such number. The games:",
+        *bullets([*games, *curves]),
         "",
-        *bullets(f"{escaped(game)}: {prose.GAMES[game]}." for game in games),
+        "### Limits",
         "",
+        *bullets([_NOT_HERE, *limits]),
+        "",
+        "### Assumptions",
+        "",
+        *bullets(escaped(text) for text in published.assumptions),
+        "",
+        *_origin(published),
     ]
 
 
-def _ceiling(row: SandwichRow) -> str:
-    if row.ceiling is None:
-        return "–"
-    if row.most.kind != "certificate":
-        return str(row.most)
-    names = ", ".join(escaped(id) for id in row.ceiling.theorems)
-    text = f"**{row.most}**, certified, confidence {confident(row.ceiling.confidence)}"
+def _ceiling(promise: Promise) -> str:
+    most = marked(promise.accuracy_upper, "certificate")
+    if most.kind != "certificate":
+        return str(most)
+    text = f"**{most}**, certified, confidence {confident(promise.confidence)}"
+    names = ", ".join(escaped(id) for id in promise.theorems)
     return f"{text}, by {names}" if names else text
 
 
-def _floor(row: SandwichRow) -> str:
-    if row.floor is None:
-        return "–"
-    text = f"*{row.least}*, measured" if row.beaten else f"{row.least}"
-    sure = confident(row.floor.confidence)
-    return f"{text}, confidence {sure}, attack {escaped(row.floor.attack)}"
-
-
-def _remedies(report: Report) -> list[str]:
-    listed = report.remedies
-    if not listed:
-        return []
-    asked = report.question
-    whom = "any record's" if asked.record == "every" else "the average record's"
-    rows = []
-    for remedy in listed:
-        most = "–"
-        if remedy.accuracy_upper is not None:
-            most = str(marked(remedy.accuracy_upper, "certificate"))
-            if not vacuous(remedy.accuracy_upper):
-                whose = "" if remedy.protects is None else f", {escaped(remedy.protects)}"
-                most = f"**{most}**, certified{whose}"
-        price = remedy.price
-        cost = "–" if price is None else f"{escaped(price.name)} {price}, estimated"
-        name = escaped(remedy.label) + (" (recommended)" if remedy.recommended else "")
-        rows.append([name, "yes" if remedy.enough else "no", most, cost])
-    return [
-        "### What each remedy promises and costs",
-        "",
-        f"Asked for: nobody is right about {whom} membership more often than a blind guess by more "
-        f"than {points(asked.eta).replace('point', 'percentage point')}.",
-        "",
-        *table(["remedy", "enough", "≤ certified ceiling", "≈ score"], rows),
-        "",
-        *_impossible(report),
+def _origin(published: Publication) -> list[str]:
+    facts = [
+        ("Released file" if published.released else "Table", published.name),
+        ("Learner", published.learner),
+        ("Target", published.target),
+        ("Rows", published.rows),
+        ("Columns beside the target", published.columns),
+        ("memberbound", published.version),
     ]
-
-
-def _impossible(report: Report) -> list[str]:
-    found = [
-        f"Not possible here: {escaped(step.title)}. {escaped(step.error)}"
-        for step in report.steps_in("impossible")
-    ]
-    return [*bullets(found), ""] if found else []
-
-
-def _translation(report: Report) -> list[str]:
-    said = report.translation
-    if said is None:
-        return []
-    lines = ["### In terms of differential privacy", "", escaped(said.sentence)]
-    if said.population is not None:
-        lines += ["", escaped(said.population.sentence)]
-    return [*lines, ""]
-
-
-def _exposure(report: Report) -> list[str]:
-    rows = []
-    for entry in report.exposure:
-        records = entry.records
-        count = records.exposed_records
-        all_rows = report.data.rows
-        many = f"at least {count} of {all_rows} records are" if count else "no record is"
-        rows.append(
-            f"{escaped(entry.label)}: {many} provably guessed better than blindly by the "
-            f"attacks tried (measured, confidence {confident(records.confidence)})."
-        )
-    return ["### Who is exposed", "", *bullets(rows), ""] if rows else []
-
-
-def _assumptions(report: Report) -> list[str]:
-    exact = [escaped(sentence) for sentence in report.assumptions]
-    if not exact:
-        return []
-    said = prose.assumed(report)
-    lines = ["### Assumptions", "", *bullets(said), ""] if said else ["### Assumptions", ""]
-    return [*lines, "As the certificates and audits state them:", "", *bullets(exact), ""]
-
-
-def _origin(report: Report) -> list[str]:
-    data, asked = report.data, report.question
-    used = ", ".join(escaped(id) for id in report.theorems) or "none"
-    lines = [
-        f"Learner {escaped(asked.learner)}, predicting {escaped(data.target)}, on "
-        f"{escaped(data.name)}: {data.rows} rows, {len(data.columns)} columns.",
-        f"Results that the certificates rest on (`memberbound theorems ID` states them): {used}.",
-        f"Made by memberbound {escaped(report.version)} from a study of "
-        f"{escaped(report.run.started)}, format {escaped(report.schema)}.",
-    ]
-    return ["### Where this comes from", "", *bullets(lines)]
+    shown = [f"{name}: {escaped(value)}" for name, value in facts if value is not None]
+    return ["### Where this comes from", "", *bullets(shown)]

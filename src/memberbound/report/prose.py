@@ -11,9 +11,12 @@ __all__ = [
     "GLOSSARY",
     "LEVELS",
     "LIMITS",
+    "OWNER_ONLY",
+    "RELEASE_LIMITS",
     "STATES",
     "allowed_over",
     "assumed",
+    "assumed_of_release",
     "blind_guess",
     "promise",
     "who_chose",
@@ -49,6 +52,13 @@ ACCESS = {
     "probabilities": "probabilities",
     "parameters": "the model itself",
 }
+
+#: Stands on everything that was computed from the rows and that no budget paid for.
+OWNER_ONLY = (
+    "For the owner of the table only: what stands here was computed from its rows, and no "
+    "certificate covers what it tells about them. Publish the released file with its certificate, "
+    "and the model card."
+)
 
 _FRESH_NOISE = (
     "The noise is fresh, secret and used for one release. This study's own trials come from a seed "
@@ -94,7 +104,31 @@ _ASSUMED = {
     ),
 }
 
-#: What the report does not say: a heading and a sentence or two.
+#: What no certificate of a release says: a heading and a sentence or two.
+RELEASE_LIMITS = (
+    (
+        "One release",
+        "Each certificate is about one release. Several releases from the same records add up: two "
+        "models with 55 % each may together allow more.",
+    ),
+    (
+        "Facts about the population can still be learned",
+        "That smoking harms is learned from a study whether or not a given person took part. "
+        "Membership is hidden; what the data teach is not.",
+    ),
+    (
+        "Other attacks",
+        "Only membership is examined. Reconstruction of records, theft of the model and leaks "
+        "outside the release (logs, backups, people) are not.",
+    ),
+    (
+        "What was chosen by looking at the rows",
+        "The recommended remedy is chosen by bounds and scores computed from the rows, and so is "
+        "the learner where none was named. No bound covers what these choices tell.",
+    ),
+)
+
+#: … and what a report does not say beside it.
 LIMITS = (
     (
         "The average is not everybody",
@@ -107,30 +141,16 @@ LIMITS = (
         "a certified ceiling excludes it.",
     ),
     (
-        "One release",
-        "Each certificate is about one release. Several releases from the same records add up: two "
-        "models with 55 % each may together allow more.",
-    ),
-    (
         "Different games do not compare",
         "Numbers about this learner and numbers about any model on the table answer different "
         "questions. They stand in separate groups and must not be subtracted from one another.",
-    ),
-    (
-        "Facts about the population can still be learned",
-        "That smoking harms is learned from a study whether or not a given person took part. "
-        "Membership is hidden; what the data teach is not.",
-    ),
-    (
-        "Other attacks",
-        "The report is about membership. Reconstruction of records, theft of the model and leaks "
-        "outside the release (logs, backups, people) are not examined.",
     ),
     (
         "Each statement by itself",
         "Every certificate and interval holds with its own confidence. They do not all hold at "
         "once with that confidence.",
     ),
+    *RELEASE_LIMITS,
 )
 
 GLOSSARY = (
@@ -209,6 +229,11 @@ GLOSSARY = (
         "What the attacker knows, and what “out” means. Bounds of different games do not compare.",
     ),
 )
+
+
+def assumed_of_release(game: str) -> tuple[str, ...]:
+    """Return what has to be true for a release in a game, in plain words."""
+    return _ASSUMED["protect-all" if game == "neighbour" else "protect"]
 
 
 def assumed(report: Report) -> list[str]:

@@ -84,7 +84,7 @@ class Findings:
     def sandwich(self) -> tuple[SandwichRow, ...]:
         """Return how often anybody can be right, per subject: the average and the worst record."""
         rows: list[SandwichRow] = []
-        if self.given is not None:
+        if self.given is not None and self.given.average is not None:
             one = self.given.average
             known = (one.blind, None, one.estimate, one.floor)
             rows.append(SandwichRow("given", "The given model", "average", "model", *known))
@@ -108,7 +108,7 @@ class Findings:
     def roc(self) -> tuple[RocCurve, ...]:
         """Return measured curves and the lines that no attack on a protected release can cross."""
         measured, certified = [], []
-        if self.given is not None:
+        if self.given is not None and self.given.given.comparable:
             curve = self.given.roc
             name = f"The given model: best attack tried ({curve.attack})"
             measured.append(RocCurve("given", "estimate", name, curve.fpr, curve.tpr))
@@ -171,9 +171,10 @@ def _table_rows(
 #
 # A remedy is *enough* if it is certified, about the record that was asked for, that nobody gains
 # more than η over blind guessing (which is right ½ of the time, or ½ + 1/2N for halves of an odd
-# number N of records).  Among those: nothing, if nothing is needed; then more rows, if so many can
-# be had; else the smallest loss of score.  A change after which the model is no better than one
-# fixed answer is never recommended.
+# number N of records).  More rows are enough for the average record only: what is proved of single
+# ones holds for values that already occur.  Among those: nothing, if nothing is needed; then more
+# rows, if so many can be had; else the smallest loss of score.  A change after which the model is
+# no better than one fixed answer is never recommended.
 
 #: Remedies that a step looks for, with their names for a reader, in the order of the report.
 _REMEDIES: dict[StepId, tuple[RemedyId, str]] = {
@@ -301,16 +302,24 @@ def _rows(found: steps.Planned, asked: StudyQuestion) -> Remedy:
     if found.needed is None:
         return replace(blank, sentence=str(found.reason))
     extra = max(0, found.needed - found.rows)
+    whom = "the average record"
+    more = f"{extra} more than there are."
+    if asked.record == "every":
+        # Among the rows still to come may be values that the table does not hold.
+        whom += " and for records whose values already occur in the table"
+        more += (
+            " Nothing is proved about records with other values, which the new rows may bring: "
+            "this is not enough for every record."
+        )
     return replace(
         blank,
-        protects=protects(asked.record),
-        enough=True,
+        protects="average record",
+        enough=asked.record == "average",
         # Rows that are still to come: the plan promises 1 - 2η, not less.
         accuracy_upper=sum_up(0.5, asked.eta),
         confidence=found.confidence,
         extra_rows=extra,
-        sentence=f"{found.needed} rows of the same kind would be enough, {extra} more than there "
-        "are.",
+        sentence=f"{found.needed} rows of the same kind would be enough for {whom}, {more}",
     )
 
 
@@ -422,6 +431,8 @@ def verdict(
             "exist."
         )
     if found.given is not None and not found.given.given.comparable:
+        if level == "unproved":
+            now = "Nothing is known about the given model: no attack on it could be measured."
         now += f" {found.given.given.sides}"
     if failed:
         level = "partial" if level != "exposed" else level
@@ -476,6 +487,8 @@ def _proved(audit: steps.Audited | None, asked: StudyQuestion) -> str | None:
 
 def _shown(found: steps.Attacked, asked: StudyQuestion) -> str | None:
     """Return what attacks have proved against the given model, if more than is allowed."""
+    if found.average is None:
+        return None
     floor = found.average.floor.lower
     if floor <= sum_up(found.average.blind, asked.eta):
         return None
@@ -493,8 +506,11 @@ def _advice(chosen: Remedy | None, asked: StudyQuestion, safe: bool) -> str:
         return (
             "None of the remedies tried is certified to keep everybody within "
             f"{points(asked.eta)} of blind guessing and leaves a useful model. Allow a larger eta, "
-            + ("protect the average record only, " if asked.record == "every" else "")
-            + "or collect more rows (extra_rows)."
+            + (
+                "or protect the average record only."
+                if asked.record == "every"
+                else "or collect more rows (extra_rows)."
+            )
         )
     name = f"{chosen.label[0].lower()}{chosen.label[1:]}"
     said = f"Recommended: {name}. Then {_nobody(chosen, asked)}"

@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator, clone
 from memberbound._version import __version__
 from memberbound.attacks.given_model import AccessLevel, Evidence
 from memberbound.attacks.learner_audit import (
-    ContradictionError,
     Exposure,
     LearnerAudit,
     read_ceiling,
@@ -30,13 +29,12 @@ from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name, read_examples
-from memberbound.numerics.rounding import down, sum_up
-from memberbound.quantities import Certificate, at_confidence, json_number, percent
+from memberbound.numerics.rounding import down
+from memberbound.quantities import Certificate, json_number
 from memberbound.release.estimator import released_learner
 from memberbound.release.fitting import kept_fits
 from memberbound.release.neighbour import PrivateRows, private_form
 from memberbound.release.parameters import Population, convex_loss
-from memberbound.release.preprocessing import label_of
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
     AccessFloor,
@@ -57,6 +55,8 @@ from memberbound.report.model import (
     typed_as,
 )
 from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
+from memberbound.tables.columns import label_of
+from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
 from memberbound.verbs.audit import audit, audit_run, release_floor
 from memberbound.verbs.certify import certify
@@ -67,7 +67,7 @@ from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 __all__ = [
     "GIVEN",
@@ -185,7 +185,8 @@ class Attacked(Said):
 
     score: Score
     roc: MeanRoc
-    average: Side
+    #: None where members and non-members are not comparable.
+    average: Side | None
     given: GivenModel
 
 
@@ -431,57 +432,37 @@ def _audited(
     found, exposure = answer.detail, answer.exposure
     assert isinstance(found, LearnerAudit)
     assert exposure is not None
-    if certificate is not None and not run.failures:
-        _compare_worst(certificate, exposure)
-    # Halves on which the learner succeeds are not uniform, so no floor follows from them.
-    floor = 0.0 if run.failures else found.best_advantage.lower
-    fpr, tpr = found.curves[found.best]
+    fpr, tpr = found.curves[found.best_curve]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return Audited(
         result=answer.to_dict(),
         sentence=" ".join([answer.sentence, *failed]),
         score=score_of(run),
-        roc=MeanRoc(found.best, tuple(fpr.tolist()), tuple(tpr.tolist())),
-        average=_average(found, floor, release),
-        worst=_worst(exposure, release),
+        roc=MeanRoc(found.best_curve, tuple(fpr.tolist()), tuple(tpr.tolist())),
+        average=_average(found),
+        worst=_worst(exposure, answer.release, sure),
         histogram=_histogram(exposure),
         records=typed_as(Records, exposure.to_dict(), "records"),
     )
 
 
-def _compare_worst(certificate: Certificate, exposure: Exposure) -> None:
-    """Refuse a floor about one record above a ceiling that was certified for every record."""
-    game = certificate.game
-    if not isinstance(game, SubsetGame) or game.record != "every":
-        return
-    floor, ceiling = float(exposure.lower.max()), sum_up(exposure.blind, certificate.value)
-    if floor > ceiling:
-        raise ContradictionError(
-            f"the audit is right about record {int(np.argmax(exposure.lower))} at least "
-            f"{percent(floor, 'lower')} of the time{at_confidence(exposure.confidence)}, above the "
-            f"certified {percent(ceiling, 'upper')}{at_confidence(certificate.confidence)}. One of "
-            "the two is wrong, or the audited learner is not the certified one: please report it."
-        )
-
-
-def _average(found: LearnerAudit, advantage: float, release: ReleaseFloor | None) -> Side:
-    """Return how often the best attack is right about a uniform record.
+def _average(found: LearnerAudit) -> Side:
+    """Return how often the best of all attacks that ran is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
-    either after looking at both (proofs/audit-subset-game.md claim 6).  For a release with known
-    noise both are those of X24, whatever the attacks on predictions reached.
+    either after looking at both (proofs/audit-subset-game.md claim 6).
     """
     game = found.game
     blind = max(game.prior, 1 - game.prior)
-    reached, attack = found.attacks[found.best].accuracy.estimate, found.best
-    if release is not None:
-        advantage, attack = release.average.lower, release.average.attack
-        reached = max(reached, _accuracy(game, release.average.estimate))
+    reached = max(
+        _accuracy(game, a.advantage.estimate) if a.accuracy is None else a.accuracy.estimate
+        for a in found.attacks.values()
+    )
     # Guessing blindly is open to everybody.
-    floor = max(blind, down(_accuracy(game, advantage), 4))
+    floor = max(blind, down(_accuracy(game, found.best_advantage.lower), 4))
     return _side(
         blind,
-        Floor("audit", floor, found.confidence, attack),
+        Floor("audit", floor, found.confidence, found.best),
         reached,
         "mean over records and models of the best attack",
     )
@@ -492,17 +473,18 @@ def _accuracy(game: SubsetGame, advantage: float) -> float:
     return min(game.prior, 1 - game.prior) * (1 + advantage)
 
 
-def _worst(exposure: Exposure, release: ReleaseFloor | None) -> Side:
+def _worst(exposure: Exposure, release: ReleaseFloor | None, confidence: float) -> Side:
     """Return how often the attack is right about the record it knows best; see :func:`_average`."""
     floor, reached = float(exposure.lower.max()), exposure.worst_estimate
     attacks = ", ".join(dict.fromkeys(exposure.attacks))
     if release is not None:
-        floor = down(_accuracy(exposure.game, release.worst.lower), 4)
+        about_one = down(_accuracy(exposure.game, release.worst.lower), 4)
         reached = max(reached, _accuracy(exposure.game, release.worst.estimate))
-        attacks = release.worst.attack
+        if about_one > floor:
+            floor, attacks = about_one, release.worst.attack
     return _side(
         exposure.blind,
-        Floor("audit", max(exposure.blind, floor), exposure.confidence, attacks),
+        Floor("audit", max(exposure.blind, floor), confidence, attacks),
         reached,
         "the record guessed best, chosen on half of the models, measured on the others",
     )
@@ -537,7 +519,7 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
     progress(1, 1)
     found = answer.detail
     assert isinstance(found, GivenAudit)
-    evidence, advantage = found.audit.evidence, found.audit.best_advantage
+    evidence = found.audit.evidence
     inside = evidence.member
     law, named = found.law, found.recognised
     described = GivenModel(
@@ -552,20 +534,29 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
                 cast("AccessLevel", level),
                 bound.attack,
                 max(0.0, min(1.0, (1 + bound.estimate) / 2)),
-                max(0.5, down((1 + bound.lower) / 2)),
+                max(0.5, down((1 + bound.lower) / 2)) if found.comparable else None,
             )
             for level, bound in found.audit.by_access.items()
         ),
         recognised=int(named.named.sum()),
         recognised_among=len(named.rows),
         recognised_wrong_upper=named.rate,
-        comparable=law is None or not law.differs,
+        comparable=found.comparable,
         sides="" if law is None else law.sentence,
         facts=tuple(typed_as(StructuralFact, fact.to_dict(), "facts") for fact in found.facts),
         notes=answer.warnings,
     )
-    # Half of the candidates are members: blind guessing is right half of the time.
-    floor = max(0.5, down((1 + advantage.lower) / 2)) if described.comparable else 0.5
+    reached, lower = answer.reached
+    average = None
+    if lower is not None:
+        # Half of the candidates are members: blind guessing is right half of the time.
+        floor = max(0.5, down((1 + lower) / 2))
+        average = _side(
+            0.5,
+            Floor("audit", floor, asked.confidence, found.audit.best),
+            (1 + reached) / 2,
+            "the best attack tried on this model, one candidate in two being a member",
+        )
     return Attacked(
         result=answer.to_dict(),
         sentence=answer.sentence,
@@ -576,12 +567,7 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
             chance_of(bench.data.examples),
         ),
         roc=_given_roc(found),
-        average=_side(
-            0.5,
-            Floor("audit", floor, asked.confidence, found.audit.best),
-            (1 + answer.reached[0]) / 2,
-            "the best attack tried on this model, one candidate in two being a member",
-        ),
+        average=average,
         given=described,
     )
 
@@ -650,7 +636,7 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
     progress(1, 10)
     named = () if examples.class_values is None else map(label_of, examples.class_values)
     learner = PrivateRows(
-        _coded(bench.played.frame),
+        read_records(bench.played.frame),
         asked.target,
         tuple(named),
         learner=asked.learner,
@@ -678,20 +664,6 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         "neighbour",
         found.guess_upper,
     )
-
-
-def _coded(frame: DataFrame) -> DataFrame:
-    """Return a table with the same values, its texts as codes into a list of them.
-
-    It goes to a worker process with every fit: a byte or two for a text, and numbers not copied.
-    """
-    import pandas as pd
-
-    coded = frame.copy(deep=False)
-    for name in frame.columns:
-        if isinstance(frame[name].dtype, pd.StringDtype):
-            coded[name] = frame[name].astype("category")
-    return coded
 
 
 def _score_of_most(examples: Examples, learner: PrivateRows, seed: int) -> Score:

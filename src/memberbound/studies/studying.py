@@ -48,6 +48,7 @@ from memberbound.report.model import (
     typed_as,
 )
 from memberbound.report.model import SCHEMA_ID as SCHEMA
+from memberbound.report.prose import OWNER_ONLY
 from memberbound.studies.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -69,6 +70,7 @@ from memberbound.studies.steps import (
     fingerprint,
 )
 from memberbound.tables.source import check_file
+from memberbound.verbs.audit import NOT_COMPARABLE
 
 __all__ = [
     "SCHEMA",
@@ -137,7 +139,10 @@ class Study(Readable, Limited):
         """
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
-            return (_success("the given model", "average", row),)
+            success = _success("the given model", "average", row)
+            given = self.report.given
+            reason = "" if given is None or given.comparable else NOT_COMPARABLE
+            return (replace(success, what=f"{success.what}{reason}"),)
         subject = "table" if on == "ceiling" else "model"
         wanted = ("average", "worst") if self.report.question.record == "every" else ("average",)
         rows = {str(row.record): row for row in self.report.sandwich if row.subject == subject}
@@ -170,6 +175,7 @@ class Study(Readable, Limited):
             lines.append(f"note: {step.title}: {step.error}")
         lines += [f"note: {note}." for note in self.warnings]
         lines += ["", *(f"wrote {name}" for name in self.files)]
+        lines += ["", f"note: {OWNER_ONLY}"]
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         return "\n".join(lines)
 
@@ -190,6 +196,14 @@ def _row(name: str, floor: str, seen: str, most: str) -> str:
 # ── Run a study: one step after the other, each kept, and a report even where one fails ───────────
 
 _FILES = ("report.html", "report.json")
+_LEARNER_CHOSEN = (
+    "The learner ({learner}) was chosen by looking at the target's values. No bound covers what "
+    "this choice tells about them; name a learner to choose without looking."
+)
+_REMEDY_CHOSEN = (
+    "The recommended remedy was chosen by bounds and scores computed from the rows. No bound "
+    "covers what this choice tells about them."
+)
 Progress = Callable[[str, int, int], None]
 
 
@@ -252,8 +266,8 @@ def study(
     Args:
         table: a file or a table (default: the embedded data set).
         target: column to predict.
-        learner: a short name or ``package.module:factory`` (default: the model's own kind;
-            logistic, or ridge for a numeric target).
+        learner: a short name or ``package.module:factory`` (default: the model's own kind, else
+            logistic or ridge by the target's values, a choice that no bound covers).
         eta: how far above blind guessing anybody may get (default: 0.05, right 55 % of the time).
         record: who must be protected: ``every`` record or the ``average`` one (default: every).
         epsilon: an ε to explain for these records (default: 8).
@@ -337,11 +351,13 @@ def study(
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if place is None else _folder(place, resume=resume, force=force)
     data = StudyData.read(table, question, public)
-    if learner is None and said.get("learner") is None:
+    learner_named = learner is not None or said.get("learner") is not None
+    if not learner_named:
         task = data.examples.task
         own = None if given is None else given.learner(task)
         usual = "ridge" if task == "regression" else question.learner
         question = replace(question, learner=own or usual)
+        learner_named = own is not None
     if shadows is None and said.get("shadows") is None:
         models = shadows_for(data.examples.rows, quick=question.quick)
         question = replace(question, shadows=models)
@@ -360,7 +376,9 @@ def study(
     bench = Bench(question, data, jobs, None if cache is None else str(cache), scratch, given)
     asked_for = "TABLE" if not isinstance(table, (str, os.PathLike)) else Path(table).name
     chosen = tuple(o for o in options if options[o] is not None or said.get(o) is not None)
-    result = _Run(bench, notebook, resume, progress, folder, asked_for, chosen).finished()
+    result = _Run(
+        bench, notebook, resume, progress, folder, asked_for, chosen, learner_named
+    ).finished()
     if open_report and result.files:
         import webbrowser
 
@@ -442,6 +460,8 @@ class _Run:
     folder: Path | None
     source: str
     chosen: tuple[str, ...]
+    #: Whether the learner is the caller's, or the given model's own kind.
+    learner_named: bool
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[Finished] = field(default_factory=list)
 
@@ -516,6 +536,11 @@ class _Run:
         unnamed = data.bounds and asked.bounds is None
         named = replace(asked, bounds="bounds.yaml") if unnamed else asked
         listed = remedies(found, named, self.source, refused)
+        choices = []
+        if not self.learner_named:
+            choices.append(_LEARNER_CHOSEN.format(learner=asked.learner))
+        if any(remedy.recommended for remedy in listed):
+            choices.append(_REMEDY_CHOSEN)
         used = dict.fromkeys(t for said in answers.values() for t in said.texts("theorems"))
         assumed = dict.fromkeys(s for said in answers.values() for s in _assumed(said))
         return Report(
@@ -524,7 +549,7 @@ class _Run:
             game="subset",
             protects=protects(asked.record),
             theorems=tuple(used),
-            assumptions=(*assumed, *data.population.selection.assumption),
+            assumptions=(*assumed, *data.population.selection.assumption, *choices),
             schema=SCHEMA,
             status="partial" if failed else "complete",
             verdict=verdict(found, listed, asked, failed),

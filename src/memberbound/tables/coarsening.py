@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_input, read_document
+from memberbound.tables.columns import label_of
 from memberbound.tables.recipe import (
     SCHEMA,
     Bins,
@@ -27,7 +28,6 @@ from memberbound.tables.recipe import (
     Pool,
     Recipe,
     Rule,
-    canonical,
     labels_of,
     numbers_of,
 )
@@ -98,11 +98,11 @@ def tidy_hierarchy(ancestors: Mapping[Name, Sequence[object]]) -> Ancestors:
     tidy: Ancestors = {}
     parents: dict[tuple[int, str], str] = {}
     for value, line in ancestors.items():
-        named = [canonical(a) for a in line]
+        named = [label_of(a, "text") for a in line]
         if not named:
             raise InputError(f"a hierarchy must give {value!r} a parent, got none.")
         named += [named[-1]] * (depth - len(named))
-        tidy[canonical(value)] = tuple(named)
+        tidy[label_of(value, "text")] = tuple(named)
         for level, (child, parent) in enumerate(pairwise(named)):
             if parents.setdefault((level, child), parent) != parent:
                 other = parents[level, child]
@@ -123,7 +123,7 @@ def _from_tree(tree: Mapping[Name, object]) -> dict[str, list[object]]:
     lines: dict[str, list[object]] = {}
     for value, line in _leaves(tree, ()):
         # By name: True and 1 are equal to Python but two categories, 1 and "1" are one.
-        name = canonical(value)
+        name = label_of(value, "text")
         if name in lines:
             raise InputError(f"a hierarchy must list each value once, got {value!r} twice.")
         lines[name] = line

@@ -1,23 +1,27 @@
-"""A table in memory: the one reader of every verb that looks at rows one by one.
+"""A table in memory: the reader of every verb that looks at rows one by one.
 
-Which columns are used, and as what, follows from their roles (:mod:`memberbound.tables.roles`).
+A :class:`Population` is public: which of its columns are used, and as what, follows from their
+roles (:mod:`memberbound.tables.roles`).  :class:`Records` are secret: nothing about their rows
+decides how they are read (:mod:`memberbound.tables.columns`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.columns import Form, Values, label_of
 from memberbound.tables.counting import repeated_rows
-from memberbound.tables.recipe import canonical, exact_codes
+from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import (
     Reading,
     Roles,
@@ -27,7 +31,7 @@ from memberbound.tables.roles import (
     read_roles,
     selected,
 )
-from memberbound.tables.source import Columns, Table, open_table, stored_array
+from memberbound.tables.source import Columns, Table, header_notes, open_table, stored_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,12 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Population",
+    "Records",
     "check_target_role",
     "column_names",
     "first_rows",
     "is_array",
     "read_frame",
     "read_population",
+    "read_records",
     "readings_of",
 ]
 
@@ -124,6 +130,116 @@ class Population:
         return pd.DataFrame(found)
 
 
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Secret records in rows: columns that were read value by value.
+
+    Guarantee: a record decides about its own row of every column and about nothing else: neither
+    how other rows are read, nor whether they are, nor how many rows there are.
+    """
+
+    columns: Mapping[str, Values]
+    rows: int
+    name: str = "the table"
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def taken(self, rows: NDArray[np.intp]) -> Records:
+        """Return some of the records."""
+        parts = {name: values.taken(rows) for name, values in self.columns.items()}
+        return Records(parts, len(rows), self.name)
+
+    def chosen(self, names: Iterable[str]) -> Records:
+        """Return the records with these columns."""
+        return Records({name: self.columns[name] for name in names}, self.rows, self.name)
+
+    def first_of(self, unit: str) -> Records:
+        """Return the first record of every value of a column, without that column.
+
+        A person's row then depends on that person's rows alone, so whatever is promised about one
+        row of what is kept is promised about one person.  A row without a value in that column is a
+        person of its own.
+        """
+        persons, _ = self.columns[unit].named()
+        person = np.where(persons < 0, self.rows + np.arange(self.rows), persons)
+        _, places = np.unique(person, return_index=True)
+        kept = [name for name in self.columns if name != unit]
+        return self.chosen(kept).taken(np.sort(places))
+
+
+def read_records(
+    source: object,
+    forms: Mapping[str, Form] | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    database_table: str | None = None,
+) -> Records:
+    """Read a secret table: a file, a database table, or an object in memory.
+
+    ``forms`` says how the values of columns are written; every other column is read by the rule of
+    the form ``any``.  ``columns`` are read, by default all.
+
+    Guarantee: as :class:`Records`.  Types are those that the file or the object declares.
+    Edge cases: a list of rows has no types, so each of its values is read by itself; a column of
+    lists or records is refused, by its type.
+
+    Examples:
+        >>> found = read_records([["1,5", 3], ["x", None]])
+        >>> {name: values.numbers.tolist() for name, values in found.columns.items()}
+        {'x0': [1.5, nan], 'x1': [3.0, nan]}
+    """
+    import pandas as pd
+
+    if isinstance(source, Records):
+        return source if columns is None else source.chosen(columns)
+    raw: Mapping[str, object]
+    name = "the table"
+    if isinstance(source, (list, tuple)):
+        raw, rows = _listed_columns(source)
+    elif isinstance(source, pd.DataFrame):
+        frame = _tidied(source)
+        raw, rows = {str(c): frame[c] for c in frame.columns}, len(frame)
+    elif isinstance(source, np.ndarray):
+        if source.ndim != 2:
+            raise InputError(f"the array must hold rows of numbers, got shape {source.shape}.")
+        raw, rows = {f"x{i}": source[:, i] for i in range(source.shape[1])}, len(source)
+    else:
+        with open_table(source, database_table, secret=True) as opened:
+            arrow, name = _arrow_of(opened, columns), opened.name
+        raw, rows = dict(zip(arrow.column_names, arrow.columns, strict=True)), arrow.num_rows
+    chosen = list(raw if columns is None else columns)
+    absent = next((c for c in chosen if c not in raw), None)
+    if absent is not None:
+        raise InputError(f"{name} has no column {absent!r}; it has {', '.join(map(repr, raw))}.")
+    asked = forms or {}
+    values = {}
+    for column in chosen:
+        try:
+            values[column] = Values.of(raw[column], asked.get(column, "any"))
+        except InputError as problem:
+            raise InputError(f"column {column!r} of {name}: {problem}") from None
+    return Records(values, rows, name)
+
+
+def _listed_columns(source: Sequence[object]) -> tuple[dict[str, list[object]], int]:
+    """Return the columns of a list of rows; its values keep their own types."""
+    rows = [row if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in source]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or 0 in widths:
+        raise InputError("a list of rows must hold rows of equal length, and at least one.")
+    return {f"x{i}": [row[i] for row in rows] for i in range(widths.pop())}, len(rows)
+
+
+def _arrow_of(opened: Table, columns: Iterable[str] | None) -> pa.Table:
+    """Return the rows of an open table, typed by its schema alone."""
+    if not opened.moves:
+        with repeated_rows(opened, columns) as local:
+            return _arrow_of(local, None)
+    expr = opened.expr if columns is None else opened.expr.select(*opened.choose(list(columns)))
+    return opened.fetch(expr, "reading rows")
+
+
 def read_population(
     source: object,
     columns: Columns = None,
@@ -158,6 +274,7 @@ def read_population(
         _check_columns(columns, readings, target, name)
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
+    chosen = replace(chosen, notes=(*header_notes(source), *chosen.notes))
     if unit is not None:
         frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
         chosen = replace(chosen, notes=(*chosen.notes, note))
@@ -232,8 +349,14 @@ def column_names(source: object, database_table: str | None = None) -> tuple[lis
     """Return the names of a table's columns, and the table's own."""
     import pandas as pd
 
+    if isinstance(source, Table):
+        return list(source.columns), source.name
     if isinstance(source, pd.DataFrame):
         return [str(name) for name in source.columns], "the table"
+    if isinstance(source, (list, tuple)):
+        return list(_listed_columns(source)[0]), "the table"
+    if isinstance(source, Records):
+        return list(source.columns), source.name
     with open_table(source, database_table) as opened:
         return list(opened.columns), opened.name
 
@@ -276,15 +399,12 @@ def _fetched(opened: Table, columns: Iterable[str] | None) -> DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    if not opened.moves:
-        with repeated_rows(opened, columns) as local:
-            return _fetched(local, None)
-    expr = opened.expr if columns is None else opened.expr.select(*columns)
-    arrow = opened.fetch(expr, "reading rows")
+    arrow = _arrow_of(opened, columns)
     frame = arrow.to_pandas()
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
         if pa.types.is_integer(column.type) and column.null_count:
-            frame[name] = pd.Series(pd.array(column.to_pylist(), dtype="Int64"), index=frame.index)
+            kind = "UInt64" if pa.types.is_unsigned_integer(column.type) else "Int64"
+            frame[name] = pd.Series(pd.array(column.to_pylist(), dtype=kind), index=frame.index)
     return frame
 
 
@@ -307,7 +427,10 @@ def _arrowed(frame: DataFrame) -> pa.Table:
             columns[name] = pa.array(frame[name], from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             missing = frame[name].isna()
-            texts = [None if m else canonical(v) for v, m in zip(frame[name], missing, strict=True)]
+            texts = [
+                None if gap else label_of(value, "text")
+                for value, gap in zip(frame[name], missing, strict=True)
+            ]
             columns[name] = pa.array(texts, pa.string())
     if not columns:
         raise InputError("the table must have at least one column, got none.")

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypedDict
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.tables.roles import numbers_from
+from memberbound.tables.columns import Values, iso_date, number_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -39,7 +38,6 @@ __all__ = [
     "Pool",
     "Recipe",
     "Rule",
-    "canonical",
     "exact_codes",
     "labels_of",
     "numbers_of",
@@ -51,39 +49,17 @@ SCHEMA = 1
 _FORMAT = "memberbound recipe"
 
 
-def canonical(value: object) -> str:
-    """Return the text by which a category is known: 39, 39.0 and "39" are one category.
-
-    A column of whole numbers becomes floats as soon as one value is missing, and a CSV file knows
-    only text; a category must not change its name for that.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value))
-    if isinstance(value, (float, np.floating)) and math.isfinite(value):
-        number = float(value)
-        return str(int(number)) if number.is_integer() else repr(number)
-    return str(value)
-
-
 def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes and texts of a column's values, with missing ones as ``(missing)``.
 
-    A value's text depends on that value alone, never on other rows.
+    A text is its own label, blanks around it left out; a value's label depends on that value alone.
     """
-    import pandas as pd
-
-    if series.dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) != "string":
-        # True, 1 and 1.0 are equal to Python: the first to come would name them all.
-        texts = [canonical(value) for value in series]
-        series = pd.Series(texts, dtype=object).where(pd.notna(series).to_numpy(), None)
-    codes, uniques = pd.factorize(series, use_na_sentinel=True)
-    names = [canonical(value) for value in uniques] + [MISSING]
-    codes = np.where(codes < 0, len(names) - 1, codes)
+    codes, labels = Values.of(series, "text").coded()
     # Values that differ as objects may share their text (39 and "39"): one label, one code.
     index: dict[str, int] = {}
-    for name in names:
-        index.setdefault(name, len(index))
-    dense = np.array([index[name] for name in names], dtype=np.int64)
+    for label in labels:
+        index.setdefault(label or MISSING, len(index))
+    dense = np.array([index[label or MISSING] for label in labels], dtype=np.int64)
     return dense[codes], list(index)
 
 
@@ -118,10 +94,8 @@ def numbers_of(
     series: Series, form: str = "number"
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the column as floats (NaN where it is no number), and where a value is missing."""
-    import pandas as pd
-
-    missing = pd.isna(series).to_numpy(dtype=bool)
-    return numbers_from(series, form), missing
+    values = Values.of(series, form)
+    return values.numbers, values.positions([""]) == 0
 
 
 @dataclass(frozen=True)
@@ -178,7 +152,7 @@ class Bins:
 
     def names(self) -> list[str]:
         """Return the edges as people read them."""
-        return [canonical(e) for e in self.edges]
+        return [number_label(e) for e in self.edges]
 
     def labels(self) -> list[str]:
         """Return the names of the bins, then those of values that are no numbers."""
@@ -216,19 +190,11 @@ class Dates(Bins):
 
     def names(self) -> list[str]:
         """Return the edges as dates; with the time where it is not midnight."""
-        return [_dated(edge) for edge in self.edges]
+        return [iso_date(edge) for edge in self.edges]
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         return {"rule": "dates", "edges": list(self.edges), "form": self.form}
-
-
-def _dated(days: float) -> str:
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days)
-    except OverflowError:
-        return f"day {canonical(days)}"
-    return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """What a column is: a number, a category, a date, an identifier or free text.
 
 Roles are inferred here and nowhere else, by one scan on the table's engine, and every verb that
-reads a table asks here.  How the values of a column are *written* (decimal comma, day before month)
-is found in the same scan, and :func:`numbers_from` is the one parser: a function of a single value,
-so that new rows are read as the old ones were.
+reads a public table asks here.  How the values of a column are *written* (decimal comma, day before
+month) is found in the same scan, and :mod:`memberbound.tables.columns` reads them: a function of a
+single value, so that new rows are read as the old ones were.  Blanks, and the words that programs
+write for a missing value, are missing.
 
 ==============  ===================================================================================
 role            when
@@ -33,19 +34,26 @@ As a number, a date counts days since 1970-01-01 in UTC; a time without a zone i
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Literal, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.tables.columns import (
+    BLANKS,
+    DATE_SPELLINGS,
+    DATE_TIME,
+    GAPS,
+    SPELLINGS,
+    Form,
+    Values,
+)
 from memberbound.tables.engine import identifier, literal
-from memberbound.tables.source import Columns, Table, delimiter_of
+from memberbound.tables.source import Columns, Table, delimiter_of, header_notes
 
 if TYPE_CHECKING:
     import ibis.expr.datatypes as dt
@@ -53,7 +61,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROLES",
-    "Form",
     "Reading",
     "Role",
     "Roles",
@@ -71,9 +78,6 @@ ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
 _ANYTHING = ("category", "identifier", "text")
 #: What the user says about columns.
 Roles = Mapping[str, str] | None
-#: How the values of a column are written.
-Form = Literal["number", "comma", "date", "day-first", "truth", "text"]
-
 #: Rows below which nothing that does not repeat is called an identifier or free text.
 _FEWEST, _FEWEST_WHOLE = 20, 100
 #: Distinct shares: of an identifier, and of one whose name or spelling says so.
@@ -85,49 +89,22 @@ _NEARLY = 0.4
 #: Rows looked at where the table lies on an engine of its own.
 _SAMPLE_ROWS = 100_000
 
-_EXPONENT = r"([eE][+-]?(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7]))?"
-_CLOCK = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?"
-_TIME = rf"([T ]+{_CLOCK}( ?(Z|UTC|[+-][0-9]{{2}}(:?[0-9]{{2}})?))?)?"
-_YEAR, _MONTH, _DAY = "[12][0-9]{3}", "(0?[1-9]|1[0-2])", "(0?[1-9]|[12][0-9]|3[01])"
-_LATE = "(1[3-9]|2[0-9]|3[01])"
-_NAMED = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_DAYS = {
-    "year": rf"{_YEAR}-{_MONTH}-{_DAY}|{_YEAR}/{_MONTH}/{_DAY}",
-    "day": rf"{_DAY}[.]{_MONTH}[.]{_YEAR}|{_DAY}-{_MONTH}-{_YEAR}"
-    rf"|{_DAY}[ -]{_NAMED}[ -]{_YEAR}|{_NAMED} {_DAY},? {_YEAR}",
-    "slash": rf"{_MONTH}/{_MONTH}/{_YEAR}",
-    "slash-day": rf"{_LATE}/{_MONTH}/{_YEAR}",
-    "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}",
-}
-#: Spellings, tried in this order; a value has the first that fits it.  The engine (RE2) and Python
-#: read these patterns alike.
-_SPELLINGS = {
-    "whole": r"[+-]?(0|[1-9][0-9]{0,14})",
-    "long": r"[+-]?[1-9][0-9]{15,}",
-    "grouped": r"[+-]?[1-9][0-9]{0,2}[.][0-9]{3}",
-    "point": rf"[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+){_EXPONENT}",
-    "groups": r"[+-]?[1-9][0-9]{0,2}([.][0-9]{3}){2,}",
-    "thousand": r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
-    "comma": r"[+-]?((0|[1-9][0-9]*|[1-9][0-9]{0,2}([.][0-9]{3})+)(,[0-9]*)|,[0-9]+)" + _EXPONENT,
-    **{name: rf"({date}){_TIME}" for name, date in _DAYS.items()},
-    "truth": "(?i:true|false)",
-    "uuid": r"[{]?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}[}]?",
-    "sentence": r"(?s:\S+(\s+\S+){3,})",
-}
 #: Numbers that "point" fits and neither of those before it.
 _DECIMAL = "[+-]?(0|[1-9][0-9]*)[.]([0-9]{1,2}|[0-9]{4,})"
 #: Every spelling at once; the time of a date once, as the engine takes long to read long patterns.
 _ANY_WAY = "|".join(
     f"({pattern})"
     for pattern in (
-        *(pattern for name, pattern in _SPELLINGS.items() if name not in _DAYS),
-        rf"({'|'.join(_DAYS.values())}){_TIME}",
+        *(pattern for name, pattern in SPELLINGS.items() if name not in DATE_SPELLINGS),
+        rf"({'|'.join(DATE_SPELLINGS.values())}){DATE_TIME}",
     )
 )
-_BITS = {name: 1 << place for place, name in enumerate([*_SPELLINGS, "other"])}
+_BITS = {name: 1 << place for place, name in enumerate([*SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
 _ID_ENDS = _ID_WORDS | {"no", "number", "index"}
+#: How programs and people call a column of row numbers.
+_ROW_NUMBER = re.compile(r"#|№|Unnamed: 0|(?i:index|row|rownum|line)")
 _ID_JOINED = re.compile(
     r"(user|customer|client|patient|person|record|case|row|order|member|employee|student|subject|"
     r"passenger|account|session|device|transaction)(id|key|no|nr)"
@@ -320,8 +297,8 @@ def _looked_at(source: str, kinds: Mapping[str, str]) -> str:
         values.append(f"{identifier(name)} AS v{place}")
         sentences.append(f"v{place}")
         if kind == "text":
-            values.append(f"trim({identifier(name)}, {_BLANKS}) AS t{place}")
-            fits = f"regexp_full_match(t{place}, {literal(_SPELLINGS['sentence'])})"
+            values.append(f"{_present(name)} AS t{place}")
+            fits = f"regexp_full_match(t{place}, {literal(SPELLINGS['sentence'])})"
             sentences.append(f"t{place}, {fits} AS s{place}")
     return f"(SELECT {', '.join(sentences)} FROM (SELECT {', '.join(values)} FROM {source}))"
 
@@ -330,7 +307,7 @@ def _spelled(place: int) -> str:
     """Return how a value of text is spelled, as one of the bits."""
     fits = {
         spelling: f"regexp_full_match(t{place}, {literal(pattern)})"
-        for spelling, pattern in _SPELLINGS.items()
+        for spelling, pattern in SPELLINGS.items()
     } | {"sentence": f"s{place}"}
     cases = [f"WHEN {fit} THEN {_BITS[spelling]}" for spelling, fit in fits.items()]
     # After whole numbers, what most values are, so that few patterns are tried: plain decimals
@@ -346,13 +323,21 @@ def _asked(place: int, kind: str) -> str:
     """Return what the one scan asks about a column: five numbers."""
     asked = ["0", "0", "0"]
     if kind == "text":
-        asked[0] = f"bit_or({_spelled(place)}) FILTER (v{place} NOT NULL)"
+        asked[0] = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
         asked[1] = f"count(*) FILTER (s{place})"
     elif kind == "whole":
         wide = f"CAST(v{place} AS HUGEINT)"
         asked[1], asked[2] = f"min({wide})", f"max({wide})"
-    distinct = _bytes(f"v{place}", kind)
-    return f"count(v{place}), approx_count_distinct({distinct}), " + ", ".join(asked)
+    value = f"t{place}" if kind == "text" else f"v{place}"
+    distinct = _bytes(value, kind)
+    return f"count({value}), approx_count_distinct({distinct}), " + ", ".join(asked)
+
+
+def _present(name: str) -> str:
+    """Return the text of a column without blanks around it, null where it is missing."""
+    text = f"trim({identifier(name)}, {_BLANKS})"
+    gaps = ", ".join(map(literal, ("", *GAPS)))
+    return f"CASE WHEN lower({text}) NOT IN ({gaps}) THEN {text} END"
 
 
 def _bytes(column: str, kind: str) -> str:
@@ -380,10 +365,11 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
         rows, distinct, bits = (int(value or 0) for value in line[5 * place : 5 * place + 3])
         first, last = line[5 * place + 3 : 5 * place + 5]
         if rows and distinct >= _NEARLY * rows:
-            column = identifier(name)
-            given = f"{source} WHERE {column} IS NOT NULL"
-            told = _bytes(column, kind)
-            counted = f"SELECT count(*) FROM (SELECT 1 FROM {given} GROUP BY {told})"
+            column = _present(name) if kind == "text" else identifier(name)
+            present = f"{source} WHERE {column} IS NOT NULL"
+            counted = (
+                f"SELECT count(*) FROM (SELECT 1 FROM {present} GROUP BY {_bytes(column, kind)})"
+            )
 
             def count(statement: str = counted) -> int:
                 ((found,),) = engine.sql(statement).fetchall()
@@ -404,15 +390,15 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     return facts
 
 
-#: What may stand around a value without being part of it.
-_BLANKS = "' ' || chr(9) || chr(160)"
+#: What may stand around a value, as the engine writes it.
+_BLANKS = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
 
 
 def _span(table: Table, source: str, name: str) -> int:
     """Return how many whole numbers lie between the least and the largest of a text column."""
     engine = table.engine
     assert engine is not None
-    wide = f"CAST(replace(trim({identifier(name)}, {_BLANKS}), '+', '') AS HUGEINT)"
+    wide = f"CAST(replace({_present(name)}, '+', '') AS HUGEINT)"
     statement = f"SELECT min({wide}), max({wide}) FROM {source}"
     ((low, high),) = table.run("looking at the columns", lambda: engine.sql(statement).fetchall())
     return int(high) - int(low) + 1
@@ -444,9 +430,11 @@ def says_identifier(name: str) -> bool:
     """Tell whether a column's name says that it identifies.
 
     Examples:
-        >>> [says_identifier(n) for n in ("id", "PassengerId", "patient_nbr", "paid", "age")]
-        [True, True, True, False, False]
+        >>> [says_identifier(n) for n in ("id", "PassengerId", "patient_nbr", "#", "paid", "age")]
+        [True, True, True, True, False, False]
     """
+    if _ROW_NUMBER.fullmatch(name.strip()):
+        return True
     words = [w.lower() for w in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
     if not words:
         return False
@@ -461,7 +449,8 @@ def _written(name: str, facts: _Facts, separator: str | None) -> Reading:
         return Reading("category", seen="no value")
     if seen <= {"whole", "long"}:
         return _whole(name, facts)
-    if seen <= {"whole", "long", "grouped", "point"}:
+    groups = {"thousand", "thousands"} if "thousands" in seen else set()
+    if seen <= {"whole", "long", "grouped", "point"} | groups:
         return Reading("number", "number", seen="numbers")
     commas = seen <= {"whole", "long", "grouped", "groups", "thousand", "comma"}
     # Behind a comma every value has three digits: thousands or thousandths, unless the file
@@ -556,7 +545,8 @@ def chosen_columns(
     looked_at = table.columns if columns is None else columns
     apart = () if unit is None else (unit,)
     readings = read_roles(table, looked_at, given, array=array, forms=False)
-    return selected(readings, columns, apart=apart if columns is None else (), texts=True)
+    chosen = selected(readings, columns, apart=apart if columns is None else (), texts=True)
+    return replace(chosen, notes=(*header_notes(table.path), *chosen.notes))
 
 
 def _left_note(name: str, reading: Reading) -> str:
@@ -571,31 +561,9 @@ def _left_note(name: str, reading: Reading) -> str:
 
 # Values as numbers.
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER = re.compile(r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?")
-_COMMA = re.compile(r"[+-]?(([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?")
-_CLOCKED = (
-    r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<part>\d+))?)?"
-    r"(?: ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
-)
-_DATES = tuple(
-    re.compile(pattern + _CLOCKED, re.ASCII)
-    for pattern in (
-        r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})",
-        r"(?P<day>\d{1,2})[.-](?P<month>\d{1,2})[.-](?P<year>\d{4})",
-        r"(?P<day>\d{1,2})[ -](?P<name>[A-Za-z]{3,9})[ -](?P<year>\d{4})",
-        r"(?P<name>[A-Za-z]{3,9}) (?P<day>\d{1,2}),? (?P<year>\d{4})",
-        r"(?P<first>\d{1,2})/(?P<last>\d{1,2})/(?P<year>\d{4})",
-    )
-)
 
-
-def numbers_from(series: Series, form: str = "number") -> NDArray[np.float64]:
+def numbers_from(series: Series, form: Form = "number") -> NDArray[np.float64]:
     """Return the values of a pandas column as doubles; NaN where one is missing or is no number.
-
-    Typed numbers, dates and durations are what they are, whatever ``form`` says; text is parsed
-    value by value, as ``form`` says.  Dates and durations become days.
 
     Examples:
         >>> import pandas as pd
@@ -606,84 +574,4 @@ def numbers_from(series: Series, form: str = "number") -> NDArray[np.float64]:
         >>> numbers_from(pd.Series(["1970-01-02", "1970-01-02T00:00+12:00"]), "date").tolist()
         [1.0, 0.5]
     """
-    import pandas as pd
-    from pandas.api import types
-
-    if types.is_bool_dtype(series) or types.is_numeric_dtype(series):
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.asarray(values, dtype=np.float64)
-    if types.is_datetime64_any_dtype(series) or isinstance(series.dtype, pd.PeriodDtype):
-        stamps = series.dt.to_timestamp() if isinstance(series.dtype, pd.PeriodDtype) else series
-        if stamps.dt.tz is not None:
-            stamps = stamps.dt.tz_convert("UTC").dt.tz_localize(None)
-        return _days_of(stamps - pd.Timestamp(0))
-    if types.is_timedelta64_dtype(series):
-        return _days_of(series)
-    codes, values = pd.factorize(series, use_na_sentinel=True)
-    parsed = np.array([_parsed(value, form) for value in values] + [math.nan], dtype=np.float64)
-    return np.asarray(parsed[codes])
-
-
-def _days_of(lengths: Series) -> NDArray[np.float64]:
-    import pandas as pd
-
-    return np.asarray(lengths / pd.Timedelta(days=1), dtype=np.float64)
-
-
-#: What ``float`` takes besides text.
-_FLOATING = (SupportsFloat, SupportsIndex, bytes, bytearray)
-
-
-def _parsed(value: object, form: str) -> float:
-    """Return one value as a number, NaN where it is none."""
-    if isinstance(value, str):
-        text = value.strip(" \t\xa0")
-        if form in ("date", "day-first"):
-            return _days(text, form == "day-first")
-        if form == "truth":
-            return {"true": 1.0, "false": 0.0}.get(text.lower(), math.nan)
-        if form == "comma" and _COMMA.fullmatch(text):
-            text = text.replace(".", "").replace(",", ".")
-        return float(text) if _NUMBER.fullmatch(text) else math.nan
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return (moment - _EPOCH) / timedelta(days=1)
-    if hasattr(value, "toordinal"):  # a date without a time
-        return float(value.toordinal() - _EPOCH.toordinal())
-    if isinstance(value, timedelta):
-        return value / timedelta(days=1)
-    try:
-        return float(value) if isinstance(value, _FLOATING) else math.nan
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _days(text: str, day_first: bool) -> float:
-    """Return the days since 1970-01-01 in UTC of one date or time stamp."""
-    found = next((m for pattern in _DATES if (m := pattern.fullmatch(text))), None)
-    if found is None:
-        return math.nan
-    said = found.groupdict()
-    if said.get("name") is not None:
-        name = said["name"][:3].lower()
-        month, day = _MONTHS.index(name) + 1 if name in _MONTHS else 0, int(said["day"])
-    elif said.get("first") is not None:
-        month, day = int(said["first"]), int(said["last"])
-        month, day = (day, month) if day_first else (month, day)
-    else:
-        month, day = int(said["month"]), int(said["day"])
-    hours, minutes, seconds = (int(said[part] or 0) for part in ("hour", "minute", "second"))
-    micro = int(((said["part"] or "") + "000000")[:6])
-    since = timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=micro)
-    try:
-        midnight = datetime(int(said["year"]), month, day, tzinfo=_zone(said["zone"]))
-        return (midnight - _EPOCH + since) / timedelta(days=1)
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _zone(text: str | None) -> timezone:
-    if text is None or text in ("Z", "UTC"):
-        return UTC
-    minutes = int(text[1:3]) * 60 + int(text[-2:] if len(text) > 3 else 0)
-    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
+    return Values.of(series, form).numbers

@@ -10,8 +10,10 @@ what                                 how its values are compared
 ``.npy``                             2-D array: columns ``x0``, ``x1``, …; 1-D: one column
 ``.duckdb`` files                    the table named by ``table=``, opened read-only, as typed
 SQLite files, ibis on SQLite         as stored, whatever the column is declared: whole numbers,
-                                     floats, text or bytes; a column that mixes them is written as
-                                     SQL literals (``1``, ``1.0``, ``'1'``, ``x'31'``)
+                                     floats, text or bytes; a column that mixes them is text, a
+                                     number as its literal (``1``, ``1.0``), bytes as ``x'31'``, a
+                                     text as it is unless it could be taken for one of these
+                                     (``'1'``); where the rows are secret, every column is
 pandas                               as typed; a missing value of any kind (None, NaN, NaT, NA) is
                                      null, as pandas means it; a column of objects must hold one
                                      type
@@ -47,6 +49,7 @@ compare in this way is refused.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -55,7 +58,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from duckdb import DuckDBPyRelation
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
@@ -91,6 +95,7 @@ __all__ = [
     "check_file",
     "delimited_table",
     "delimiter_of",
+    "header_notes",
     "open_table",
     "stored_array",
 ]
@@ -112,6 +117,12 @@ _STORED_CASES = (
     "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
     "WHEN 'blob' THEN 8 END"
 )
+#: Texts that could be taken for a literal of SQLite, in a column that may hold numbers and in one
+#: of text, where numbers are stored as text.
+_LIKE_A_LITERAL = re.compile(
+    r"'.*|x'.*|[+-]?([0-9]+[.]?[0-9]*(e[+-]?[0-9]+)?|inf|nan)", re.DOTALL | re.IGNORECASE
+)
+_LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 #: Values per batch when an array is copied.
 _VALUES = 2**21
 
@@ -231,11 +242,13 @@ def open_table(
     delimiter: str | None = None,
     memory_limit: str | None = None,
     beside: Table | None = None,
+    secret: bool = False,
 ) -> Table:
     """Return the table in a file, in a database or in memory; nothing is read but its columns.
 
     ``table`` names the table of a database file; it may be left out when there is only one.
     ``beside`` opens on the engine of another table, so that both can be queried together.
+    ``secret``: no row decides how another is read.
 
     Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
     extension, a broken file or a table without columns is an :class:`InputError`.
@@ -268,9 +281,9 @@ def open_table(
     try:
         with reading(name):
             if path is None:
-                expr = _in_memory(engine, source)
+                expr = _in_memory(engine, source, secret=secret)
             else:
-                expr = _file(engine, path, table, delimiter)
+                expr = _file(engine, path, table, delimiter, secret=secret)
             return _checked(Table(expr, name, engine, path))
     except BaseException:
         if owner is None:
@@ -365,20 +378,24 @@ def _plain(engine: Engine, path: Path) -> Path:
     return link
 
 
-def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) -> ir.Table:
+def _file(
+    engine: Engine, path: Path, table: str | None, delimiter: str | None, *, secret: bool = False
+) -> ir.Table:
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         # Bytes that are no text: no engine takes such a name.
         endings = "".join(path.suffixes[-2:]).encode("ascii", "ignore").decode()
         link = engine.folder / f"{engine.fresh('file')}{endings}"
         link.symlink_to(path.absolute())
         try:
-            return _file(engine, link, table, delimiter)
+            return _file(engine, link, table, delimiter, secret=secret)
         except InputError as error:
             raise InputError(str(error).replace(str(link), str(path))) from error
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
         lite = _magic(path).startswith(b"SQLite format 3")
-        return (_sqlite if lite else _duckdb)(engine, path, table)
+        if lite:
+            return _sqlite(engine, path, table, secret=secret)
+        return _duckdb(engine, path, table)
     if table is not None:
         raise InputError(f"table must be left out for {path}: only a database holds several.")
     compression = suffix if suffix and suffix in COMPRESSIONS else ""
@@ -399,6 +416,7 @@ def _file(engine: Engine, path: Path, table: str | None, delimiter: str | None) 
 
 def _parquet(engine: Engine, path: Path) -> ir.Table:
     """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -408,43 +426,44 @@ def _parquet(engine: Engine, path: Path) -> ir.Table:
         if all(exact_type(field.type) == field.type for field in schema) and not old:
             plain = literal(_plain(engine, path))
             return engine.view(f"SELECT * FROM read_parquet({plain}, hive_partitioning = false)")
-    unit = "ns" if not old else _unit_of_old_timestamps(path, old)
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit=unit) as file:
-        return engine.copied(file.schema_arrow, file.iter_batches())
-
-
-def _unit_of_old_timestamps(path: Path, columns: list[str]) -> str:
-    """Return a unit that holds the 96-bit timestamps of a Parquet file, in range and digits."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    far = fine = False
-    with (
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse_file,
-        pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine_file,
-    ):
-        if not set(columns) <= set(coarse_file.schema_arrow.names):
-            raise InputError(
-                f"{path} must not hold 96-bit timestamps within lists or records, got "
-                f"{columns[0]!r}. Save it again with 64-bit timestamps."
-            )
-        streams = [file.iter_batches(columns=columns) for file in (coarse_file, fine_file)]
-        for pair in zip(*streams, strict=True):
-            for one, two in zip(*(batch.columns for batch in pair), strict=True):
-                known = np.asarray(one.is_valid())
-                micro, nano = (
-                    np.asarray(column.view(pa.int64()).fill_null(0))[known] for column in (one, two)
-                )
-                # Sums wrap around as pyarrow's own do; what is left over are the last digits.
-                far = far or bool(np.any(np.abs(micro.astype(np.float64)) > 2**63 / 1000 - 1e4))
-                fine = fine or bool(np.any(nano - micro * 1000))
-    if far and fine:
+    nested = next((name for name in old if name not in schema.names), None)
+    if nested is not None:
         raise InputError(
-            f"{path} must not hold 96-bit timestamps both beyond the year 2262 and with "
-            "nanoseconds. Save it again with 64-bit timestamps."
+            f"{path} must not hold 96-bit timestamps within lists or records, got {nested!r}. "
+            "Save it again with 64-bit timestamps."
         )
-    return "ns" if fine else "us"
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
+        if not old:
+            return engine.copied(coarse.schema_arrow, coarse.iter_batches())
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
+            texts = [f.with_type(pa.string()) if f.name in old else f for f in coarse.schema_arrow]
+            return engine.copied(pa.schema(texts), _old_timestamps(coarse, fine, set(old)))
+
+
+def _old_timestamps(
+    coarse: pq.ParquetFile, fine: pq.ParquetFile, old: set[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with 96-bit timestamps as text: no 64-bit unit has their range and digits.
+
+    Microseconds have the range; what nanoseconds, which wrap around, have beyond them are the last
+    three digits.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    streams = (coarse.iter_batches(), fine.iter_batches(columns=sorted(old)))
+    for whole, last in zip(*streams, strict=True):
+        columns = dict(zip(whole.schema.names, whole.columns, strict=True))
+        for name in old:
+            micro, nano = (
+                batch.column(batch.schema.get_field_index(name)).view(pa.int64())
+                for batch in (whole, last)
+            )
+            rest = pc.subtract(nano, pc.multiply(micro, 1000))
+            digits = pc.utf8_lpad(rest.cast(pa.string()), 3, "0")
+            stamps = pc.strftime(columns[name], "%Y-%m-%d %H:%M:%S")
+            columns[name] = pc.binary_join_element_wise(stamps, digits, "")
+        yield pa.record_batch(list(columns.values()), names=list(columns))
 
 
 def _arrow_file(engine: Engine, path: Path) -> ir.Table:
@@ -526,7 +545,7 @@ def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation) -> ir
     return engine.copied(stream.schema, stream)
 
 
-def _in_memory(engine: Engine, source: object) -> ir.Table:
+def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
     import duckdb
     import ibis.expr.types as ir
     import numpy as np
@@ -535,7 +554,9 @@ def _in_memory(engine: Engine, source: object) -> ir.Table:
     if isinstance(source, ir.Table):
         backend = source.get_backend()
         if backend.name == "sqlite":
-            return _from_sqlite(engine, backend.con, backend.compile(source), source.columns)
+            texts = dict.fromkeys(source.columns, False)  # ibis does not tell affinities
+            query = backend.compile(source)
+            return _from_sqlite(engine, backend.con, query, texts, secret=secret)
         source = source.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
@@ -570,7 +591,7 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> ir.Table:
     return engine.backend.table(name, database=(catalog, schema))
 
 
-def _sqlite(engine: Engine, path: Path, table: str | None) -> ir.Table:
+def _sqlite(engine: Engine, path: Path, table: str | None, *, secret: bool) -> ir.Table:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         found = connection.execute(
@@ -578,40 +599,59 @@ def _sqlite(engine: Engine, path: Path, table: str | None) -> ir.Table:
             "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
         ).fetchall()
         name = identifier(_pick(path, table, {name: name for (name,) in found}))
-        columns = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({name})")]
-        return _from_sqlite(engine, connection, f"SELECT * FROM {name}", columns)
+        described = connection.execute(f"PRAGMA table_xinfo({name})").fetchall()
+        texts = {row[1]: _stores_text(row[2]) for row in described}
+        return _from_sqlite(engine, connection, f"SELECT * FROM {name}", texts, secret=secret)
     finally:
         connection.close()
 
 
+def _stores_text(declared: str) -> bool:
+    """Tell whether a column of this declared type has text affinity: it holds no numbers."""
+    upper = declared.upper()
+    return "INT" not in upper and any(word in upper for word in ("CHAR", "CLOB", "TEXT"))
+
+
 def _from_sqlite(
-    engine: Engine, connection: sqlite3.Connection, query: str, columns: Sequence[str]
+    engine: Engine,
+    connection: sqlite3.Connection,
+    query: str,
+    texts: Mapping[str, bool],
+    *,
+    secret: bool,
 ) -> ir.Table:
-    """Copy rows as they are stored: in SQLite every value has a type, its column only a wish."""
+    """Copy rows as they are stored: SQLite types values; column types are only affinities.
+
+    ``texts`` says of every column whether it has text affinity.  A column that one record could
+    give another type is text where the rows are ``secret``.
+    """
     import pyarrow as pa
 
     # A sign drops collation and declared type, which a connection may take as a cue to convert.
-    places = [f"+{identifier(column)}" for column in columns]
-    kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
+    places = [f"+{identifier(column)}" for column in texts]
     text_factory, connection.text_factory = connection.text_factory, str
     try:
         cursor = connection.cursor()
         cursor.row_factory = None
-        (seen,) = cursor.execute(f"SELECT {', '.join(kinds)} FROM ({query})").fetchall()
-        plain = {1: pa.int64(), 2: pa.float64(), 8: pa.binary()}
+        stored: tuple[int | None, ...] = (None,) * len(places)
+        if not secret:
+            kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
+            (stored,) = cursor.execute(f"SELECT {', '.join(kinds)} FROM ({query})").fetchall()
+        plain = {1: pa.int64(), 2: pa.float64(), 4: pa.string(), 8: pa.binary()}
+        typed = [plain.get(kind or 0) for kind in stored]
         schema = pa.schema(
-            [(c, plain.get(k, pa.string())) for c, k in zip(columns, seen, strict=True)]
+            [(column, kind or pa.string()) for column, kind in zip(texts, typed, strict=True)]
         )
-        mixed = [kind not in {None, 1, 2, 4, 8} for kind in seen]
         cursor.execute(f"SELECT {', '.join(places)} FROM ({query})")
 
         def produced() -> Iterator[pa.RecordBatch]:
             while block := cursor.fetchmany(BATCH_ROWS):
+                columns = zip(*block, strict=True)
                 arrays = [
-                    pa.array(map(_spelled, values) if spell else values, kind)
-                    for values, kind, spell in zip(
-                        zip(*block, strict=True), schema.types, mixed, strict=True
-                    )
+                    pa.array(values, kind)
+                    if kind is not None
+                    else pa.array([_spelled(value, text) for value in values], pa.string())
+                    for values, kind, text in zip(columns, typed, texts.values(), strict=True)
                 ]
                 yield pa.record_batch(arrays, schema=schema)
 
@@ -620,10 +660,14 @@ def _from_sqlite(
         connection.text_factory = text_factory
 
 
-def _spelled(value: object) -> str | None:
-    """Return a value of SQLite as its literal, which tells 1, 1.0, '1' and x'31' apart."""
+def _spelled(value: object, text: bool) -> str | None:
+    """Return a value of SQLite as text such that 1, 1.0, '1' and x'31' differ.
+
+    A column with text affinity holds no numbers, so ``1`` is a text there.
+    """
     if isinstance(value, str):
-        return literal(value)
+        quoted = (_LIKE_BYTES if text else _LIKE_A_LITERAL).fullmatch(value)
+        return literal(value) if quoted else value
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return None if value is None else repr(value)
@@ -675,6 +719,8 @@ _UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
     ".bz2": bz2.BZ2File,
 }
 COMPRESSIONS = (*_STREAMED, *_UNPACKED)
+#: A row that repeats so many names, or all of fewer, repeats the header.
+_HEADER_COLUMNS = 16
 #: A first line longer than this is not a list of column names.
 _LONGEST_HEADER = 2**22
 _CHUNK = 2**20
@@ -702,14 +748,19 @@ def delimited_table(
         delimiter, columns = _header(stream, name, delimiter)
     numbered = [f"c{i}" for i in range(len(columns))]
     typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
+    pairs = list(zip(numbered, columns, strict=True))
+    # Files put together with their headers: a row that repeats the names is one of missing values.
+    names = [f"{key} = {literal(column)}" for key, column in pairs[:_HEADER_COLUMNS]]
+    header = " AND ".join(names) if len(names) > 1 else "false"
     named = ", ".join(
-        f"{key} AS {identifier(column)}" for key, column in zip(numbered, columns, strict=True)
+        f"CASE WHEN NOT header THEN {key} END AS {identifier(column)}" for key, column in pairs
     )
     return engine.view(
-        f"SELECT {named} FROM read_csv({literal(path)}, auto_detect = false, header = true, "
+        f"SELECT {named} FROM (SELECT *, coalesce({header}, false) AS header FROM "
+        f"read_csv({literal(path)}, auto_detect = false, header = true, "
         f"columns = {{{typed}}}, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
         f"skip = 0, comment = '', nullstr = '', compression = {literal(_STREAMED[compression])}, "
-        "hive_partitioning = false)"
+        "hive_partitioning = false))"
     )
 
 
@@ -718,6 +769,36 @@ def delimiter_of(path: Path) -> str:
     ending = path.suffix.lower()
     with _open(path, ending if ending in COMPRESSIONS else "") as stream:
         return _header(stream, str(path), None)[0]
+
+
+def header_notes(source: object) -> tuple[str, ...]:
+    """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
+
+    Such rows are read as missing values.
+    """
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    endings = [] if path is None else [ending.lower() for ending in path.suffixes[-2:]]
+    if path is None or not set(_DELIMITED) & set(endings) or not path.is_file():
+        return ()
+    lines = []
+    with _open(path, endings[-1] if endings[-1] in COMPRESSIONS else "") as stream:
+        first = stream.readline().rstrip(b"\r\n").removeprefix(codecs.BOM_UTF8)
+        if len(first) > _BLOCK or not any(mark.encode() in first for mark in DELIMITERS):
+            return ()  # one column, whose name may be a value
+        number, rest = 2, b""
+        while chunk := stream.read(_CHUNK):
+            whole, mark, rest = (rest + chunk).rpartition(b"\n")
+            block = whole + mark
+            if first in block:
+                numbered = enumerate(block.splitlines(), number)
+                lines += [line for line, text in numbered if text.rstrip(b"\r") == first]
+            number += block.count(b"\n")
+        lines += [number] if rest.rstrip(b"\r") == first else []
+    if not lines:
+        return ()
+    shown = ", ".join(map(str, lines[:5])) + (f" and {len(lines) - 5} more" if lines[5:] else "")
+    word, verb = ("line", "repeats") if len(lines) == 1 else ("lines", "repeat")
+    return (f"{word} {shown} of {path.name} {verb} the header: read as missing values",)
 
 
 def _open(path: Path, compression: str) -> io.BufferedIOBase:

@@ -20,6 +20,7 @@ from memberbound.attacks.learner_audit import (
     LearnerAudit,
     Sandwich,
     audit_shadows,
+    compare_exposure,
     read_ceiling,
     record_exposure,
     sandwiched,
@@ -64,10 +65,11 @@ from memberbound.games import Game
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.rounding import down
+from memberbound.numerics.rounding import down, shared_confidence
 from memberbound.quantities import (
     INTERVAL,
     ONLY_BLIND,
+    AuditBound,
     Certificate,
     Readable,
     Sides,
@@ -176,16 +178,20 @@ class Audit(Readable, Limited):
         return result | ({} if self.sandwich is None else self.sandwich.to_dict())
 
     @property
-    def reached(self) -> tuple[float, float]:
-        """Advantage of the best attack: the estimate, and the floor, which pays for the choice."""
+    def reached(self) -> tuple[float, float | None]:
+        """Advantage of the best attack: the estimate, and the floor, which pays for the choice.
+
+        There is no floor where members and non-members are not comparable.
+        """
         found = self.attacks[self.best]["advantage"]
         lower = found["lower"]
         if isinstance(self.detail, LearnerAudit):
             # The attack was picked after looking; its own interval does not pay for that.
             lower = self.detail.best_advantage.lower
         if isinstance(self.detail, GivenModel):
-            lower = self.detail.audit.best_advantage.lower
-        return float(found["estimate"]), float(lower)
+            known = self.detail.comparable
+            lower = self.detail.audit.best_advantage.lower if known else None
+        return float(found["estimate"]), lower
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the best attack's success where half of all are members.
@@ -200,10 +206,9 @@ class Audit(Readable, Limited):
             best = max(gaps, key=gaps.__getitem__)
             estimate = gaps[best]
         what = f"best attack tried ({best}), average record"
-        law = self.detail.law if isinstance(self.detail, GivenModel) else None
-        if law is not None and law.differs:
+        if lower is None:
             # Not called a leak; but nothing speaks for the model either, so the limit stands.
-            what += ", on members and non-members that differ already in their columns"
+            return (Success(f"{what}{NOT_COMPARABLE}"),)
         half = (1 + estimate) / 2, down((1 + lower) / 2)
         return (Success(what, estimate=half[0], floor=half[1]),)
 
@@ -211,24 +216,26 @@ class Audit(Readable, Limited):
     def sentence(self) -> str:
         """What was reached, and what that does not mean."""
         estimate, lower = self.reached
-        who = "attack on this model"
+        who, whom = "attack on this model", ""
         more = (
             "This is no guarantee: other attacks may achieve more, and other models of the same "
             "learner may leak more."
         )
         if isinstance(self.detail, GivenModel):
             who = f"best attack tried on this model ({self.best})"
-            law = self.detail.law
-            more = f"{law.sentence} {more}" if law is not None and law.differs else more
         if isinstance(self.detail, LearnerAudit):
-            who = f"best attack tried ({self.best})"
+            who, whom = f"best attack tried ({self.best})", " on the average record"
             more = "This is no guarantee: other attacks may achieve more."
         reached = decimals(estimate, "estimate", 3)
         sure = f"confidence {confident(self.confidence)}"
         least = f"; at {sure} {ONLY_BLIND}"
-        if lower > 0:
+        if lower is None:
+            assert isinstance(self.detail, GivenModel)
+            assert self.detail.law is not None
+            least, more = ", which is no floor", f"{self.detail.law.sentence} {more}"
+        elif lower > 0:
             least = f", at least {decimals(lower, 'lower', 3)} with {sure}"
-        return f"The {who} reached an advantage (TPR - FPR) of {reached}{least}. {more}"
+        return f"The {who} reached an advantage (TPR - FPR) of {reached}{whom}{least}. {more}"
 
     def summary(self) -> str:
         """Return the short readable table of the command line."""
@@ -299,8 +306,11 @@ def _record(item: dict[str, Any], blind: float) -> str:
 
 # ── The verb ``audit``: what do real attacks reach? ───────────────────────────────────────────────
 
-#: Not one of the attacks by score: it is trained on targets and bounds Δ by itself.
-LEARNED = "learned"
+#: Why there is no number to hold to a limit, after who is right about whom.
+NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
+#: Attacks without a score per record: one is trained on targets and bounds Δ by itself, the other
+#: reads what is released (X24).
+LEARNED, RELEASED = "learned", "released-vector"
 
 
 #: Rates for which a TPR is given where the non-members allow it; others are asked for.
@@ -524,6 +534,7 @@ def audit(
         confidence=confidence,
         fpr=rates,
         ceiling=ceiling,
+        learned=_learned(run, confidence, start) if LEARNED in names else None,
         release=release_floor(
             estimator,
             run,
@@ -533,10 +544,6 @@ def audit(
         ),
     )
     exposure = answer.exposure
-    if LEARNED in names:
-        shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
-        targets = Targets(run.membership, signals=shown, features=examples.features)
-        answer = replace(answer, learned=learned_attack(targets, confidence=confidence, seed=start))
     assert exposure is not None
     notes = (*answer.warnings, *examples.notes)
     answer = replace(answer, warnings=notes, roles=examples.roles)
@@ -546,6 +553,13 @@ def audit(
     return replace(answer, records_out=str(out))
 
 
+def _learned(run: ShadowRun, confidence: float, seed: int) -> LearnedAttack:
+    """Attack the models with a classifier that is trained on some of them."""
+    shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
+    targets = Targets(run.membership, signals=shown, features=run.examples.features)
+    return learned_attack(targets, confidence=confidence, seed=seed)
+
+
 def audit_run(
     run: ShadowRun,
     *,
@@ -553,17 +567,31 @@ def audit_run(
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     ceiling: Ceiling | None = None,
+    learned: LearnedAttack | None = None,
     release: ReleaseFloor | None = None,
 ) -> Audit:
     """Audit models that are trained already; see :func:`audit`.
 
-    With a ``ceiling`` an audit above it raises a ContradictionError.  ``release`` has the floors of
-    the attack on what is released (X24); they then take the place of the attacks on predictions
-    beside the ceiling, which is decided before either is seen.
+    With a ``ceiling`` an audit above it raises a ContradictionError.  ``learned`` is the attacker
+    of A25 §7 on the same models, ``release`` that on what is released (X24).  They are attacks like
+    the others: best attack, floor and the comparison with the ceiling read one list that shares the
+    error.  So do the floors about one record, those of ``exposure`` and of ``release``
+    (proofs/audit-subset-game.md claim 6).
     """
     plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
-    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr)
-    sandwich, warnings, exposure = None, found.warnings, record_exposure(found)
+    others: dict[str, Callable[[float], AuditBound]] = {}
+    if learned is not None:
+        others[LEARNED] = _floorless(learned.bounded) if run.failures else learned.bounded
+    if release is not None:
+        others[RELEASED] = release.on_average.bounded
+    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr, others=others)
+    if learned is not None:
+        learned = replace(learned, confidence=found.each_confidence)
+    both = found.confidence
+    if release is not None:
+        release = replace(release, confidence=found.each_confidence)
+        both = shared_confidence(both, 2)
+    sandwich, warnings, exposure = None, found.warnings, record_exposure(found, confidence=both)
     if run.failures:
         # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
         # without which the learner fails is in most of them, and saying "in" is right about it.
@@ -578,9 +606,10 @@ def audit_run(
         )
     elif ceiling is not None:
         sandwich = sandwiched(ceiling, found.best_advantage)
-        if release is not None:
-            sharper = release.worst if ceiling.record == "every" else release.average
-            sandwich = sandwiched(ceiling, sharper)
+        compare_exposure(ceiling, exposure)
+        if release is not None and ceiling.record == "every":
+            about_one = sandwiched(ceiling, release.worst)
+            sandwich = max(sandwich, about_one, key=lambda side: side.floor)
     return Audit(
         found.game,
         {name: a.to_dict() for name, a in found.attacks.items()},
@@ -591,8 +620,19 @@ def audit_run(
         exposure,
         sandwich,
         release,
+        learned,
         warnings=warnings,
     )
+
+
+def _floorless(bounded: Callable[[float], AuditBound]) -> Callable[[float], AuditBound]:
+    """Return the same intervals without a floor, for halves that were not uniform."""
+
+    def cut(confidence: float) -> AuditBound:
+        bound = bounded(confidence)
+        return replace(bound, lower=min(bound.lower, 0.0))
+
+    return cut
 
 
 #: Targets and training models of the attack on what is released, per shadow model.
@@ -661,7 +701,7 @@ def _of_model(found: GivenModel, out: Path | None = None, *, force: bool = False
         _write_columns(columns, out, force=force)
     return Audit(
         found.audit.best_advantage.game,
-        found.audit.attack_fields(),
+        found.attack_fields(),
         found.audit.best,
         found.audit.confidence,
         found.audit.assumptions,

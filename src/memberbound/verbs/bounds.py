@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
@@ -26,15 +27,23 @@ _HEAD = """\
 #   numbers      age: [0, 120]
 #   categories   sex: [F, M]             anything else counts as "other"
 #   two numbers that are categories      ward: {categories: [1, 2]}
+#   dates        seen: [2020-01-01, 2025-12-31]
+#   how texts are written, where one could mean two things (1,234 or 03/02/2021):
+#     weight: {range: [0, 300], decimal: ","}      seen: {range: […], format: "%d/%m/%Y"}
 # An entry that stays empty is left to noisy histograms, which cost a part of the budget.
 # What stands behind a column is a guess from the table: delete it before you pass this file on.
 """
 _HINTS = {
     "number": "numbers: [low, high]",
     "category": "categories: [one, another]",
-    "date": "dates: as text, or leave it out with --columns",
+    "date": "dates: [first, last]",
     "identifier": "identifier: leave it out with --columns",
     "text": "free text: leave it out with --columns",
+}
+#: … of columns that need a word on how their values are written.
+_WRITTEN = {
+    "comma": 'numbers: {range: [low, high], decimal: ","}',
+    "day-first": 'dates: {range: [first, last], format: "%d/%m/%Y"}',
 }
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: Names that YAML would read as something else.
@@ -47,13 +56,15 @@ class BoundsTemplate(Readable):
 
     kinds: dict[str, str]
     out: str | None = None
+    forms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """The file."""
         names = {name: _quoted(name) for name in self.kinds}
         width = max(map(len, names.values())) + 1
-        lines = [f"{names[c] + ':':<{width}}  # {_HINTS[kind]}" for c, kind in self.kinds.items()]
+        hints = {c: _WRITTEN.get(self.forms.get(c, ""), _HINTS[k]) for c, k in self.kinds.items()}
+        lines = [f"{names[c] + ':':<{width}}  # {hint}" for c, hint in hints.items()]
         return _HEAD + "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, object]:
@@ -102,13 +113,13 @@ def bounds(
     if out is not None:
         check_output(Path(out), formats=(".yaml", ".yml"), source=path, force=force)
     frame, _ = read_frame(table, database_table)
-    kinds: dict[str, str] = {
-        name: reading.role for name, reading in readings_of(frame, source=table).items()
-    }
-    found = BoundsTemplate(kinds, None if out is None else str(out))
+    readings = readings_of(frame, source=table)
+    kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
+    forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}
+    template = BoundsTemplate(kinds, None if out is None else str(out), forms)
     if out is not None:
-        write_text(found.text, Path(out), force=force)
-    return found
+        write_text(template.text, Path(out), force=force)
+    return template
 
 
 def _quoted(name: str) -> str:

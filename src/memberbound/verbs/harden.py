@@ -57,7 +57,7 @@ from memberbound.tables.in_memory import (
 )
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, numbers_from, selected
-from memberbound.tables.source import Columns
+from memberbound.tables.source import Columns, header_notes
 from memberbound.verbs.certify import CERTIFIED, Certified
 
 if TYPE_CHECKING:
@@ -673,7 +673,7 @@ def harden(
         assumptions=(_one_row(unit), *_ASSUMPTIONS, parts.note(choice.candidates)),
         accuracy=accuracy,
         roles=selection.roles,
-        warnings=(*selection.notes, *_first_rows_said(unit)),
+        warnings=(*header_notes(table), *selection.notes, *_first_rows_said(unit)),
         counted=tuple(counted),
         out=None if wanted is None else str(wanted),
         recipe_out=None if recipe_path is None else str(recipe_path),

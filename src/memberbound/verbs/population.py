@@ -41,7 +41,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.roots import confirmed, fixed_order, last_true, least_scale
+from memberbound.numerics.roots import fixed_order, last_true, least_scale
 from memberbound.numerics.rounding import FloatArray, down, shared_confidence, sum_slack, up
 from memberbound.quantities import (
     Certificate,
@@ -478,9 +478,8 @@ class PopulationAnswer(Readable, Limited):
 
     @property
     def _epsilon(self) -> str:
-        """ε: as given, the largest that may be used (down), or one that follows from σ (up)."""
-        side: Side = "upper" if self.amount.sigma is not None else "given"
-        return significant(self.epsilon, "lower" if self.amount.target is not None else side)
+        """ε: as given, the short decimal that was found, or one that follows from σ (up)."""
+        return significant(self.epsilon, "given" if self.amount.sigma is None else "upper")
 
     @property
     def release(self) -> str:
@@ -514,9 +513,10 @@ class PopulationAnswer(Readable, Limited):
     def summary(self) -> str:
         """Return the short readable table of the command line."""
 
-        def number(value: float) -> str:
-            proved = value != float("inf")
-            return f"≤ {significant(value, 'upper')}" if proved else "nothing is proved"
+        def number(value: float, quantity: str = "epsilon") -> str:
+            if value == float("inf") or vacuous(value, quantity):
+                return "nothing is proved"
+            return f"≤ {significant(value, 'upper')}"
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
         rows: list[tuple[str, object]] = [
@@ -524,8 +524,8 @@ class PopulationAnswer(Readable, Limited):
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
-            # Less noise than was looked for would break the target.
-            side: Side = "upper" if self.amount.sigma is None else "given"
+            # σ that follows from a given ε is rounded up; one that was found is a short decimal.
+            side: Side = "given" if self.amount.epsilon is None else "upper"
             rows.append(("noise σ", significant(self.sigma, side)))
         rows += [
             (f"ε{at}, any data set", self._epsilon),
@@ -548,9 +548,9 @@ class PopulationAnswer(Readable, Limited):
             sure = at_confidence(self.fresh.confidence)
             plain = leak_of_gaussian_mean(self.game.size, self.columns)
             rows += [
-                ("leak of fresh rows (i.i.d.)", number(self.fresh.value) + sure),
-                ("… normal ones, no noise: X8", number(plain)),
-                ("… and by A25-P25", number(self._closed)),
+                ("leak of fresh rows (i.i.d.)", number(self.fresh.value, "leak") + sure),
+                ("… normal ones, no noise: X8", number(plain, "leak")),
+                ("… and by A25-P25", number(self._closed, "leak")),
             ]
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -690,8 +690,12 @@ class GaussianSetting:
             )
         return worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
 
-    def sigma_for(self, quantity: Quantity, target: float) -> float:
-        """Smallest σ with ε̃ ≤ target or success ≤ target, on the safe side."""
+    def mechanism_for(self, quantity: Quantity, target: float) -> tuple[float, float]:
+        """Return σ and ε of one mechanism with ε̃ ≤ target or success ≤ target, with little noise.
+
+        Guarantee: both are short decimals, so what is printed is the mechanism that is certified.
+        It has (ε, δ)-DP over all data sets, and meets the target; so does the least noise for ε.
+        """
         pmp = quantity == "pmp"
 
         def found(line: FloatArray | None, crowd: CrowdTable | None) -> float:
@@ -703,13 +707,24 @@ class GaussianSetting:
             bounds = self.best(sigma)
             return bounds.pmp_epsilon_upper if pmp else bounds.success_upper
 
+        def shortened(sigma: float) -> tuple[float, float]:
+            # ε rounded down asks for a little more noise than was found.
+            epsilon = float(significant(self.epsilon_from_sigma(sigma), "lower"))
+            if math.isfinite(epsilon):
+                sigma = max(sigma, self.sigma_from_epsilon(epsilon))
+
+            # With ε as well, other values are worked out: the answer itself must meet the target.
+            def enough(noise: float) -> bool:
+                return self.epsilon_from_sigma(noise) <= epsilon and reached(noise) <= target
+
+            return _short_decimal(sigma, "upper", enough), epsilon
+
         sigma = self.released(found(self.line, self.crowd))
-        if sigma == 0.0 or (self.line is None and self.crowd is None):
-            return sigma
-        # With ε as well, other values are worked out: the answer itself must meet the target.
+        if sigma == 0.0:
+            return 0.0, 0.0
         with suppress(SearchError):
-            return confirmed(reached, target, sigma)
-        return self.released(found(None, None))
+            return shortened(sigma)
+        return shortened(self.released(found(None, None)))
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for who knows all but one, who knows the population's worst, and who not."""
@@ -734,6 +749,22 @@ class GaussianSetting:
         population = max(success(self.profile.diameter), practical)
         worst_case = max(success(self.sensitivity), population)
         return Comparison(epsilon, worst_case, population, practical, coupled)
+
+
+def _short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> float:
+    """Return a decimal of a few digits, at or beyond ``value`` on a side, where ``holds`` is seen.
+
+    >>> _short_decimal(0.12345678, "upper", lambda x: True)
+    0.123457
+    """
+    share = 1e-6 if side == "upper" else -1e-6
+    for _ in range(40):
+        found = float(significant(value, side))
+        if holds(found):
+            return found
+        value = found * (1 + share)
+        share *= 1.5
+    raise SearchError(f"what was found, {value!r}, did not meet the target again.")
 
 
 def _tightened(first: RecordBounds, second: RecordBounds) -> RecordBounds:
@@ -791,19 +822,17 @@ def answer_gaussian(
         CrowdTable.of(values, question.game) if line is None else None,
     )
     amount = question.amount
-    if amount.epsilon is not None:
-        noise = setting.sigma_from_epsilon(amount.epsilon)
-    elif amount.sigma is not None:
-        noise = amount.sigma
+    if amount.target is not None:
+        noise, epsilon = setting.mechanism_for(*amount.target)
+    elif amount.epsilon is not None:
+        noise, epsilon = setting.sigma_from_epsilon(amount.epsilon), amount.epsilon
     else:
-        noise = setting.sigma_for(*amount.target)  # type: ignore[misc]  # the only case left
+        assert amount.sigma is not None
+        noise, epsilon = amount.sigma, setting.epsilon_from_sigma(amount.sigma)
     if noise == 0.0:
         raise InputError("the records must differ from one another; equal ones need no noise.")
     coupled, _, hidden = setting.parts(noise)
     bounds = setting.best(noise)
-    epsilon = amount.epsilon
-    if epsilon is None:
-        epsilon = setting.epsilon_from_sigma(noise)
     return PopulationAnswer(
         "gaussian",
         query if releases == 1 else f"{query}, {releases} answers",
@@ -912,7 +941,7 @@ class ExponentialSetting:
         )
 
     def epsilon_for(self, quantity: Quantity, target: float) -> float:
-        """Largest ε found with ε̃ ≤ target or success ≤ target.
+        """Largest ε found with ε̃ ≤ target or success ≤ target, a short decimal.
 
         The first candidate is the ε at which the population's own worst case meets the target,
         which needs no enumeration.  Exact bounds are bisected.  Sampled bounds are tested at ε
@@ -935,16 +964,17 @@ class ExponentialSetting:
         allowed = target
         if quantity == "success":
             allowed = _pure_epsilon_for_success(target, prior)
-        start = down(allowed / unit, 8)
+        start = float(significant(down(allowed / unit, 8), "lower"))
         if start <= 0:
             return 0.0
         if not self.enumerable:
-            trials = (start * 1.25**step for step in range(1, 25))
+            trials = (float(significant(start * 1.25**step, "lower")) for step in range(1, 25))
             return fixed_order(lambda e: reached(e) <= target, trials) or start
         # ε falls as its inverse, the noise, grows.
-        return 1 / least_scale(
+        scale = least_scale(
             lambda s: reached(1 / s) - target, 1 / start, floor=_LEAST_EXPONENTIAL / start
         )
+        return _short_decimal(1 / scale, "lower", lambda e: reached(e) <= target)
 
     def comparison(self, epsilon: float) -> Comparison:
         """Success at ε for the three attackers."""

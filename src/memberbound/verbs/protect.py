@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,6 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
-from memberbound.learners.examples import is_number
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
@@ -73,7 +72,7 @@ from memberbound.release.neighbour import (
 )
 from memberbound.release.networks import NetworkModel, fit_network
 from memberbound.release.parameters import Labels
-from memberbound.release.preprocessing import Bounds, Categories, Range, Values, read_bounds
+from memberbound.release.preprocessing import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.releasing import Release, source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, TableModel, save
 from memberbound.release.statistics import (
@@ -86,13 +85,17 @@ from memberbound.release.statistics import (
     total,
 )
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
-from memberbound.tables.in_memory import Population, first_rows, read_frame, read_population
+from memberbound.tables.columns import Values
+from memberbound.tables.in_memory import (
+    Population,
+    Records,
+    column_names,
+    read_population,
+    read_records,
+)
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.source import Columns
+from memberbound.tables.source import Columns, header_notes, open_table
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP, chances
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 __all__ = [
     "STATISTICS",
@@ -141,7 +144,12 @@ class TrialScores:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protection(Readable):
-    """A protected release: the noisy model or statistic, and the certificate that it is enough."""
+    """A protected release: the noisy model or statistic, and the certificate that it is enough.
+
+    In the neighbour game ``scores`` and ``warnings`` are computed from the secret rows and paid for
+    by no budget: they are for the owner of the rows (``owner_fields``).  Everything else may be
+    published (``published_fields``).
+    """
 
     SIDES: ClassVar[Sides] = {
         "budget": "given",
@@ -238,7 +246,27 @@ class Protection(Readable):
         return {repr(before): curve.tpr(before) for before in self.baseline}
 
     def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
+        """Return the dictionary of the contract; ``owner_only`` names what is not to be published.
+
+        In the subset game the population is public, and so is everything computed from it.
+        """
+        owner = self.owner_fields()
+        private = [] if self._budget is None else sorted(owner)
+        return self.published_fields() | owner | {"owner_only": private}
+
+    def owner_fields(self) -> dict[str, object]:
+        """Return what was computed from the rows beside the release."""
+        return {
+            "score": self.score,
+            "score_clean": self.score_clean,
+            "score_released": self.score_released,
+            "score_baseline": self.score_baseline,
+            "scores": {score.name: score.to_dict() for score in self.scores},
+            "warnings": list(self.warnings),
+        }
+
+    def published_fields(self) -> dict[str, object]:
+        """Return what was declared, is public, or was paid for."""
         certificate = self.calibration.certificate
         result = common_fields(
             "protect",
@@ -260,15 +288,9 @@ class Protection(Readable):
                 "method": self.calibration.method,
                 "noise_scale": self.noise_scale,
                 "noise": _plain_law(self.calibration),
-                "score": self.score,
-                "score_clean": self.score_clean,
-                "score_released": self.score_released,
-                "score_baseline": self.score_baseline,
-                "scores": {score.name: score.to_dict() for score in self.scores},
                 "certificate": certificate.to_dict(),
                 "fits": self.calibration.fits,
                 "out": self.out,
-                "warnings": list(self.warnings),
                 "roles": dict(self.roles),
             }
             | dict(self.details)
@@ -310,32 +332,29 @@ class Protection(Readable):
         )
 
     def _read_off(self) -> list[tuple[str, object]]:
-        """Return what the curve of all rows says, replaced beside added or removed."""
+        """Return what the curve of all rows says about a record that is replaced."""
         budget = self._budget
         if budget is None:
             return []
-        both = (budget.curve(), budget.curve("add-remove"))
-
-        def side_by_side(*texts: str) -> str:
-            replaced, added = texts
-            return f"≤ {replaced} (record replaced), ≤ {added} (added or removed)"
-
+        curve = budget.curve()
         found: list[tuple[str, object]] = [
-            ("TPR - FPR", side_by_side(*(percent(curve.advantage, "upper") for curve in both)))
+            ("TPR - FPR", f"{marked(curve.advantage, 'certificate')} (record replaced)")
         ]
         for rate in READ_FPR:
             at = f"TPR at FPR {percent(rate, 'given')}"
-            found.append((at, side_by_side(*(percent(curve.tpr(rate), "upper") for curve in both))))
+            found.append((at, f"{marked(curve.tpr(rate), 'certificate')} (record replaced)"))
+        epsilon, proved = curve.epsilon(READ_DELTA), "nothing is proved"
+        if epsilon < np.inf:
+            proved = f"≤ {significant(epsilon, 'upper', 4)}"
         at = f"ε at δ = {significant(READ_DELTA, 'given')}"
-        epsilons = (significant(curve.epsilon(READ_DELTA), "upper", 4) for curve in both)
-        found.append((at, side_by_side(*epsilons)))
-        found.append(("MIS", marked(both[0].security(), "certificate", "security", 4)))
+        found.append((at, f"{proved} (record replaced)"))
+        found.append(("MIS", marked(curve.security(), "certificate", "security", 4)))
         spent = [f"{name} {percent(x, 'estimate')}" for name, x in budget.shares().items()]
         if len(spent) > 1:
             found.append(("budget (μ²) went to", ", ".join(spent)))
         for before, after in self.guess_upper.items():
             at = f"a guess right {percent(float(before), 'given')} of the time before"
-            found.append((at, f"≤ {percent(after, 'upper')}"))
+            found.append((at, marked(after, "certificate")))
         return found
 
     def summary(self) -> str:
@@ -348,9 +367,10 @@ class Protection(Readable):
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
         rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
+        private = "" if self._budget is None else " (owner only)"
         for score in self.scores:
             rows += [
-                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}")
+                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")
                 for what, value in score.described()
                 if value is not None
             ]
@@ -366,7 +386,7 @@ class Protection(Readable):
             rows.append(("written", self.out))
         width = max(len(name) for name, _ in rows)
         table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        notes = "".join(f"\nnote: {w}." for w in self.warnings)
+        notes = "".join(f"\nnote{private}: {w}." for w in self.warnings)
         return f"{self.sentence}\n\n{table}{notes}"
 
 
@@ -444,42 +464,32 @@ def _read_raw(
     roles: Mapping[str, str],
     database_table: str | None,
     unit: str | None,
-) -> Any:
-    """Return the table as it is written: what its columns hold is not looked at."""
-    given = np.asarray(source) if isinstance(source, (list, tuple)) else source
-    frame, name = read_frame(given, database_table)
-    if unit is not None:
-        used = (*((target,) if target else ()), *bounds)
-        frame, _ = first_rows(frame, unit, name, used=used)
-    names = list(frame.columns)
+) -> Records:
+    """Return the columns that are used, read value by value: no row decides about another."""
+    if isinstance(source, (str, os.PathLike)):
+        source = open_table(source, database_table, secret=True)
+    names, name = column_names(source)
     asked = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
     aim = [] if target is None else [target]
-    for column in (*aim, *(asked or ()), *roles, *bounds):
+    whose = [] if unit is None else [unit]
+    for column in (*aim, *(asked or ()), *roles, *bounds, *whose):
         if column not in names:
             known = ", ".join(map(repr, names))
             raise InputError(f"{name} has no column {column!r}; it has {known}.")
+    if unit is not None and unit in (*aim, *(asked or ()), *bounds):
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
     for column, role in roles.items():
         if role not in _LEFT_OUT or column == target:
             raise InputError(
                 "roles must be identifier or text (to leave a column out) in the neighbour game, "
                 f"got {role!r} for {column!r}. Say with bounds what the column holds."
             )
-    kept = [c for c in dict.fromkeys(asked or names) if c != target and c not in roles]
-    chosen = frame[[*kept, *aim]]
-    del frame
-    if isinstance(source, (str, os.PathLike)):
-        import pandas
-        import pyarrow
-
-        # Columns of nothing but numbers and gaps, whose texts take more memory and say no more.
-        for column in kept:
-            if not is_number(chosen[column]) and (read := Values.of(chosen[column])).plain:
-                chosen[column] = read.numbers
-        # Texts that are left would hold on to the memory of all that were read with them.
-        texts = [c for c in chosen.columns if isinstance(chosen[c].dtype, pandas.StringDtype)]
-        chosen = chosen.astype(dict.fromkeys(texts, "category"))
-        pyarrow.default_memory_pool().release_unused()
-    return chosen
+    kept = [c for c in dict.fromkeys(asked or names) if c not in (target, unit, *roles)]
+    records = read_records(source, forms_of(bounds), columns=[*kept, *aim, *whose])
+    return records if unit is None else records.first_of(unit)
 
 
 def release_all_rows(
@@ -542,13 +552,18 @@ def release_all_rows(
         released,
         f"{form} model",
         scores,
-        warnings=(*notes, *_misfits(table, target, released, public), _OWN_EYES),
+        warnings=(
+            *header_notes(source),
+            *notes,
+            *_misfits(table, target, released, public),
+            _OWN_EYES,
+        ),
         details={"bounds": sorted(public), "columns": list(released.columns)},
     )
 
 
 def _trained(
-    table: DataFrame,
+    table: Records,
     target: str,
     learner: object,
     *,
@@ -572,7 +587,7 @@ def _trained(
 
 
 def _rehearsed(
-    table: DataFrame,
+    table: Records,
     target: str,
     released: PrivateModel,
     bounds: Bounds,
@@ -581,7 +596,7 @@ def _rehearsed(
     """Return the scores of a trial, and notes; no failure of it may stop the release."""
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
-    train, test = table.iloc[order[:cut]], table.iloc[order[cut:]]
+    train, test = table.taken(order[:cut]), table.taken(order[cut:])
     try:
         trial = _trained(
             train,
@@ -594,8 +609,8 @@ def _rehearsed(
         )
     except InputError:
         return (), ["four fifths of the rows are too few for a trial: there are no scores"]
-    truth, known = _truth(trial, test[target])
-    seen, usable = _truth(trial, train[target])
+    truth, known = _truth(trial, test.columns[target])
+    seen, usable = _truth(trial, train.columns[target])
     if not known.any() or not usable.any():
         return (), ["no row of the trial has a target that can be scored"]
     rows = trial.encoded(test)[0][np.flatnonzero(known)]
@@ -618,9 +633,8 @@ def _rehearsed(
     return tuple(found), notes
 
 
-def _truth(trial: PrivateModel, column: Series) -> tuple[Labels, NDArray[np.bool_]]:
+def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:
     """Return the target as the trial answers it, and where there is one."""
-    values = Values.of(column)
     if not trial.class_names:
         return values.numbers, np.isfinite(values.numbers)
     places, names = values.named()
@@ -661,7 +675,7 @@ def _clean(trial: PrivateModel, train: Features, seen: Labels, usable: NDArray[n
         return None
 
 
-def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
+def _misfits(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> Sequence[str]:
     """Say what was left out, where bounds contradict the table, whom the model does not know."""
     left = [repr(c) for c in table.columns if c not in (*released.columns, target)]
     found = []
@@ -671,7 +685,7 @@ def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) ->
             "A column with bounds is kept"
         )
     for name, bound in bounds.items():
-        values = Values.of(table[name])
+        values = table.columns[name]
         if isinstance(bound, Categories):
             kept = float(np.mean(values.positions(bound.labels) >= 0))
             what = "are in its list of categories"
@@ -679,9 +693,12 @@ def _misfits(table: Any, target: str, released: PrivateModel, bounds: Bounds) ->
             kept = float(np.mean((values.numbers >= bound.low) & (values.numbers <= bound.high)))
             what = "are numbers between its bounds"
         if kept < _FITTING and (name != target or isinstance(bound, Range)):
-            found.append(f"fewer than half of the values of {name!r} {what}: look at the bounds")
+            found.append(
+                f"fewer than half of the values of {name!r} {what}: look at the bounds, and say "
+                "how the values are written if that is the reason (decimal, format)"
+            )
     if released.class_names:
-        unknown = int(np.sum(Values.of(table[target]).positions(released.class_names) < 0))
+        unknown = int(np.sum(table.columns[target].positions(released.class_names) < 0))
         if unknown:
             found.append(
                 f"{unknown} of {len(table)} rows have no class that the model knows "
@@ -891,7 +908,8 @@ def _release_table_statistic(
         "bounds": sorted(name for name in public if name in table.columns),
         "columns": list(table.columns),
     }
-    return Protection(released.calibration, released, statistic, details=details)
+    notes = header_notes(source)
+    return Protection(released.calibration, released, statistic, warnings=notes, details=details)
 
 
 # ── The verb ``protect``: release a model or a statistic with a certified η ───────────────────────
@@ -949,8 +967,11 @@ def protect(
     (crowd), I24-C10 with its radius corrected (izzo).
     Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
     and apart.
+    Published are the file, its certificate, and whatever else ``--json`` says; but in the neighbour
+    game the scores and notes (the keys in ``owner_only``, marked in the table) are computed from
+    the secret rows and not covered: they are for the owner of the rows only.
     Edge cases: a statistic that is proved constant is released without noise; scores are estimates,
-    from fresh halves in the subset game, and for the owner's eyes only in the neighbour game.
+    from fresh halves in the subset game.
 
     Args:
         source: a file or a table, one record per row.
@@ -989,7 +1010,8 @@ def protect(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         database_table: the table inside a DuckDB or SQLite file.
-        out: file for the release; its certificate is written beside it.
+        out: file for the release; its certificate is written beside it. Both may be published; the
+            scores and notes printed with them are for the owner of the rows (neighbour game).
         force: overwrite ``out``.
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting (subset game).

@@ -144,7 +144,12 @@ export function open(root, given) {
         figure("attack_advantage", "estimated", "≈", decimals(best.estimate, "estimate", 3)),
         best.lower > 0
           ? figure("attack_floor", "measured", "≥", decimals(best.lower, "lower", 3))
-          : figure("attack_floor", "unproved", "", "no more than blind guessing is shown"),
+          : figure(
+              "attack_floor",
+              "unproved",
+              "",
+              answer.comparable === false ? "no floor: not comparable" : "no more than blind guessing is shown",
+            ),
         answer.records?.recognised === undefined
           ? null
           : figure("recognised", "measured", "=", count(answer.records.recognised), {

@@ -1,0 +1,159 @@
+"""What may be published: a release's certificate, or what a study's settings alone promise.
+
+A study is computed from rows that nobody has paid for: its scores, floors, ceilings of the table
+and its choices are for the owner of the rows (:class:`~memberbound.report.model.Report`).  What is
+published is another type, :class:`Publication`.  Whatever is rendered for everybody takes that type
+and no other, and it has no field for anything computed from rows but their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.numerics.rounding import sum_up
+from memberbound.report import prose
+from memberbound.report.model import (
+    Confidence,
+    Protected,
+    Report,
+    Right,
+    Share,
+    ShareName,
+    typed_as,
+)
+
+__all__ = ["Promise", "Publication"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How often anybody is right about a record at most, in one game, by a certificate."""
+
+    game: Literal["neighbour", "subset"]
+    protects: Protected
+    blind: Right
+    accuracy_upper: Right
+    confidence: Confidence
+    theorems: tuple[str, ...] = ()
+    #: Members found at most, by the share of false alarms, where the certificate has a curve.
+    tpr_upper: Mapping[ShareName, Share] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What everybody may see, ``of_study`` or ``of_release``.
+
+    ``name`` is that of the table or of the released file; what was not declared is None.
+    """
+
+    name: str
+    released: bool
+    version: str
+    rows: int | None
+    columns: int | None
+    target: str | None
+    learner: str | None
+    eta: float
+    promises: tuple[Promise, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def game(self) -> str:
+        """The game of the first promise."""
+        return self.promises[0].game
+
+    @property
+    def protects(self) -> str:
+        """Whom the first promise protects."""
+        return self.promises[0].protects
+
+    @property
+    def theorems(self) -> tuple[str, ...]:
+        """What the promises rest on, where a certificate says so."""
+        return tuple(dict.fromkeys(name for each in self.promises for name in each.theorems))
+
+    @classmethod
+    def of_study(cls, report: Report) -> Publication:
+        """Return what a study's settings and the table's shape say, whatever its rows hold.
+
+        Guarantee: two reports of the same question about tables with as many rows and the same
+        columns give equal publications; the study's numbers, steps, verdict and choices are not
+        looked at.
+        """
+        asked, data = report.question, report.data
+        named = not (report.run.chosen is None or report.defaulted("learner"))
+        # Which columns look like identifiers depends on the rows; how many there are does not.
+        columns = {*data.columns, *data.left_out} - {data.target}
+        promises = []
+        if asked.record == "every":
+            whole = min(1.0, sum_up(0.5, asked.eta))
+            promises.append(Promise("neighbour", "every record", 0.5, whole, 1.0))
+        rows = max(2, data.rows)
+        blind = _blind(SubsetGame(rows, rows // 2))
+        protects: Protected = "every record" if asked.record == "every" else "average record"
+        half = min(1.0, sum_up(blind, asked.eta))
+        promises.append(Promise("subset", protects, blind, half, asked.confidence))
+        assumed = dict.fromkeys(
+            text for promise in promises for text in prose.assumed_of_release(promise.game)
+        )
+        return cls(
+            name=data.name,
+            released=False,
+            version=report.version,
+            rows=data.rows,
+            columns=len(columns),
+            target=asked.target,
+            learner=asked.learner if named else None,
+            eta=asked.eta,
+            promises=tuple(promises),
+            assumptions=tuple(assumed),
+        )
+
+    @classmethod
+    def of_release(cls, certificate: Mapping[str, object]) -> Publication:
+        """Return what the certificate beside a released file says about attacks.
+
+        Edge cases: what is no certificate of a release is refused.
+        """
+        try:
+            bound, curve = certificate["certificate"], certificate.get("curve", {})
+            if not isinstance(bound, Mapping) or not isinstance(curve, Mapping):
+                raise TypeError("its certificate must be an object")
+            blind = 0.5
+            if bound["game"] == "subset":
+                sizes = [certificate[name] for name in ("population", "size")]
+                blind = _blind(SubsetGame(*sizes))  # type: ignore[arg-type]  # checked there
+            promise = {
+                "game": bound["game"],
+                "protects": bound["protects"],
+                "blind": blind,
+                "accuracy_upper": min(1.0, sum_up(blind, float(bound["upper"]))),
+                "confidence": bound["confidence"],
+                "theorems": bound["theorems"],
+                "tpr_upper": curve.get("replace_one", {}).get("tpr_upper", {}),
+            }
+            said = {
+                "name": certificate["file"],
+                "released": True,
+                "version": certificate["version"],
+                "rows": certificate.get("rows_trained", certificate.get("size")),
+                "columns": None,
+                "target": None,
+                "learner": certificate.get("learner", certificate.get("estimator")),
+                "eta": certificate["eta"],
+                "promises": [promise],
+                "assumptions": bound["assumptions"],
+            }
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise InputError(
+                f"certificate must be one that protect wrote, got another: {problem}."
+            ) from None
+        return typed_as(cls, said, "certificate")
+
+
+def _blind(game: SubsetGame) -> float:
+    return max(game.prior, 1 - game.prior)

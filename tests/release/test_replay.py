@@ -1,0 +1,441 @@
+"""Replay: neighbouring tables under the same noise, through every format and every release.
+
+The noisy sums are replaced by noise that does not depend on the table.  Then *everything* that is
+made of a table must be the same for its neighbour (columns, classes, what is stored, success or
+failure), and what the noise had to hide is the distance between the sums that were asked for: it
+must be paid for.
+"""
+
+import datetime as dt
+import json
+import sqlite3
+from dataclasses import dataclass, field
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from memberbound.errors import InputError
+from memberbound.release import (
+    boosting,
+    gradient,
+    neighbour,
+    networks,
+    preprocessing,
+    table_statistics,
+)
+from memberbound.release.neighbour import fit_private
+from memberbound.release.randomness import InsecureSource
+from memberbound.release.table_statistics import release_table_statistic
+from memberbound.tables import columns, in_memory
+
+ROWS = 240
+#: Small tables have something to learn only at a large η; the sums do not depend on it.
+ETA = 0.45
+NAMES = ("patient_id", "amount", "weight", "born", "group", "note", "ill")
+BOUNDS = {
+    "weight": {"range": [0, 100], "decimal": ","},
+    "born": {"range": ["2000-01-01", "2024-12-31"], "format": "%d.%m.%Y"},
+    "group": {"categories": [0.5, 1.5, None]},
+    "ill": {"categories": ["no", "yes"]},
+}
+#: What one record may hold where a table has no types.
+ODD = {
+    "patient_id": [None, "x", 7, 2**53 + 1, 10**30, 0.5, "  "],
+    "amount": [None, "word", "1,234", "1.234,5", 1e308, "inf", "nan", "03/02/2021", True, "0012"],
+    "weight": [None, "80.5", "1.000,5", "kg", -1e9, 10**19],
+    "born": [None, "31.12.9999", "2020-01-01", "31.02.2020", "99.99.9999", 5],
+    "group": [None, "0,5", 0.5, "1.50", "word", "None", 3],
+    "note": [None, "", "1", "2020-01-01", "a text of five words", "\t", "note"],
+    "ill": [None, "yes", "perhaps", 1, " no "],
+}
+
+
+def rows(seed=0):
+    draws = np.random.default_rng(seed)
+    days = [dt.date(2010, 1, 1) + dt.timedelta(days=int(k)) for k in draws.integers(0, 4000, ROWS)]
+    return [
+        (
+            2**60 + k,
+            round(float(draws.normal(50, 20)), 2),
+            f"{draws.uniform(40, 100):.1f}".replace(".", ","),
+            day.strftime("%d.%m.%Y"),
+            float(draws.choice([0.5, 1.5])),
+            str(draws.choice(["red", "green", "blue"])),
+            str(draws.choice(["no", "yes"])),
+        )
+        for k, day in enumerate(days)
+    ]
+
+
+def replaced(table, record):
+    return [*table[:11], tuple(record), *table[12:]]
+
+
+def odd_records():
+    """A record that is odd in one column, for every oddity, and one that is odd in all."""
+    plain = rows()[11]
+    for place, name in enumerate(NAMES):
+        for value in ODD[name]:
+            yield (*plain[:place], value, *plain[place + 1 :])
+    yield tuple(ODD[name][0] for name in NAMES)
+    yield tuple(ODD[name][1] for name in NAMES)
+    yield NAMES  # the header once more
+
+
+# ── Formats ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_csv(table, folder, separator=";"):
+    path = folder / "t.csv"
+    frame = pd.DataFrame(table, columns=NAMES, dtype=object)
+    frame.to_csv(path, index=False, sep=separator)
+    return path
+
+
+def as_sqlite(table, folder):
+    path = folder / "t.sqlite"
+    path.unlink(missing_ok=True)
+    kinds = ("INTEGER", "REAL", "TEXT", "DATE", "", "TEXT", "TEXT")
+    stored = [[str(v) if isinstance(v, int) and abs(v) >= 2**63 else v for v in r] for r in table]
+    with sqlite3.connect(path) as connection:
+        declared = ", ".join(f'"{n}" {k}' for n, k in zip(NAMES, kinds, strict=True))
+        connection.execute(f"CREATE TABLE t ({declared})")
+        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(NAMES))})", stored)
+    connection.close()
+    return path
+
+
+def as_objects(table, folder):
+    del folder
+    return pd.DataFrame(table, columns=NAMES, dtype=object)
+
+
+def as_list(table, folder):
+    del folder
+    return [list(row) for row in table]
+
+
+UNTYPED = {"csv": as_csv, "sqlite": as_sqlite, "pandas objects": as_objects, "list": as_list}
+
+
+# ── Releases ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Ledger:
+    """The sums that were asked for, and the noise that hid them."""
+
+    sums: list = field(default_factory=list)
+
+    def release(self, values, scale, source):
+        exact = np.asarray(values, dtype=np.float64)
+        self.sums.append((exact.copy(), scale))
+        noise = source.normal(exact.size).reshape(exact.shape)
+        # Some cells rise above the noise, the same for every table.
+        return scale * (9.0 * (np.arange(exact.size) % 5 == 0).reshape(exact.shape) + noise)
+
+
+def bounds_for(table):
+    return (
+        {f"x{NAMES.index(n)}": b for n, b in BOUNDS.items()} if isinstance(table, list) else BOUNDS
+    )
+
+
+def model_of(learner):
+    def make(table, source):
+        target = "x6" if isinstance(table, list) else "ill"
+        public = dict(bounds_for(table))
+        if learner in ("ridge", "huber"):
+            public |= {target: {"range": [0, 1]}}
+        return fit_private(
+            table, target, eta=ETA, learner=learner, bounds=public, source=source, tune=False
+        ).to_dict()
+
+    return make
+
+
+def statistic_of(statistic, names):
+    def make(table, source):
+        public = bounds_for(table)
+        renamed = [f"x{NAMES.index(n)}" for n in names] if isinstance(table, list) else names
+        forms = preprocessing.forms_of(preprocessing.read_bounds(public))
+        records = in_memory.read_records(table, forms, columns=renamed)
+        found = release_table_statistic(records, statistic, eta=ETA, bounds=public, source=source)
+        return [found.values.tolist(), found.names, found.calibration.certificate.to_dict()]
+
+    return make
+
+
+RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
+    "mean": statistic_of("mean", ["weight", "born", "amount"]),
+    "sum": statistic_of("sum", ["weight", "born"]),
+    "covariance": statistic_of("covariance", ["weight", "born"]),
+    "quantiles": statistic_of("quantiles", ["weight", "amount"]),
+    "histogram": statistic_of("histogram", ["group"]),
+    "contingency": statistic_of("contingency", ["group", "ill"]),
+}
+
+
+def replay(monkeypatch, make, table):
+    """Return all that is observable when the noise forgets the table, and the sums."""
+    ledger = Ledger()
+    for module in (boosting, gradient, neighbour, networks, preprocessing, table_statistics):
+        monkeypatch.setattr(module, "noisy_release", ledger.release)
+    try:
+        seen = json.dumps(make(table, InsecureSource(7)), sort_keys=True, default=str)
+    except InputError as problem:
+        seen = f"refused: {problem}"
+    return seen, ledger.sums
+
+
+def spent(first, second):
+    """Return Σ(distance/noise)², or infinity where different things were asked for."""
+    if [(s.shape, scale) for s, scale in first] != [(s.shape, scale) for s, scale in second]:
+        return np.inf
+    return sum(
+        float(np.square((a - b) / scale).sum())
+        for (a, scale), (b, _) in zip(first, second, strict=True)
+    )
+
+
+#: η = Φ(μ/2) - ½ is what a budget of μ² allows.
+ALLOWED = (2 * stats.norm.ppf(0.5 + ETA)) ** 2
+
+
+def compare(monkeypatch, make, write, folder, others):
+    first = replay(monkeypatch, make, write(rows(), folder))
+    assert not first[0].startswith("refused"), first[0]
+    worst = 0.0
+    for record in others:
+        second = replay(monkeypatch, make, write(replaced(rows(), record), folder))
+        assert second[0] == first[0], record
+        worst = max(worst, spent(first[1], second[1]))
+        assert worst <= ALLOWED, record
+    return worst
+
+
+@pytest.mark.parametrize("form", UNTYPED)
+@pytest.mark.parametrize("release", ["logistic", "boosting", "mean", "contingency"])
+def test_a_record_decides_about_its_own_row_only(monkeypatch, tmp_path, form, release):
+    others = list(odd_records())
+    # Every oddity in one format, every seventh in the others: make test-long has them all.
+    others = others if form == "pandas objects" else others[::7] + others[-3:]
+    worst = compare(monkeypatch, RELEASES[release], UNTYPED[form], tmp_path, others)
+    assert worst > 0.05  # the neighbours do differ
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", UNTYPED)
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_oddity_in_every_format(monkeypatch, tmp_path, form, release):
+    compare(monkeypatch, RELEASES[release], UNTYPED[form], tmp_path, list(odd_records()))
+
+
+@pytest.mark.parametrize("release", ["ridge", "svm", "huber", "covariance", "quantiles", "sum"])
+def test_other_releases(monkeypatch, tmp_path, release):
+    others = list(odd_records())[::9]
+    compare(monkeypatch, RELEASES[release], as_objects, tmp_path, others)
+
+
+@pytest.mark.parametrize("form", ["csv", "sqlite"])
+def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
+    """The same rows give the same sums, whatever they are stored in."""
+    table = [*rows()[:11], *rows()[12:]]
+    expected = replay(monkeypatch, RELEASES["logistic"], as_objects(table, tmp_path))[1]
+    sums = replay(monkeypatch, RELEASES["logistic"], UNTYPED[form](table, tmp_path))[1]
+    assert len(sums) == len(expected)
+    for (one, _), (other, _) in zip(sums, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+# ── Broken readers are caught ─────────────────────────────────────────────────────────────────────
+
+
+def test_labels_that_depend_on_other_rows_are_caught(monkeypatch, tmp_path):
+    """As it was: numbers are spelled otherwise as soon as one row of the column holds a word."""
+    honest = columns.Values.of
+
+    def spelled(column, form="any"):
+        values = honest(column, form)
+        if np.isnan(values.numbers).any():
+            return values
+        return columns.Values(
+            np.arange(len(values)).astype(np.int32),
+            parsed=values.numbers,
+            texts=[f"np.float64({n})" for n in values.numbers],
+        )
+
+    monkeypatch.setattr(columns.Values, "of", staticmethod(spelled))
+    plain = rows()[11]
+    with pytest.raises(AssertionError):
+        compare(
+            monkeypatch,
+            RELEASES["histogram"],
+            as_objects,
+            tmp_path,
+            [(*plain[:4], "w", *plain[5:])],
+        )
+
+
+def test_types_that_numpy_chooses_are_caught(monkeypatch, tmp_path):
+    def chosen(table, folder):
+        del folder
+        arrays = {name: np.array([row[k] for row in table]) for k, name in enumerate(NAMES)}
+        return pd.DataFrame(arrays)
+
+    plain = rows()[11]
+    with pytest.raises(AssertionError):
+        compare(monkeypatch, RELEASES["logistic"], chosen, tmp_path, [(0.5, *plain[1:])])
+
+
+def test_integers_merged_by_a_gap_are_caught(monkeypatch, tmp_path):
+    def merged(table, folder):
+        del folder
+        frame = pd.DataFrame(table, columns=NAMES, dtype=object)
+        return frame.assign(patient_id=pd.to_numeric(frame["patient_id"]))
+
+    plain = rows()[11]
+    with pytest.raises(AssertionError):
+        compare(monkeypatch, RELEASES["logistic"], merged, tmp_path, [(None, *plain[1:])])
+
+
+# ── Typed tables: whatever the type holds ─────────────────────────────────────────────────────────
+
+SCHEMA = pa.schema(
+    {
+        "patient_id": pa.int64(),
+        "big": pa.uint64(),
+        "half": pa.float32(),
+        "amount": pa.float64(),
+        "price": pa.decimal128(20, 2),
+        "day": pa.date32(),
+        "seen": pa.timestamp("us"),
+        "logged": pa.timestamp("ns", "UTC"),
+        "flag": pa.bool_(),
+        "word": pa.string(),
+        "ill": pa.string(),
+    }
+)
+TYPED_BOUNDS = {
+    "half": {"categories": [0.5, 0.1]},
+    "seen": ["2000-01-01", "2030-01-01"],
+    "ill": ["no", "yes"],
+}
+EXTREMES = {
+    "patient_id": [None, -(2**63), 2**63 - 1],
+    "big": [None, 2**64 - 1, 2**63],
+    "half": [None, float("nan"), 0.1, float("inf")],
+    "amount": [None, float("nan"), float("-inf"), 1e308, -0.0],
+    "price": [None, 10**17],
+    "day": [None, dt.date(9999, 12, 31), dt.date(1, 1, 1)],
+    "seen": [None, dt.datetime(9999, 12, 31, 23, 59), dt.datetime(1, 1, 1)],
+    "logged": [None, dt.datetime(1700, 1, 1, tzinfo=dt.UTC)],
+    "flag": [None, True],
+    "word": [None, "1,5", " ", "x" * 1000],
+    "ill": [None, "perhaps"],
+}
+
+
+def typed_rows():
+    draws = np.random.default_rng(1)
+    start = dt.datetime(2015, 1, 1)
+    return [
+        (
+            2**60 + k,
+            int(draws.integers(0, 9)),
+            float(np.float32(draws.choice([0.5, 0.1]))),
+            float(draws.normal()),
+            int(draws.integers(0, 99)),
+            (start + dt.timedelta(days=int(draws.integers(0, 999)))).date(),
+            start + dt.timedelta(hours=int(draws.integers(0, 9999))),
+            (start + dt.timedelta(hours=int(draws.integers(0, 9999)))).replace(tzinfo=dt.UTC),
+            bool(draws.integers(0, 2)),
+            str(draws.choice(["a", "b"])),
+            str(draws.choice(["no", "yes"])),
+        )
+        for k in range(ROWS)
+    ]
+
+
+def arrow_of(table):
+    arrays = [
+        pa.array(list(c), f.type) for c, f in zip(zip(*table, strict=True), SCHEMA, strict=True)
+    ]
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def as_parquet(table, folder):
+    pq.write_table(arrow_of(table), folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def as_old_parquet(table, folder):
+    pq.write_table(arrow_of(table), folder / "t.parquet", use_deprecated_int96_timestamps=True)
+    return folder / "t.parquet"
+
+
+def as_arrow(table, folder):
+    with pa.OSFile(str(folder / "t.arrow"), "wb") as file, pa.ipc.new_file(file, SCHEMA) as out:
+        out.write_table(arrow_of(table))
+    return folder / "t.arrow"
+
+
+def as_duckdb(table, folder):
+    path = folder / "t.duckdb"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        connection.register("rows", arrow_of(table))
+        connection.execute("CREATE TABLE t AS SELECT * FROM rows")
+    return path
+
+
+TYPED = {
+    "parquet": as_parquet,
+    "96-bit timestamps": as_old_parquet,
+    "arrow": as_arrow,
+    "duckdb": as_duckdb,
+    "pyarrow": lambda table, _: arrow_of(table),
+    "polars": lambda table, _: pl.from_arrow(arrow_of(table)),
+    "pandas with arrow types": lambda table, _: arrow_of(table).to_pandas(
+        types_mapper=pd.ArrowDtype
+    ),
+}
+
+
+@pytest.mark.parametrize("form", TYPED)
+def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
+    def make(table, source):
+        return fit_private(table, "ill", eta=ETA, bounds=TYPED_BOUNDS, source=source).to_dict()
+
+    plain = typed_rows()[11]
+    others = [
+        (*plain[:place], value, *plain[place + 1 :])
+        for place, name in enumerate(SCHEMA.names)
+        for value in EXTREMES[name]
+    ]
+    first = replay(monkeypatch, make, TYPED[form](typed_rows(), tmp_path))
+    assert not first[0].startswith("refused"), first[0]
+    for record in others:
+        table = TYPED[form]([*typed_rows()[:11], record, *typed_rows()[12:]], tmp_path)
+        second = replay(monkeypatch, make, table)
+        assert second[0] == first[0], record
+        assert spent(first[1], second[1]) <= ALLOWED, record
+
+
+def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):
+    def make(table, source):
+        return fit_private(table, "ill", eta=ETA, bounds=TYPED_BOUNDS, source=source).to_dict()
+
+    seen = []
+    for word in ("2020-01-01", "infinity", "-infinity"):
+        path = as_duckdb(typed_rows(), tmp_path)
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(f"UPDATE t SET day = '{word}', seen = '{word}' WHERE big = 3")
+        seen.append(replay(monkeypatch, make, path))
+    assert seen[0][0] == seen[1][0] == seen[2][0]

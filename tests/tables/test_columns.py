@@ -1,0 +1,354 @@
+"""One reader: a value alone against columns of many, every container, a naive second reader."""
+
+import datetime as dt
+import itertools
+import math
+import random
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memberbound.errors import InputError
+from memberbound.release.preprocessing import Categories, Range, cells_of, read_bounds
+from memberbound.tables import open_table
+from memberbound.tables.columns import FORMS, Values, checked_format, read_value
+from memberbound.tables.in_memory import read_records
+from memberbound.tables.roles import numbers_from, read_roles
+
+TEXTS = [
+    *("1", "1.0", "01", "1.50", " 1 ", "+1", "-0", "1e3", "1E-3", "1e400", ".5", "5.", ",5", "1,"),
+    *("1,5", "1,234", "12,345", "1234,567", "0,123", "1.234", "1.234,5", "1,234.5", "1.234.567"),
+    *("1,234,567", "1,23,4", "1..2", "1_000", "0x10", "inf", "-Infinity", "nan", "NaT", "None"),
+    *("null", "<NA>", "NA", "n/a", "?", "", " ", "\t", "\xa0", "true", "TRUE", "False", "yes"),
+    *("2020-01-31", "2020/1/31", "2020-02-30", "31.01.2020", "31-01-2020", "31/01/2020"),
+    *("01/31/2020", "01/02/2020", "02/02/2020", "1 Jan 2020", "Jan 1, 2020", "1-Jan-2020"),
+    *("2020-01-31T10:00", "2020-01-31 10:00:00.5Z", "31.01.2020 10:00 +02:00", "2020-01-31 25:00"),
+    *("12345678901234567890", "9" * 400, "9" * 5000, "a", "word and word", "é", "\x00", "１２"),
+]
+OBJECTS = [
+    *(None, float("nan"), pd.NA, pd.NaT, True, False, 0, 1, -1, 2**53 + 1, 2**64, 10**400),
+    *(0.5, -0.0, 1e308, float("inf"), np.float32(0.1), np.float64(0.1), np.int8(3), np.bool_(True)),
+    *(Decimal("0.10"), Decimal("sNaN"), dt.date(9999, 12, 31), dt.datetime(1, 1, 1)),
+    *(dt.datetime(2020, 1, 1, tzinfo=dt.UTC), pd.Timestamp("2262-01-01"), dt.timedelta(hours=3)),
+    *(pd.Period("2020-01"), dt.time(6), np.datetime64("2020-01-01T12"), b"a", [1, 2], "1", "x"),
+]
+
+
+def pairs_of(values):
+    """Number and label of every row."""
+    return list(
+        zip(values.numbers.tolist(), [values.label(k) for k in range(len(values))], strict=True)
+    )
+
+
+def same(one, other):
+    return one[1] == other[1] and (
+        one[0] == other[0] or (math.isnan(one[0]) and math.isnan(other[0]))
+    )
+
+
+def containers(texts):
+    """The same texts in everything that holds texts."""
+    yield list(texts)
+    yield pd.Series(texts, dtype=object)
+    yield pd.Series(texts, dtype="string")
+    yield pd.Series(texts, dtype="category")
+    yield pd.Series(texts, dtype=pd.ArrowDtype(pa.large_string()))
+    yield np.array(texts, dtype=object)
+    yield pa.array(texts)
+    yield pa.chunked_array([pa.array(part, pa.string()) for part in (texts[:1], texts[1:])])
+    yield pa.array(texts).dictionary_encode()
+    yield pa.array(texts, pa.string_view())
+
+
+@pytest.mark.parametrize("form", [*FORMS, "%d.%m.%Y", "%m/%d/%Y"])
+def test_a_text_reads_the_same_alone_and_among_others(form):
+    draw = random.Random(form)
+    alone = {text: read_value(text, form) for text in TEXTS}
+    for _ in range(30):
+        texts = draw.choices([t for t in TEXTS if t != "\x00"], k=draw.randint(1, 6))
+        for container in containers(texts):
+            for text, pair in zip(texts, pairs_of(Values.of(container, form)), strict=True):
+                assert same(pair, alone[text]), (text, texts, type(container))
+
+
+def test_an_object_reads_the_same_alone_and_among_others():
+    draw = random.Random(1)
+    for _ in range(300):
+        values = draw.choices(OBJECTS + TEXTS, k=draw.randint(1, 6))
+        found = Values.of(values)
+        for value, pair in zip(values, pairs_of(found), strict=True):
+            assert same(pair, read_value(value)), (value, values)
+        series = pd.Series([None, *values], dtype=object)[1:]
+        assert all(map(same, pairs_of(Values.of(series)), pairs_of(found)))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(TEXTS) | st.text(max_size=8) | st.floats().map(str), min_size=2),
+    st.integers(0, 99),
+    st.sampled_from(TEXTS) | st.text(max_size=8),
+)
+def test_a_replaced_text_changes_its_own_row_only(texts, place, other):
+    place %= len(texts)
+    changed = [*texts[:place], other, *texts[place + 1 :]]
+    first, second = Values.of(texts), Values.of(changed)
+    rest = np.arange(len(texts)) != place
+    assert (cells_of(first)[rest] == cells_of(second)[rest]).all()
+    wanted = ["", "1", "True", "x", "0.5"]
+    assert (first.positions(wanted)[rest] == second.positions(wanted)[rest]).all()
+    assert abs(first.distinct - second.distinct) <= 1
+
+
+@pytest.mark.long
+def test_pairs_of_values_in_all_containers():
+    """A column of two values, for every pair: what one is does not depend on the other."""
+    alone = {text: read_value(text) for text in TEXTS}
+    for pair in itertools.permutations([t for t in TEXTS if t != "\x00"], 2):
+        for container in containers(list(pair)):
+            read = pairs_of(Values.of(container))
+            assert same(read[0], alone[pair[0]]), (pair, type(container))
+            assert same(read[1], alone[pair[1]]), (pair, type(container))
+
+
+# ── A naive second reader of the form "any" ───────────────────────────────────────────────────────
+
+
+def grouped(digits, mark):
+    """Whole numbers written with a mark between thousands."""
+    first, *rest = digits.split(mark)
+    fits = first.isdigit() and first[0] != "0" and len(first) <= 3
+    return bool(rest) and fits and all(len(part) == 3 and part.isdigit() for part in rest)
+
+
+def plain_whole(digits):
+    return digits.isdigit() and (digits == "0" or digits[0] != "0")
+
+
+def number_with(text, decimal, thousands):
+    """What a text means if ``decimal`` is the decimal mark; None if nothing."""
+    body, _, exponent = text.replace("E", "e").partition("e")
+    if exponent and not exponent.lstrip("+-").isdigit():
+        return None
+    sign = -1 if body.startswith("-") else 1
+    body = body[1:] if body[:1] in ("+", "-") else body
+    whole, mark, part = body.partition(decimal)
+    if (part and not part.isdigit()) or (not whole and not part):
+        return None
+    if grouped(whole, thousands):
+        whole = whole.replace(thousands, "")
+    elif whole and not plain_whole(whole):
+        return None
+    return (
+        sign * float(f"{whole or '0'}.{part or '0'}e{exponent or '0'}") if whole or mark else None
+    )
+
+
+def naive_dates(text):
+    found = set()
+    for form in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%d/%m/%Y", "%m/%d/%Y"):
+        try:
+            day = dt.datetime.strptime(text, form).date()
+        except ValueError:
+            continue
+        found.add(float((day - dt.date(1970, 1, 1)).days))
+    return found
+
+
+def naive(text):
+    """The one meaning of a text; a point alone is a decimal mark."""
+    text = text.strip()
+    point, comma = number_with(text, ".", ","), number_with(text, ",", ".")
+    if point is not None and "," not in text and text.count(".") <= 1:
+        return point
+    meanings = {m for m in (point, comma) if m is not None} | naive_dates(text)
+    return meanings.pop() if len(meanings) == 1 else math.nan
+
+
+def random_text(draw):
+    kind = draw.random()
+    digits = lambda most: "".join(draw.choices("0123456789", k=draw.randint(1, most)))  # noqa: E731
+    if kind < 0.4:
+        marks = [draw.choice(".,") for _ in range(draw.randint(0, 3))]
+        text = draw.choice(["", "-", "+"]) + digits(4)
+        for mark in marks:
+            text += mark + draw.choice([digits(4), digits(3).zfill(3)])
+        return text + (draw.choice(["", "", "e2"]) if len(marks) < 2 else "")
+    if kind < 0.7:
+        mark = draw.choice("./-")
+        parts = [str(draw.randint(1, 31)), str(draw.randint(1, 13)), str(draw.randint(1900, 2100))]
+        draw.shuffle(parts)
+        return mark.join(parts)
+    return "".join(draw.choices("0123456789.,-/ ax", k=draw.randint(1, 7)))
+
+
+def test_the_fixed_rule_is_that_of_the_one_meaning():
+    draw = random.Random(3)
+    meant = 0
+    for _ in range(20_000):
+        text = random_text(draw)
+        number, expected = read_value(text)[0], naive(text)
+        if math.isnan(expected):
+            # The naive reader knows no times and no month's names; the texts have none.
+            assert math.isnan(number), text
+        else:
+            meant += 1
+            assert number == pytest.approx(expected, rel=1e-15), text
+    assert meant > 5000
+    # Negative control: a rule that takes 1,234 for a number is caught.
+    assert any(math.isnan(naive(t)) and t.replace(",", "").isdigit() for t in ("1,234", "12,345"))
+
+
+# ── Forms that are declared or inferred ───────────────────────────────────────────────────────────
+
+
+def test_declared_forms():
+    bounds = read_bounds(
+        {
+            "w": {"range": [0, 100], "decimal": ","},
+            "v": {"range": [1e-3, 100], "decimal": "."},
+            "d": {"range": ["2020-01-01", "31.12.2025"], "format": "%d.%m.%Y"},
+            "m": {"categories": ["01/02/2020"], "format": "%d/%m/%Y"},
+        }
+    )
+    assert bounds["w"] == Range(0, 100, "comma")
+    assert bounds["v"].form == "number"
+    assert bounds["d"] == Range(18262, 20453, "%d.%m.%Y")
+    assert bounds["m"] == Categories(("2020-02-01",), "%d/%m/%Y")
+    assert read_value("1,234", "comma")[0] == 1.234
+    assert read_value("1,234", "number")[0] == 1234.0
+    assert read_value("03/02/2021", "%d/%m/%Y") == (18661.0, "2021-02-03")
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"range": [0, 1], "decimal": ";"},
+        {"range": [0, 1], "format": "%d"},
+        {"range": [0, 1], "format": "%Q"},
+        {"range": [0, 1], "format": 3},
+        {"range": [0, 1], "decimal": ",", "format": "%d.%m.%Y"},
+        {"range": ["a", "b"]},
+        {"range": ["01/02/2020", "01/03/2020"]},
+        {"range": [0, 1], "categories": [1]},
+        {"decimal": ","},
+        {"range": [0, 1], "unit": "kg"},
+    ],
+)
+def test_forms_that_are_none_are_refused(bound):
+    with pytest.raises(InputError):
+        read_bounds({"x": bound})
+
+
+def test_numbers_of_a_yaml_file_are_numbers(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text("a: [1e-3, 1]\nb: [1E3, 2.5e+3]\nc: [e1, e2]\n")
+    bounds = read_bounds(path)
+    assert bounds["a"] == Range(0.001, 1)
+    assert bounds["b"] == Range(1000, 2500)
+    assert bounds["c"] == Categories(("e1", "e2"))
+
+
+def test_a_table_given_as_bounds_is_not_quoted(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("name,age\nAda Lovelace,36\n")
+    with pytest.raises(InputError) as caught:
+        read_bounds(path)
+    assert "Ada" not in str(caught.value)
+
+
+def test_a_format_must_be_of_a_whole_date():
+    assert checked_format("%Y%m%d") == "%Y%m%d"
+    with pytest.raises(InputError, match="whole date"):
+        checked_format("%H:%M")
+
+
+@pytest.mark.parametrize(
+    ("values", "role", "numbers"),
+    [
+        (["18,5", "20,25", " "] * 10, "number", [18.5, 20.25, math.nan]),
+        (["29.85", " ", "1889.5"] * 10, "number", [29.85, math.nan, 1889.5]),
+        (["03.02.2021", "", "04.02.2021"] * 10, "date", [18661.0, math.nan, 18662.0]),
+        (["1,234.5", "7", "2,000"] * 10, "number", [1234.5, 7.0, 2000.0]),
+        (["1", "nan", "3"] * 10, "number", [1.0, math.nan, 3.0]),
+    ],
+)
+def test_public_and_secret_tables_are_read_alike(values, role, numbers):
+    """What is inferred from a public column is what the fixed rule reads, where that has one."""
+    with open_table(pa.table({"x": values})) as opened:
+        reading = read_roles(opened)["x"]
+    assert reading.role == role
+    inferred = numbers_from(pd.Series(values), reading.form)
+    np.testing.assert_array_equal(inferred[:3], numbers)
+    fixed = Values.of(values).numbers[:3]
+    alike = [a == b or math.isnan(b) for a, b in zip(inferred[:3], fixed, strict=True)]
+    assert all(alike)  # "2,000" has two meanings by itself
+
+
+# ── Secret tables ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_records_of_everything():
+    rows = [[1, "a", None], [2, "b", 0.5]]
+    frame = pd.DataFrame(rows, columns=["x0", "x1", "x2"])
+    tables = [rows, frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)]
+    for table in tables:
+        records = read_records(table)
+        assert list(records.columns) == ["x0", "x1", "x2"]
+        assert records.columns["x0"].numbers.tolist() == [1.0, 2.0]
+        assert [records.columns["x1"].label(k) for k in (0, 1)] == ["a", "b"]
+        assert [records.columns["x2"].label(k) for k in (0, 1)] == ["", "0.5"]
+    assert read_records(np.eye(2)).columns["x1"].numbers.tolist() == [0.0, 1.0]
+
+
+def test_what_no_reader_can_read_is_refused_by_its_type():
+    for table in (pa.table({"a": [[1], [2]]}), pa.table({"a": [{"b": 1}, {"b": 2}]})):
+        with pytest.raises(InputError, match="column 'a'"):
+            read_records(table)
+    with pytest.raises(InputError, match="equal length"):
+        read_records([[1, 2], [3]])
+    with pytest.raises(InputError, match="has no column"):
+        read_records(pd.DataFrame({"a": [1]}), columns=["b"])
+    with pytest.raises(InputError):
+        Values.of(np.array([1j]))
+
+
+def test_the_first_row_of_a_person(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("who,age\na,30\nb,40\na,31\n,50\n,51\n1,60\n1.0,61\n")
+    kept = read_records(path).first_of("who")
+    # A row without a name is a person of its own; 1 and 1.0 are one.
+    assert kept.columns["age"].numbers.tolist() == [30, 40, 50, 51, 60]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_repeated_header_is_a_row_of_missing_values(tmp_path, ending):
+    import gzip
+
+    from memberbound import certify
+    from memberbound.tables.source import header_notes
+
+    body = "".join(f"{k % 7},{k % 3}\n" for k in range(50))
+    text = f"age,ward\n{body}age,ward\n{body}"
+    path = tmp_path / f"t{ending}"
+    path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    records = read_records(path)
+    assert records.rows == 101
+    assert np.isnan(records.columns["age"].numbers).sum() == 1
+    assert records.columns["ward"].label(50) == ""
+    with open_table(path) as opened:
+        assert {r.role for r in read_roles(opened).values()} == {"number"}
+    assert header_notes(path) == (
+        f"line 52 of t{ending} repeats the header: read as missing values",
+    )
+    assert any("line 52" in note for note in certify(path).warnings)
+    # A column whose name is one of its values is not a header that repeats.
+    single = tmp_path / "one.csv"
+    single.write_text("yes\nno\nyes\n")
+    assert [read_records(single).columns["yes"].label(k) for k in (0, 1)] == ["no", "yes"]
