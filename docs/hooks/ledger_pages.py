@@ -321,7 +321,7 @@ def _roc() -> bytes:
     explanation = importlib.import_module("memberbound").explain(
         noise_multiplier=1, sample_rate=0.01, steps=1000
     )
-    draw = importlib.import_module("memberbound.report.pictures").save_roc
+    draw = importlib.import_module("memberbound.report.charts").save_roc
     with tempfile.TemporaryDirectory() as folder:
         return draw(explanation, Path(folder) / "roc.svg").read_bytes()
 
