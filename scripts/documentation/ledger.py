@@ -318,6 +318,7 @@ def draw_roc(place: Path) -> None:
 def pages() -> dict[str, str]:
     """The generated pages by their place among the sources."""
     ledger, proofs = _ledger(), _proofs()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if not ledger:
         raise ValueError("the ledger is empty")
     ids = [name for results in ledger.values() for e in results for name in (e.id, *e.also)]
@@ -325,6 +326,6 @@ def pages() -> dict[str, str]:
     return {
         "theorems.md": theorems_page(ledger, links),
         "errata.md": errata_page(_errata(), links),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "changelog.md": changelog.replace("](docs/", "]("),
         **{f"proofs/{name}.md": text for name, text in proofs.items()},
     }
