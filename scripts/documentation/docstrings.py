@@ -46,7 +46,7 @@ def with_formulas(docstring: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
         if ast.unparse(node.value) == "Annotated" and isinstance(node.slice, ast.Tuple):
             return self.visit(node.slice.elts[0])
         return self.generic_visit(node)

@@ -199,8 +199,8 @@ def _table(columns: Mapping[str, str], rows: Iterable[str]) -> str:
 
 def _counts(ledger: Mapping[str, Sequence[Entry]]) -> list[str]:
     """How many results of each source have which status."""
-    counts = {key: Counter(e.status for e in results) for key, results in ledger.items()}
-    total = sum(counts.values(), Counter())
+    counts = {key: Counter[str](e.status for e in results) for key, results in ledger.items()}
+    total = sum(counts.values(), Counter[str]())
     lines = [
         "| source | " + " | ".join(STATUSES) + " | all |",
         "|---|" + "--:|" * (len(STATUSES) + 1),

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from documentation import formulas, ledger
-from documentation import pages as documentation
+from documentation import formulas, ledger, pages
 from memberbound.papers.ledger import ERRATA, PAPERS, Entry, entries
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,8 +172,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that a site generator reads, but for the examples of the gallery."""
     place = tmp_path_factory.mktemp("written") / "docs"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(documentation._COMPLETIONS, "gallery.md", str)
-        documentation.write(place)
+        patch.setitem(pages._COMPLETIONS, "gallery.md", str)
+        pages.write(place)
     return place
 
 
