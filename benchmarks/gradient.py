@@ -20,11 +20,9 @@ Rivals get our private columns and the share of μ² that our descent gets, and 
 settings in hindsight (by the mean of all runs), which would cost them something in earnest: output
 perturbation (strong convexity: the minimiser moves by at most 2L/(nλ)), objective perturbation
 (Kifer, Smith and Thakurta 2012, at the (ε, 1e-5) of the same μ), and noisy mini-batches by Opacus
-with the noise that our accountant finds.  ``subset`` is our own older form, convex in the subset
-game: a secret half of a public table of at most 2000 rows, encoded as most people do.  For two
-classes also interpret-core's private explainable boosting as it comes, at the nominal ε whose two
-parts keep the same η under replace-one; it is told categories, and exact ranges where ours are paid
-for.
+with the noise that our accountant finds.  For two classes also interpret-core's private explainable
+boosting as it comes, at the nominal ε whose two parts keep the same η under replace-one; it is told
+categories, and exact ranges where ours are paid for.
 """
 
 from __future__ import annotations
@@ -58,7 +56,6 @@ from memberbound.release import boosting as boosting_module
 from memberbound.release import gradient as gradient_module
 from memberbound.release import preprocessing as preprocessing_module
 from memberbound.release.budget import NeighbourBudget
-from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.neighbour import fit_private
 from memberbound.release.preprocessing import Values
 from memberbound.release.randomness import InsecureSource
@@ -300,42 +297,6 @@ def rival(
         began = time.process_time()
 
 
-#: Settings of the subset form: (C, clip radius); it looks at all pairs of so many rows at most.
-SUBSET = ((0.01, 3.0), (0.001, 3.0), (1e-4, 3.0))
-PIXELS = ((0.01, 8.0), (0.001, 8.0), (1e-4, 8.0))
-MOST_PUBLIC = 2000
-
-
-def _subset(name: str, split: Split, target: str, *, eta: float, run: int) -> Iterator[list[float]]:
-    """Scores of the convex form for every record in the subset game, one per setting."""
-    train, test = split
-    train = train.sample(min(len(train), MOST_PUBLIC), random_state=run)
-    encoder = _encoder(train.drop(columns=target))
-    wanted = train[target].astype(str).to_numpy()
-    table = [encoder.fit_transform(train.drop(columns=target))]
-    table.append(encoder.transform(test.drop(columns=target)))
-    known, other = (np.asarray(t.todense() if sparse.issparse(t) else t) for t in table)
-    truth = test[target].astype(str).to_numpy()
-    for c, clip in PIXELS if name in ("digits", "mnist-49") else SUBSET:
-        began = time.process_time()
-        model = MembershipPrivate(
-            LogisticRegression(C=c, max_iter=2000),
-            eta=eta,
-            record="every",
-            game="subset",
-            method="convex",
-            tune=False,
-            clip=clip,
-            # Two subsets: by its worst case over training sets.
-            pairs=2 if len(known) >= 600 else 64,
-            n_jobs=1,
-            insecure_seed=run,
-        ).fit(known, wanted)
-        seconds = time.process_time() - began
-        chances = model.predict_proba(other)
-        yield [*_scores(truth, model.predict(other), chances, model.classes_), seconds]
-
-
 def _plain(train: Any, test: Any, target: str, bounds: Any) -> Split:
     """Return both tables as interpret takes them: texts, or numbers without gaps."""
     train, test = train.copy(), test.copy()
@@ -454,9 +415,6 @@ def measured(
                 tried = rival(other, linear, train, test, run)
                 yield from (line(other, eta, run, f, k) for k, f in enumerate(tried))
         asked = {"eta": eta, "run": run}
-        if "subset" in methods:
-            tried = _subset(name, (train, test), target, **asked)
-            yield from (line("subset", eta, run, f, k) for k, f in enumerate(tried))
         if "interpret" in methods and len(set(truth)) == 2:
             scores = _interpret((train, test), target, bounds, **asked)
             yield line("interpret", eta, run, scores)
@@ -502,7 +460,6 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
 METHODS = {
     "logistic": "gradient",
     "boosting": "boosting",
-    "subset": "subset, convex",
     "output perturbation": "output",
     "objective perturbation": "objective",
     "Opacus": "Opacus",

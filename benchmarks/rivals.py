@@ -1,6 +1,6 @@
 """What the benchmark of ``protect`` compares with; imported, not run.
 
-Every function returns a noise law for a statistic, or a noisy minimiser, at a wanted η.
+Every function returns a noise law for a statistic at a wanted η.
 
 PAC-style noise (Xiao and Devadas, "PAC Privacy").  With Σ the covariance of the statistic over
 random halves and Gaussian noise of covariance B, I(D; release) ≤ ½ log det(I + Σ B⁻¹).  A fair bit
@@ -16,24 +16,44 @@ Differential privacy at the ε that I24-T4 equates with η: ε = ln((1+2η)/(1-2
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from memberbound.release.noise import (
-    GaussianNoise,
-    NoiseLaw,
-    NormExponentialNoise,
-    ScaledNorm,
-    ShapedGaussianNoise,
-)
+from memberbound.release.noise import GaussianNoise, NormExponentialNoise, ScaledNorm
 from memberbound.subset.gaussian import noise_from_dp
 
 #: δ of the Gaussian mechanism.
 DELTA = 1e-5
-#: Full covariances are used from this many outputs per coordinate on.
-PER_COORDINATE = 4
+
+
+class Law(Protocol):
+    """What the benchmark reads of a noise law."""
+
+    @property
+    def rms(self) -> float:
+        """Root-mean-square length."""
+
+
+@dataclass(frozen=True, eq=False)
+class AxisNoise:
+    """Gaussian noise with these variances along these axes (columns)."""
+
+    axes: np.ndarray
+    variances: np.ndarray
+
+    @property
+    def rms(self) -> float:
+        """√trace of the covariance."""
+        return math.sqrt(float(self.variances.sum()))
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """The covariance matrix."""
+        return np.asarray((self.axes * self.variances) @ self.axes.T)
 
 
 def information_of(eta: float) -> float:
@@ -70,19 +90,7 @@ def least_variances(spread: np.ndarray, budget: float) -> np.ndarray:
     return variances(brentq(over, scale - 60, scale + 60))
 
 
-def covariance_of(outputs: np.ndarray) -> np.ndarray:
-    """Estimate the statistic's covariance over random halves.
-
-    With too few outputs for all directions only the diagonal is kept, for which the bound on the
-    information holds too (Hadamard: a determinant is at most the product of its diagonal).
-    """
-    count, dimension = outputs.shape
-    if count >= PER_COORDINATE * dimension and dimension > 1:
-        return np.cov(outputs, rowvar=False)
-    return np.diag(outputs.var(axis=0, ddof=1))
-
-
-def pac_noise(covariance: np.ndarray, budget: float) -> NoiseLaw | None:
+def pac_noise(covariance: np.ndarray, budget: float) -> Law | None:
     """PAC-style noise of least variance for the budget; None if that is not positive.
 
     Directions without spread are given a millionth of the widest one's.
@@ -91,13 +99,7 @@ def pac_noise(covariance: np.ndarray, budget: float) -> NoiseLaw | None:
         return None
     spread, axes = np.linalg.eigh(covariance)
     spread = np.maximum(spread, 1e-6 * spread.max())
-    return shaped(axes, least_variances(spread, budget))
-
-
-def shaped(axes: np.ndarray, variances: np.ndarray) -> NoiseLaw:
-    """Gaussian noise with these variances along these axes."""
-    covariance = (axes * variances) @ axes.T
-    return ShapedGaussianNoise.from_covariance((covariance + covariance.T) / 2)
+    return AxisNoise(axes, least_variances(spread, budget))
 
 
 def epsilon_of(eta: float, delta: float = 0.0) -> float:
@@ -106,7 +108,7 @@ def epsilon_of(eta: float, delta: float = 0.0) -> float:
     return math.log(right / (1 - right))
 
 
-def dp_noise(kind: str, eta: float, sensitivity: float, dimension: int) -> NoiseLaw:
+def dp_noise(kind: str, eta: float, sensitivity: float, dimension: int) -> Law:
     """Output perturbation at the ε of η, from the statistic's ℓ₂-sensitivity.
 
     ``pure``: exp(-ε‖x‖/sensitivity) (δ = 0); ``gaussian``: the analytic Gaussian mechanism at
@@ -121,72 +123,3 @@ def dp_noise(kind: str, eta: float, sensitivity: float, dimension: int) -> Noise
     else:
         raise ValueError(kind)
     return GaussianNoise(sigma, dimension)
-
-
-def risk_sensitivity(radius: float, classes: int, size: int, weight: float) -> float:
-    """2L/(nλ): how far the minimiser moves at most when any record becomes any other.
-
-    ``radius`` bounds the rows' length, the constant included; a softmax residual is up to √2 long.
-    """
-    return 2 * radius * (1.0 if classes == 2 else math.sqrt(2)) / (size * weight)
-
-
-def objective_perturbation(
-    design: np.ndarray,
-    codes: np.ndarray,
-    *,
-    classes: int,
-    radius: float,
-    weight: float,
-    epsilon: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Chaudhuri, Monteleoni and Sarwate's objective perturbation for logistic regression.
-
-    Rows (the constant included) are at most ``radius`` long.  Several classes are one against the
-    rest at ε/classes each, as in diffprivlib.  Returns (outputs, features).
-    """
-    rows = design / radius
-    signs = [np.where(codes == 1, 1.0, -1.0)]
-    if classes > 2:
-        signs = [np.where(codes == k, 1.0, -1.0) for k in range(classes)]
-    found = [
-        _perturbed(rows, sign, weight / radius**2, epsilon / len(signs), rng) for sign in signs
-    ]
-    return np.array(found) / radius
-
-
-def _perturbed(
-    rows: np.ndarray, signs: np.ndarray, weight: float, epsilon: float, rng: np.random.Generator
-) -> np.ndarray:
-    size, dimension = rows.shape
-    curvature = 0.25
-    ratio = curvature / (size * weight)
-    left, extra = epsilon - 2 * math.log1p(ratio), 0.0
-    if left <= 0:
-        extra = max(curvature / (size * math.expm1(epsilon / 4)) - weight, 0.0)
-        left = epsilon / 2
-    direction = rng.normal(size=dimension)
-    push = direction / np.linalg.norm(direction) * rng.gamma(dimension, 2 / left)
-
-    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = signs * (rows @ theta)
-        loss = np.logaddexp(0.0, -margins).mean() + push @ theta / size
-        loss += (weight + extra) / 2 * theta @ theta
-        slope = -(signs / (1 + np.exp(np.clip(margins, -700, 700)))) @ rows / size
-        return float(loss), slope + push / size + (weight + extra) * theta
-
-    start = np.zeros(dimension)
-    return np.asarray(minimize(value, start, jac=True, method="L-BFGS-B").x)
-
-
-def diffprivlib_problem(seed: int = 0) -> str | None:
-    """What goes wrong when diffprivlib's LogisticRegression is asked for, or None."""
-    try:
-        from diffprivlib.models import LogisticRegression
-
-        rows = np.random.default_rng(seed).normal(size=(40, 2))
-        LogisticRegression(epsilon=1.0, data_norm=9.0).fit(rows, (rows[:, 0] > 0).astype(int))
-    except Exception as error:
-        return f"{type(error).__name__}: {error}".split(" (")[0]
-    return None

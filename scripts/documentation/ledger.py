@@ -18,7 +18,7 @@ import memberbound
 from documentation.formulas import CODE
 from memberbound.papers.errata import Erratum
 from memberbound.papers.ledger import ERRATA, Entry, entries
-from memberbound.report.pictures import save_roc
+from memberbound.report.charts import save_roc
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "proofs"
@@ -40,6 +40,7 @@ STATUSES = {
     " computed on request",
     "definition": "names a notion",
     "not computable": "states nothing that could be computed; the reason is given",
+    "proved, not used": "has its proof, but no code here rests on it; the reason is given",
 }
 
 # Front matter that gives the tables the room of the table of contents.

@@ -88,6 +88,16 @@ class SubsetGame:
         """Probability k/N that a given record is in."""
         return self.size / self.population
 
+    @property
+    def blind(self) -> float:
+        """How often somebody is right who always gives the likelier answer: max(k/N, 1 - k/N)."""
+        return max(self.size, self.population - self.size) / self.population
+
+    @property
+    def largest_gain(self) -> float:
+        """What an attacker who is always right gains over that: min(k/N, 1 - k/N)."""
+        return min(self.size, self.population - self.size) / self.population
+
 
 @dataclass(frozen=True)
 class NeighbourGame:

@@ -268,21 +268,26 @@ class Mark:
         return self.text
 
 
-def vacuous(upper: float | None, quantity: str = "accuracy") -> bool:
+def vacuous(upper: float | None, quantity: str = "accuracy", *, largest_gain: float = 0.5) -> bool:
     """Tell whether a certificate says nothing: there is none, or it allows (nearly) every answer.
+
+    A gain (``eta``) says nothing from ``largest_gain`` on, that of an attacker who is always right:
+    min(π, 1 - π) for the prior π.
 
     >>> vacuous(0.55), vacuous(1.0), vacuous(None), vacuous(0.5, "eta"), vacuous(0.0, "security")
     (False, True, True, True, True)
     >>> vacuous(0.9999), vacuous(0.99991)
     (False, True)
+    >>> vacuous(0.04, "eta"), vacuous(0.04, "eta", largest_gain=4 / 100)
+    (False, True)
     """
-    return _emptiness(upper, quantity) is not None
+    return _emptiness(upper, quantity, largest_gain) is not None
 
 
-def _emptiness(bound: float | None, quantity: str) -> str | None:
+def _emptiness(bound: float | None, quantity: str, largest_gain: float = 0.5) -> str | None:
     """Return what stands in place of a certificate that says (nearly) nothing."""
     name = quantity.split(maxsplit=1)[0]
-    limit = _VACUOUS.get(name, math.inf)
+    limit = largest_gain if name == "eta" else _VACUOUS.get(name, math.inf)
     floor = name == "security"
     if bound is None or (bound <= limit if floor else bound >= limit):
         return "nothing is proved"
@@ -290,7 +295,8 @@ def _emptiness(bound: float | None, quantity: str) -> str | None:
         return "no useful bound (> 0)" if bound < _USELESS else None
     if bound <= limit * (1 - _USELESS):
         return None
-    return "no useful bound (< 100 %)" if limit == 1.0 else "no useful bound (< 0.5)"
+    shown = "100 %" if limit == 1.0 else significant(limit, "upper")
+    return f"no useful bound (< {shown})"
 
 
 def marked(
@@ -300,12 +306,14 @@ def marked(
     places: int | None = None,
     *,
     blind: float | None = None,
+    largest_gain: float = 0.5,
 ) -> Mark:
     """Return a number as every face shows it; a vacuous ceiling is not shown as a proof.
 
     A share in per cent, or with ``places`` decimals.
 
     Nor is a floor that blind guessing reaches, where it is said how often that is right.
+    ``largest_gain`` is that of :func:`vacuous`.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
     (Mark(kind='certificate', text='≤ 55.09 %'), 'nothing is proved')
@@ -320,7 +328,7 @@ def marked(
     """
     if kind == "audit" and value is not None and blind is not None and value <= blind:
         return Mark("unproved", ONLY_BLIND)
-    if kind == "certificate" and (said := _emptiness(value, quantity)) is not None:
+    if kind == "certificate" and (said := _emptiness(value, quantity, largest_gain)) is not None:
         return Mark("unproved", said)
     sides: dict[str, Side] = {
         "certificate": "lower" if quantity == "security" else "upper",
@@ -462,7 +470,8 @@ class Certificate:
 
     def summary(self) -> str:
         """Return one readable line."""
-        if (empty := _emptiness(self.value, self.quantity)) is not None:
+        largest = getattr(self.game, "largest_gain", 0.5)
+        if (empty := _emptiness(self.value, self.quantity, largest)) is not None:
             said = f"{empty} about {self.quantity}"
         else:
             shown = significant(self.value, self.direction)

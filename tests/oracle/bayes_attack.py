@@ -15,10 +15,8 @@ import numpy as np
 from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.release.noise import (
     GaussianNoise,
-    LaplaceNoise,
     NoNoise,
     NormExponentialNoise,
-    ShapedGaussianNoise,
 )
 from memberbound.release.randomness import InsecureSource
 
@@ -57,11 +55,6 @@ def log_density(law, offsets: np.ndarray) -> np.ndarray:
     """Logarithm of the noise's density up to a constant, along the last axis."""
     if isinstance(law, GaussianNoise):
         return -(offsets**2).sum(axis=-1) / (2 * law.scale**2)
-    if isinstance(law, ShapedGaussianNoise):
-        precision = np.linalg.inv(law.factor @ law.factor.T)
-        return -np.einsum("...i,ij,...j->...", offsets, precision, offsets) / 2
-    if isinstance(law, LaplaceNoise):
-        return -(np.abs(offsets) / law.scales).sum(axis=-1)
     if isinstance(law, NormExponentialNoise):
         power = law.norm.exponent
         scaled = (np.abs(offsets / law.norm.scales) ** power).mean(axis=-1)
@@ -143,11 +136,7 @@ def linear_attack(
     mean_in = members.T @ outputs / count_in
     mean_out = (1 - members).T @ outputs / (len(outputs) - count_in)
     spread = np.cov(outputs.T).reshape(outputs.shape[1], -1)
-    noise = (
-        law.factor @ law.factor.T
-        if isinstance(law, ShapedGaussianNoise)
-        else law.scale**2 * np.eye(outputs.shape[1])
-    )
+    noise = law.scale**2 * np.eye(outputs.shape[1])
     direction = np.linalg.solve(spread + noise, (mean_in - mean_out).T).T
     middle = ((mean_in + mean_out) / 2 * direction).sum(axis=1)
     width = np.sqrt(np.einsum("ri,ij,rj->r", direction, noise, direction))

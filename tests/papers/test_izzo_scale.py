@@ -13,9 +13,8 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
-from memberbound.papers.izzo_scale import spread
-from memberbound.papers.printed_examples import ReciprocalSum
-from memberbound.release.noise import LaplaceNoise, izzo_constant
+from memberbound.papers.izzo_scale import ReciprocalSum, spread
+from memberbound.release.noise import NormExponentialNoise, ScaledNorm, izzo_constant
 
 DIGITS = 50
 
@@ -93,7 +92,7 @@ def test_scales_reach_their_eta(eta):
     assert known["mip_8"] >= float(sigma) * izzo_constant(eta, 2) * (1 - 1e-12)
     assert known["x1_8"] == pytest.approx(float(sigma_one) / (eta * math.sqrt(2 * math.pi)))
     # X14: the law's own distance at length 2σ₁ is 2η.
-    law = LaplaceNoise(np.array([known["x14_8"]]))
+    law = NormExponentialNoise(ScaledNorm.plain(1), known["x14_8"])
     distance = float(law.total_variation([[2 * float(sigma_one)]])[0])
     assert distance <= 2 * eta
     assert distance == pytest.approx(2 * eta, rel=1e-9)

@@ -171,10 +171,15 @@ def status_problems(entry: Entry, errata: dict[str, Erratum]) -> list[str]:
         problems += [f"{entry.id}: no {f}" for f in ("code", "tests") if not getattr(entry, f)]
     if entry.status not in get_args(Status):
         problems.append(f"{entry.id}: {entry.status!r} is no status")
-    if entry.status == "not computable" and not entry.reason:
+    idle = entry.status in ("not computable", "proved, not used")
+    if idle and not entry.reason:
         problems.append(f"{entry.id}: no reason")
-    if entry.status == "not computable" and entry.code:
-        problems.append(f"{entry.id}: not computable, yet code is named")
+    if idle and entry.code:
+        problems.append(f"{entry.id}: {entry.status}, yet code is named")
+    # What a paper states it proves itself; what we state has a proof here.
+    own = entry.id.startswith("X") and entry.status == "proved, not used"
+    if own and "proofs/" not in entry.statement:
+        problems.append(f"{entry.id}: no proof")
     if (entry.status == "erratum") != (entry.id in errata):
         problems.append(f"{entry.id}: status {entry.status!r} and the errata disagree")
     if entry.status == "erratum" and not entry.tests:
@@ -220,7 +225,13 @@ def test_ids_are_well_formed_and_nothing_is_missing():
 
 def test_nothing_is_left_planned():
     """Every result is computed, corrected, a definition, or has a reason why it is none of them."""
-    assert set(get_args(Status)) == {"implemented", "erratum", "definition", "not computable"}
+    assert set(get_args(Status)) == {
+        "implemented",
+        "erratum",
+        "definition",
+        "not computable",
+        "proved, not used",
+    }
     assert {entry.status for entry in FOUND} <= set(get_args(Status))
     assert not [e.id for e in FOUND if "stage" in (e.reason or "") or "planned" in (e.reason or "")]
 
@@ -374,6 +385,9 @@ def test_a_test_that_does_not_use_the_code_is_caught():
         changed(status="planned", code=(), reason="a later stage"),
         changed(status="not computable", reason="no number"),  # with code
         changed(status="not computable", reason=""),
+        changed(status="proved, not used", reason="a better one"),  # with code
+        changed(status="proved, not used", code=(), tests=(), statement="See proofs/none.md."),
+        changed(id="X3", status="proved, not used", code=(), reason="a better one"),  # no proof
         changed(status="erratum"),  # A25-T6 is none
         changed(id="I24-T8"),  # I24-T8 is one
         changed(id="I24-T8", status="erratum", tests=()),

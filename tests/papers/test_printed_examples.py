@@ -10,13 +10,13 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import leak_of_law
-from memberbound.papers.printed_examples import (
+from oracle import iid, mechanisms
+from oracle.printed_examples import (
     is_function_of_frequencies,
     is_redundancy_invariant,
     is_symmetric,
     leak_of_learner,
 )
-from oracle import iid, mechanisms
 
 F = Fraction
 PRIORS = ((F(1, 2), F(1)), (F(1, 4), F(1)), (F(2, 3), F(3, 2)), (F(9, 10), F(1, 4)))

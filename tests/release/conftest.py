@@ -10,8 +10,7 @@ from memberbound.release import estimator, methods, refitting
 def _few(changed: pytest.MonkeyPatch) -> None:
     # One neighbour instead of the best of several partners: a fifth of the fits, valid as well.
     changed.setattr(refitting, "_PARTNERS", (1,))
-    # Fewer pairs for the noise's shape, fewer trials and scored releases, fewer settings.
-    changed.setattr(estimator, "_SHAPE_PAIRS", 8)
+    # Fewer trials and scored releases, fewer settings.
     changed.setattr(estimator, "_SCORED", 2)
     changed.setattr(methods, "_PAIRS", 8)
     changed.setattr(methods, "_SUBSETS", 3)

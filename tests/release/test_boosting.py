@@ -14,7 +14,7 @@ import memberbound as mb
 from memberbound.errors import InputError
 from memberbound.release import boosting, gradient, neighbour, preprocessing
 from memberbound.release.boosting import BoostedModel, Boosting, boost, leaf_sums
-from memberbound.release.gradient import gradient_loss
+from memberbound.release.losses import loss_named
 from memberbound.release.neighbour import PrivateModel, fit_private, private_form
 from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, cells_of
 from memberbound.release.randomness import InsecureSource
@@ -165,7 +165,7 @@ def canary_advantage(monkeypatch, runs, mu):
     bins = np.zeros((9, 1), dtype=np.uint8)
     found = []
     for world in (0, 1):
-        loss, target = gradient_loss("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
+        loss, target = loss_named("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
         source = InsecureSource(world)
         scores = []
         for _ in range(runs):
@@ -264,7 +264,7 @@ def test_bad_settings_are_refused(wrong):
 
 
 def test_bins_and_weights_must_fit():
-    loss, target = gradient_loss("logistic", np.array([0, 1]), 2)
+    loss, target = loss_named("logistic", np.array([0, 1]), 2)
     with pytest.raises(InputError, match="those of the encoder"):
         boost(ONE, np.zeros((2, 2), dtype=int), target, loss, mu=1.0, source=InsecureSource(0))
     with pytest.raises(InputError, match="from 0 to 1"):

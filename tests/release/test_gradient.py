@@ -17,17 +17,16 @@ from memberbound.errors import InputError
 from memberbound.release import gradient
 from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
 from memberbound.release.gradient import (
-    GRADIENT_LOSSES,
     Descent,
     clipped_residuals,
     clipped_sum,
     descend,
-    gradient_loss,
     most_draws,
     noise_for_path,
     path_sensitivity,
     row_lengths,
 )
+from memberbound.release.losses import LOSSES, loss_named
 from memberbound.release.randomness import InsecureSource
 
 CLASSES = ("logistic", "softmax", "hinge")
@@ -37,8 +36,8 @@ def problem(name, rows=60, width=4, classes=2, seed=0):
     draws = np.random.default_rng(seed)
     features = draws.normal(size=(rows, width)) * draws.choice([0.1, 1.0, 30.0], size=(rows, 1))
     if name in CLASSES:
-        return features, *gradient_loss(name, draws.integers(0, classes, rows), classes)
-    return features, *gradient_loss(name, draws.uniform(-1, 1, rows))
+        return features, *loss_named(name, draws.integers(0, classes, rows), classes)
+    return features, *loss_named(name, draws.uniform(-1, 1, rows))
 
 
 def exact_square(vector):
@@ -48,26 +47,42 @@ def exact_square(vector):
 # Losses
 
 
-@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+#: The losses themselves, which only their residuals speak for in the code.
+VALUES = {
+    "logistic": lambda scores, target: np.logaddexp(0.0, (1 - 2 * target) * scores).sum(axis=1),
+    "softmax": lambda scores, target: (
+        np.log(np.exp(scores).sum(axis=1)) - (scores * target).sum(axis=1)
+    ),
+    "ridge": lambda scores, target: np.square(scores - target).sum(axis=1) / 2,
+    "hinge": lambda scores, target: np.where(
+        target * scores > 0,
+        np.square(np.maximum(1 - target * scores, 0)) / 2,
+        0.5 - target * scores,
+    ).sum(axis=1),
+    "huber": lambda scores, target: np.where(
+        np.abs(scores - target) < 0.2,
+        np.square(scores - target) / 2,
+        0.2 * (np.abs(scores - target) - 0.1),
+    ).sum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_residuals_are_slopes_of_the_loss(name):
     classes = 4 if name in ("softmax", "hinge") else 2
     _, loss, target = problem(name, classes=classes)
     scores = np.random.default_rng(1).normal(size=target.shape)
-    step = 1e-6
+    step, values = 1e-6, VALUES[name]
     for output in range(loss.outputs):
         moved = np.zeros(loss.outputs)
         moved[output] = step
-        slope = loss.values(scores + moved, target) - loss.values(scores - moved, target)
+        slope = values(scores + moved, target) - values(scores - moved, target)
         assert np.allclose(slope / (2 * step), loss.residuals(scores, target)[:, output], atol=2e-6)
-        curved = loss.residuals(scores + moved, target) - loss.residuals(scores - moved, target)
-        smooth = np.abs(curved[:, output] / (2 * step)) < 0.999
-        exact = loss.curvatures(scores, target)[:, :, output]
-        assert np.allclose((curved / (2 * step))[smooth], exact[smooth], atol=2e-5)
 
 
 def test_an_unknown_loss_is_refused():
     with pytest.raises(InputError, match="loss must be one of"):
-        gradient_loss("squared-hinge", [0, 1])
+        loss_named("squared-hinge", [0, 1])
 
 
 # Clips and sums, exactly
@@ -115,7 +130,7 @@ def sums_of(features, target, loss, theta, *, clip, intercept, block=10**9):
     )
 
 
-@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_one_replaced_record_moves_the_computed_sum_by_no_more_than_is_paid_for(name):
     features, loss, target = problem(name, rows=40)
     draws = np.random.default_rng(3)
@@ -158,7 +173,7 @@ def test_rounding_of_a_sum_stays_within_its_share_of_the_sensitivity():
 
 
 def test_opposite_records_are_as_far_apart_as_is_paid_for():
-    loss, target = gradient_loss("logistic", [1, 0])
+    loss, target = loss_named("logistic", [1, 0])
     far = np.full((2, 1), 1e6)
     zero = np.zeros((2, 1))
     ends = [
@@ -172,7 +187,7 @@ def test_opposite_records_are_as_far_apart_as_is_paid_for():
 # One table, many ways to hold it
 
 
-@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_sparse_and_dense_tables_give_the_same_model(name):
     features, loss, target = problem(name, rows=300)
     features[np.random.default_rng(5).random(features.shape) < 0.6] = 0.0
@@ -186,7 +201,7 @@ def test_sparse_and_dense_tables_give_the_same_model(name):
         assert np.allclose(model.intercepts, found[0].intercepts, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", GRADIENT_LOSSES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_blocks_change_nothing_but_rounding(name, monkeypatch):
     features, loss, target = problem(name, rows=300)
     how = Descent(steps=7, rate=0.5)
@@ -257,7 +272,7 @@ def canary_scores(world, runs, mu, how=PLAIN, features=None):
     of all steps, which is what the released parameters are.
     """
     table = np.array([[1.0], [0.0], [0.0]]) if features is None else features
-    loss, target = gradient_loss("ridge", [1e9 * (2 * world - 1), 0.0, 0.0])
+    loss, target = loss_named("ridge", [1e9 * (2 * world - 1), 0.0, 0.0])
     weights = np.array([1.0, 0.0, 0.0])
     found = []
     for run in range(runs):

@@ -1,13 +1,11 @@
-"""One table of forms: what ``auto`` chooses, on which stream, and why the certificate holds."""
+"""What ``auto`` stands for, and why tuning leaves no trace in a certificate."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
-from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
@@ -15,9 +13,8 @@ from memberbound.games import SubsetGame
 from memberbound.release import methods
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.estimator import MembershipPrivate
-from memberbound.release.methods import FORMS, METHODS, calibrate, forms_for, released_statistic
-from memberbound.release.parameters import ConvexParameters, Population
-from memberbound.release.statistics import computed, mean, quantiles
+from memberbound.release.methods import METHODS, calibrate, chosen_method, released_statistic
+from memberbound.release.statistics import computed, mean
 from memberbound.verbs.protect import protect
 
 RNG = np.random.default_rng(0)
@@ -33,72 +30,43 @@ def _quiet():
         yield
 
 
-def test_every_method_is_a_form_and_every_form_is_a_method_but_the_sum():
-    assert set(METHODS) - {"auto"} == set(FORMS) - {"sum"}
+def test_what_auto_stands_for():
+    average, every = SubsetGame(500, 250, "average"), SubsetGame(500, 250)
+    assert chosen_method("auto", average, eta=0.05) == "neighbour"
+    assert chosen_method("auto", every, eta=0.05) == "moment"
+    # Few enough fits for a neighbour of every record, unless their number is limited.
+    small = SubsetGame(20, 10)
+    assert chosen_method("auto", small, eta=0.1) == "neighbour"
+    assert chosen_method("auto", small, eta=0.1, pairs=100) == "moment"
+    assert chosen_method("auto", every, eta=0.05, additive=True) == "crowd"
+    for method in METHODS[1:]:
+        assert chosen_method(method, every, eta=0.05, additive=True) == method
 
 
 @pytest.mark.parametrize("base", [Ridge(alpha=1e-3), LinearSVC(C=100.0)], ids=["ridge", "svm"])
-def test_auto_leaves_the_convex_form_where_it_needs_hundreds_of_times_the_noise(base):
-    """Weak regularisation: one record may move the minimiser far, though it hardly ever does."""
+def test_auto_is_the_method_it_stands_for(base):
     target = Y if isinstance(base, Ridge) else (Y > 0).astype(int)
     settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
     settings["pairs"] = 100
-    auto, convex, moment = (
-        MembershipPrivate(base, method=method, **settings).fit(X, target)
-        for method in ("auto", "convex", "moment")
-    )
-    assert auto.calibration_.method == "moment"
-    assert {trial.method for trial in auto.trials_} == {"convex", "moment"}
-    assert convex.calibration_.noise_scale > 100 * auto.calibration_.noise_scale
-    # What was tried leaves no trace in the certificate: the stream that certifies is another.
-    assert auto.calibration_.to_dict() == moment.calibration_.to_dict()
-    # The pilot foresaw what each form would ask for.
-    for trial, found in zip(auto.trials_, (convex, moment), strict=True):
-        assert found.calibration_.noise_scale == pytest.approx(trial.noise_scale_estimate, rel=0.5)
-
-
-def test_auto_keeps_the_convex_form_where_it_wins():
-    settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
-    settings["pairs"] = 100
     auto, moment = (
-        MembershipPrivate(Ridge(alpha=100.0), method=method, **settings).fit(X, Y)
+        MembershipPrivate(base, method=method, **settings).fit(X, target)
         for method in ("auto", "moment")
     )
-    assert auto.calibration_.method == "convex"
-    assert auto.calibration_.noise_scale < moment.calibration_.noise_scale
+    assert auto.trials_ == ()
+    assert auto.calibration_.to_dict() == moment.calibration_.to_dict()
 
 
-def test_a_statistic_gets_the_form_with_the_least_noise_of_the_pilot(monkeypatch):
-    statistic = quantiles(np.linspace(0.0, 1.0, 12) ** 2, [0.5])
-    fresh = FreshSubsets(SubsetGame(12, 6), 5)
-    forms = forms_for("auto", fresh.game, eta=0.1)
-    assert set(forms) == {"moment", "neighbour"}
-    found = {form: calibrate(statistic, fresh, eta=0.1, method=form) for form in forms}
-    best = min(forms, key=lambda form: found[form].noise_scale)
-    streams = []
-    noise = methods._pilot_noise
-
-    def watched(statistic, fresh, *args, **options):
-        streams.append(fresh.seed)
-        return noise(statistic, fresh, *args, **options)
-
-    monkeypatch.setattr(methods, "_pilot_noise", watched)
-    chosen = calibrate(statistic, fresh, eta=0.1)
-    assert chosen.to_dict() == found[best].to_dict()
-    # Calibrators certify on (5, 1), (5, 2) and (5, 3).
-    assert streams == [(5, 15)] * 2
-
-
-def test_the_average_record_and_sums_have_one_form_each():
-    game = SubsetGame(500, 250, "average")
-    assert forms_for("auto", game, eta=0.05, convex=True) == ("neighbour",)
-    for method, form in (("auto", "crowd"), ("crowd", "crowd"), ("neighbour", "sum")):
-        assert forms_for(method, game, eta=0.05, additive=True) == (form,)
-    assert forms_for("moment", game, eta=0.05, additive=True) == ("moment",)
-    every = replace(game, record="every")
-    assert forms_for("auto", every, eta=0.05) == ("moment",)
-    # Too few for the centre form to certify anything, not for the convex form's worst case.
-    assert forms_for("auto", every, eta=0.05, convex=True, pairs=20) == ("convex",)
+def test_tuning_leaves_no_trace_in_the_certificate(monkeypatch):
+    """Trials are on another stream: the certificate is that of the chosen setting alone."""
+    settings = {"eta": 0.3, "record": "average", "pairs": 30} | SEEDS
+    monkeypatch.setattr(methods, "_STRENGTHS", (1.0, 0.1))
+    tuned = MembershipPrivate(Ridge(), **settings).fit(X, Y)
+    option = tuned.configuration_
+    alone = MembershipPrivate(
+        option.applied(Ridge()), clip=option.clip, tune=False, **settings
+    ).fit(X, Y)
+    assert len(tuned.trials_) == 6
+    assert tuned.calibration_.to_dict() == alone.calibration_.to_dict()
 
 
 def test_one_search_whoever_asks():
@@ -122,11 +90,10 @@ def test_the_area_under_the_roc_is_scikit_learns_ties_and_all():
     assert methods._area(np.array([True, False]), np.array([1.0, 1.0])) == 0.5
 
 
-def test_a_form_refuses_what_it_cannot_take():
+def test_what_is_no_sum_has_no_crowd():
     fresh = FreshSubsets(SubsetGame(20, 10))
-    with pytest.raises(InputError, match="'convex' applies only to linear models"):
-        calibrate(computed(np.arange(20.0), np.median), fresh, eta=0.1, method="convex")
-    with pytest.raises(InputError, match="method must be one of"):
-        calibrate(mean(np.arange(20.0)), fresh, eta=0.1, method="magic")
-    with pytest.raises(InputError, match="L2 penalty"):
-        ConvexParameters.of(GaussianNB(), Population(X, (Y > 0).astype(int), np.arange(2)), 30)
+    with pytest.raises(InputError, match="no sum over records"):
+        calibrate(computed(np.arange(20.0), np.median), fresh, eta=0.1, method="crowd")
+    for method in ("magic", "convex", "output"):
+        with pytest.raises(InputError, match="method must be one of 'auto', 'crowd'"):
+            calibrate(mean(np.arange(20.0)), fresh, eta=0.1, method=method)

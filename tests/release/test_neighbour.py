@@ -15,7 +15,7 @@ from memberbound import InputError, MembershipPrivate
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
 from memberbound.release.budget import NeighbourBudget
-from memberbound.release.gradient import gradient_loss
+from memberbound.release.losses import loss_named
 from memberbound.release.neighbour import LEARNERS, PrivateModel, _Training, fit_private
 from memberbound.release.randomness import InsecureSource, SecureSource
 
@@ -69,7 +69,7 @@ def test_tuning_is_paid_for(learner):
     shared = {part.name: part.mu for part in found.budget.parts}
     assert shared["gradient descent"] < 0.82 * plain.budget.parts[-1].mu
     # The score of a trial, with one record replaced by any other.
-    loss, wanted = gradient_loss("logistic" if learner == "logistic" else "ridge", table["y"])
+    loss, wanted = loss_named("logistic" if learner == "logistic" else "ridge", table["y"])
     rows, weights = table[["x"]].to_numpy(), np.ones(400)
     read = table["y"].to_numpy().astype(float)
     base = _Training(rows, read, wanted, weights, loss, InsecureSource(2), learner == "logistic")

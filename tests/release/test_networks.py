@@ -1,7 +1,6 @@
-"""Networks: trained on all rows by DP-SGD, and modules as statistics of a secret half."""
+"""Networks: trained on all rows by DP-SGD."""
 
 import math
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -12,27 +11,19 @@ import pytest
 from memberbound import predict, protect
 from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
-from memberbound.games import SubsetGame
 from memberbound.learners import network_factory
 from memberbound.release import networks as module
 from memberbound.release.budget import NeighbourBudget, Part
-from memberbound.release.calibration import FreshSubsets
 from memberbound.release.networks import (
     NetworkBudget,
     PublicArray,
-    TrainedModule,
-    TrainedOutputs,
     Training,
     fit_network,
     fit_network_on_arrays,
-    module_parameters,
-    set_module_parameters,
     step_reach,
     train_network,
 )
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.refitting import calibrate_neighbour
-from memberbound.release.releasing import released
 from memberbound.release.saving import load, save
 
 if find_spec("torch") is None or find_spec("opacus") is None:
@@ -116,7 +107,7 @@ def two_layers(inputs, outputs):
     )
 
 
-def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7):
+def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=two_layers):
     """Exact sums of clipped gradients, as they meet the noise."""
     met = []
     keep = module.noisy_release
@@ -127,7 +118,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7):
 
     monkeypatch.setattr(module, "noisy_release", noted)
     train_network(
-        module._module(two_layers, (3,), 2),
+        module._module(factory, (3,), 2),
         rows,
         wanted,
         np.ones(len(rows)),
@@ -307,6 +298,116 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
             fit_network(people(), "ill", factory, eta=0.1, bounds=BOUNDS, training=QUICK)
 
 
+# ── Rows that influence each other while the network trains ───────────────────────────────────────
+
+
+def inner_and(forward, *, start=lambda network: None):
+    """Return a factory: a linear layer, and what happens to its rows while it trains."""
+
+    class Network(torch.nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.inner = torch.nn.Linear(inputs, outputs)
+            start(self)
+
+        def forward(self, rows):
+            return forward(self, rows) if self.training else self.inner(rows)
+
+    return Network
+
+
+def remembered(network, rows):
+    network.mean = 0.9 * getattr(network, "mean", 0.0) + 0.1 * rows.detach().mean()
+    return network.inner(rows - network.mean)
+
+
+def counted(network, rows):
+    network.seen += 1
+    return network.inner(rows)
+
+
+def buffered(network):
+    network.register_buffer("seen", torch.zeros(1))
+
+
+#: What mixes rows in train mode only, as the probe in eval mode cannot see.
+MIXING = {
+    "mean of the inputs": inner_and(lambda n, rows: n.inner(rows - rows.mean(dim=0))),
+    "mean of the answers": inner_and(lambda n, rows: n.inner(rows) - n.inner(rows).mean()),
+    "constant shift": inner_and(lambda n, rows: n.inner(rows) + rows.detach().sum()),
+    "largest value": inner_and(lambda n, rows: n.inner(rows / rows.abs().max().clamp(min=100.0))),
+    "row before": inner_and(lambda n, rows: n.inner(rows + 0.1 * rows.roll(1, 0))),
+    "sum in the backward pass": inner_and(
+        lambda n, rows: n.inner(rows) * (1 + 1e-2 * n.inner(rows).sum())
+    ),
+    "number of zero rows": inner_and(lambda n, rows: n.inner(rows) * (rows == 0).sum()),
+    "place": inner_and(lambda n, rows: n.inner(rows) * torch.arange(1.0, len(rows) + 1)[:, None]),
+    "memory outside the tensors": inner_and(remembered),
+    "a buffer": inner_and(counted, start=buffered),
+    "coins of its own": inner_and(
+        lambda n, rows: n.inner(torch.nn.functional.dropout(rows, 0.5, training=True))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
+    """Each passes the checks in eval mode (the negative control) and fails the probe."""
+    module._module(MIXING[name], (3,), 2)
+    with pytest.raises(InputError, match="learner"):
+        fit_network(people(), "ill", MIXING[name], eta=0.1, bounds=BOUNDS, training=QUICK)
+
+
+def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
+    """One record moves the sum by more than two clips, which the certificate rests on."""
+    mixing, (rows, wanted) = MIXING["mean of the inputs"], table()
+    before = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)
+    rows[300] = 1e6
+    after = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)
+    assert np.linalg.norm(after - before) > 10 * 2 * step_reach(0.7, 600)
+
+
+def normal_layers(inputs, outputs):
+    return torch.nn.Sequential(
+        torch.nn.Linear(inputs, 8),
+        torch.nn.LayerNorm(8),
+        torch.nn.GELU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(8, 8),
+        torch.nn.GroupNorm(2, 8),
+        torch.nn.AlphaDropout(0.2),
+        torch.nn.Linear(8, outputs),
+    )
+
+
+class TiedAndFrozen:
+    """A layer that is used twice beside one that is not trained."""
+
+    def __new__(cls, inputs, outputs):
+        shared = torch.nn.Linear(inputs, inputs)
+        still = torch.nn.Linear(inputs, inputs).requires_grad_(False)
+        return torch.nn.Sequential(
+            shared, torch.nn.Tanh(), still, shared, torch.nn.Linear(inputs, outputs)
+        )
+
+
+@pytest.mark.parametrize("factory", [two_layers, normal_layers, TiedAndFrozen])
+@pytest.mark.parametrize("span", [(-3.0, 3.0), (0.0, 1.0), (0.0, 255.0)])
+def test_a_network_that_treats_every_row_by_itself_passes(factory, span):
+    made = module._module(factory, (5,), 2)
+    state = {name: t.clone() for name, t in made.state_dict().items()}
+    module._probe_training(made, (5,), 2, span, 1e3)
+    assert made.training
+    assert all(torch.equal(t, state[name]) for name, t in made.state_dict().items())
+
+
+def test_the_probe_leaves_the_generator_as_it_was():
+    made = module._module(normal_layers, (5,), 2)
+    before = torch.random.get_rng_state()
+    module._probe_training(made, (5,), 2, (-3.0, 3.0), 1e3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_protect_and_predict_by_the_name_of_a_factory(tmp_path, monkeypatch):
     (tmp_path / "nets_of_a_test.py").write_text(
         "import torch\n\ndef make(inputs, outputs):\n    return torch.nn.Linear(inputs, outputs)\n"
@@ -343,79 +444,3 @@ def test_what_is_a_factory_of_networks():
     assert network_factory("logistic") is None
     assert network_factory(lambda: 3) is None
     assert network_factory(torch.nn.Linear(1, 1)) is None
-
-
-# ── Modules as statistics of a secret half ────────────────────────────────────────────────────────
-
-
-@cache
-def points():
-    rows = torch.linspace(-1, 1, 40).reshape(20, 2)
-    return rows, (rows[:, 0] > 0).float()
-
-
-def blank():
-    return torch.nn.Sequential(
-        torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)
-    )
-
-
-def train(rows):
-    torch.manual_seed(0)
-    module = blank().train()
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-    loss = torch.nn.BCEWithLogitsLoss()
-    X, Y = points()
-    for _ in range(3):
-        optimiser.zero_grad()
-        loss(module(X[rows])[:, 0], Y[rows]).backward()
-        optimiser.step()
-    return module
-
-
-def test_round_trip_with_the_running_means():
-    module = train(np.arange(10))
-    vector = module_parameters(module)
-    # 9 + 4 weights and biases, 6 of the normalisation, and its running means and variances.
-    assert vector.shape == (2 * 3 + 3 + 3 + 1 + 6 + 6,)
-    X, _ = points()
-    again = set_module_parameters(blank(), vector).eval()
-    with torch.no_grad():
-        assert torch.equal(again(X), module.eval()(X))
-
-
-def test_the_same_rows_give_the_same_vector():
-    statistic = TrainedModule(train, blank)
-    assert statistic.dimension == 25
-    assert (statistic(np.arange(10)) == statistic(np.arange(10))).all()
-    assert (statistic(np.arange(10)) != statistic(np.arange(1, 11))).any()
-
-
-def test_calibrate_and_release():
-    statistic = TrainedModule(train, blank)
-    fresh = FreshSubsets(SubsetGame(20, 10), 1)
-    found = calibrate_neighbour(statistic, fresh, eta=0.3, pairs=30, workers=1)
-    assert found.certificate.value <= 0.3
-    vector = released(statistic, found, np.arange(10), InsecureSource(1)).values
-    clean = statistic(np.arange(10))
-    assert (vector != clean).any()
-    module = statistic.model(vector)
-    assert module_parameters(module) == pytest.approx(vector, rel=1e-6)
-    assert not module.training
-
-
-def test_outputs_on_a_query():
-    X, _ = points()
-    statistic = TrainedOutputs(train, X[:4])
-    assert statistic.dimension == 4
-    direct = train(np.arange(10)).eval()(X[:4]).detach()
-    assert statistic(np.arange(10)) == pytest.approx(direct.numpy().ravel())
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="length"):
-        set_module_parameters(blank(), np.zeros(3))
-    with pytest.raises(InputError, match="finite"):
-        set_module_parameters(blank(), np.full(25, np.nan))
-    with pytest.raises(InputError, match="parameters"):
-        module_parameters(torch.nn.ReLU())

@@ -14,12 +14,10 @@ from scipy import special, stats
 from memberbound.errors import InputError
 from memberbound.release.noise import (
     GaussianNoise,
-    LaplaceNoise,
     NoiseLaw,
     NoNoise,
     NormExponentialNoise,
     ScaledNorm,
-    ShapedGaussianNoise,
     floating_point_slack,
     grid_steps,
     release,
@@ -28,14 +26,11 @@ from memberbound.release.noise import (
 from memberbound.release.randomness import InsecureSource, SecureSource
 
 ALARM = 1e-6
-FACTOR = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [-3.0, 0.2, 1.5]])
 
 
 def laws():
     return [
         GaussianNoise(0.7, 3),
-        ShapedGaussianNoise(FACTOR),
-        LaplaceNoise([0.5, 1.0, 4.0]),
         NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 1.0), 0.3),
         NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 2.0), 0.3),
         NormExponentialNoise(ScaledNorm([0.5, 1.0, 4.0], 4.0), 0.3),
@@ -77,21 +72,6 @@ def test_gaussian_distance_is_exact_and_above(delta):
     assert math.erf(delta / 0.7 / 4) < got or delta > 30  # half the displacement is caught
 
 
-def test_mahalanobis_length_from_above():
-    mpmath.mp.dps = 40
-    law = ShapedGaussianNoise(FACTOR)
-    rng = np.random.default_rng(5)
-    for a in rng.normal(size=(20, 3)):
-        solved = mpmath.lu_solve(mpmath.matrix(FACTOR.tolist()), mpmath.matrix(a.tolist()))
-        truth = mpmath.norm(solved)
-        got = float(law.length(a))
-        assert truth <= got <= truth * (1 + mpmath.mpf(1e-11))
-    same = ShapedGaussianNoise.from_covariance(np.eye(3) * 4.0)
-    assert same.length([2.0, 0, 0]) == pytest.approx(1.0)
-    wrong = np.linalg.norm(np.linalg.solve(FACTOR.T, [0.0, 0.0, 1.0]))  # transposed factor
-    assert abs(wrong - float(law.length([0.0, 0.0, 1.0]))) > 0.1
-
-
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 4.0])
 @pytest.mark.parametrize("a", [(0.4, 0.0), (0.5, 0.9), (3.0, 2.0)])
 def test_norm_exponential_distance_in_the_plane(exponent, a):
@@ -108,25 +88,10 @@ def test_norm_exponential_distance_in_the_plane(exponent, a):
 
 
 def test_one_dimension_is_exact():
-    for law in (LaplaceNoise([2.0]), NormExponentialNoise(ScaledNorm.plain(1), 2.0)):
-        for a in (1e-9, 0.1, 3.0, 50.0):
-            truth = -math.expm1(-a / 4)
-            assert truth <= float(law.total_variation([a])) <= truth * (1 + 1e-13)
-
-
-def test_laplace_along_one_axis_is_exact_and_spread_is_cheaper():
-    law = LaplaceNoise([1.0] * 16)
-    one = np.eye(16)[3]
-    assert float(law.total_variation(one)) == pytest.approx(-math.expm1(-0.5), rel=1e-12)
-    # Sixteen coordinates by 1/16 each: the same length, and exactly half the root of 1/16.
-    assert float(law.total_variation(np.full(16, 1 / 16))) == pytest.approx(0.125, rel=1e-12)
-
-
-def test_laplace_product_against_the_plane():
-    norm = ScaledNorm([0.5, 1.0], 1.0)
-    law = LaplaceNoise([0.5, 1.0])
-    for a in ((0.2, 0.3), (1.0, 2.0)):
-        assert plane(norm, 0.5, np.array(a), points=1201) <= float(law.total_variation(a)) + 1e-3
+    law = NormExponentialNoise(ScaledNorm.plain(1), 2.0)  # Laplace
+    for a in (1e-9, 0.1, 3.0, 50.0):
+        truth = -math.expm1(-a / 4)
+        assert truth <= float(law.total_variation([a])) <= truth * (1 + 1e-13)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 10**6])
@@ -180,13 +145,6 @@ def test_rms_and_draws(law):
     assert law.rms == pytest.approx(np.linalg.norm(law.coordinate_rms))
     # Negative control: a scale 5 % off is seen.
     assert (np.abs(squares.mean(axis=0) - (1.05 * law.coordinate_rms) ** 2) > error).any()
-
-
-def test_shaped_covariance():
-    drawn = ShapedGaussianNoise(FACTOR).draw(InsecureSource(12), 100_000)
-    error = np.abs(np.cov(drawn.T) - FACTOR @ FACTOR.T)
-    assert error.max() < 0.3  # about six standard errors of the largest entry
-    assert np.abs(np.cov(drawn.T) - FACTOR.T @ FACTOR).max() > 1
 
 
 @pytest.mark.parametrize("exponent", [1.0, 1.3, 2.0, 3.0, 7.5])
@@ -317,7 +275,7 @@ def test_snapping_is_exact_for_large_values():
 def test_crossing_probability_is_below_the_slack():
     """Draws moved by the assumed error e cross a border with frequency at most 600·e."""
     e, count = 1e-4, 200_000
-    for law in (GaussianNoise(1.0, 1), LaplaceNoise([1.0])):
+    for law in (GaussianNoise(1.0, 1), NormExponentialNoise(ScaledNorm.plain(1), 1.0)):
         drawn = law.draw(InsecureSource(9), count)[:, 0]
         rms, step = law.coordinate_rms[0], grid_steps(law)[0]
         for offset in (0.0, 0.37 * step):
@@ -332,7 +290,6 @@ def test_slack_sizes():
     assert floating_point_slack(NoNoise(3)) == 0.0
     assert floating_point_slack(GaussianNoise(1.0, 10**6)) < 1e-5
     assert floating_point_slack(NormExponentialNoise(ScaledNorm.plain(10**6, 4), 1.0)) < 1e-4
-    assert floating_point_slack(ShapedGaussianNoise(np.eye(100))) < 1e-4
 
 
 def test_no_noise_tells_everything_apart():
@@ -346,14 +303,10 @@ def test_bad_input():
         lambda: GaussianNoise(0.0, 2),
         lambda: GaussianNoise(math.nan, 2),
         lambda: GaussianNoise(1.0, 0),
-        lambda: LaplaceNoise([1.0, 0.0]),
-        lambda: LaplaceNoise([]),
+        lambda: ScaledNorm([1.0, 0.0]),
+        lambda: ScaledNorm([]),
         lambda: ScaledNorm([1.0], 0.5),
         lambda: ScaledNorm([math.inf]),
-        lambda: ShapedGaussianNoise([[1.0, 2.0], [0.0, 1.0]]),
-        lambda: ShapedGaussianNoise([[1.0, 0.0], [1.0, 1e-14]]),
-        lambda: ShapedGaussianNoise.from_covariance([[1.0, 2.0], [2.0, 1.0]]),
-        lambda: ShapedGaussianNoise.from_covariance([[1.0, 0.5], [0.1, 1.0]]),
         lambda: NormExponentialNoise(ScaledNorm([1.0]), -1.0),
         lambda: GaussianNoise(1.0, 2).total_variation([1.0]),
         lambda: GaussianNoise(1.0, 2).total_variation([1.0, math.nan]),

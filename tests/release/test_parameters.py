@@ -11,12 +11,10 @@ from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
 from memberbound.release.parameters import (
-    ConvexParameters,
     FittedParameters,
     Population,
     adapter_for,
     clipped_rows,
-    convex_loss,
 )
 
 TWO = make_classification(60, n_features=4, random_state=0)
@@ -156,31 +154,6 @@ def test_a_users_own_adapter():
     with pytest.warns(Warning, match="Maximum iterations"):
         vector, direct = statistic(HALF), statistic.fitted(HALF)
     assert statistic.model(vector).predict(X) == pytest.approx(direct.predict(X))
-
-
-def test_convex_parameters_are_those_of_scikit_learn():
-    # Without an intercept the two minimise the same function.
-    X, y = TWO
-    for base in (
-        LogisticRegression(C=0.3, fit_intercept=False, tol=1e-10),
-        Ridge(alpha=2.0, fit_intercept=False),
-        RidgeClassifier(alpha=2.0, fit_intercept=False),
-        LinearSVC(C=0.3, fit_intercept=False, tol=1e-10, max_iter=10**5),
-    ):
-        target = y.astype(float) - 0.5 if isinstance(base, Ridge) else y
-        known = Population(X, target, None if isinstance(base, Ridge) else np.array([0, 1]))
-        ours = ConvexParameters.of(base, known, len(HALF))
-        middle = target.mean() if isinstance(base, Ridge) else 0.0
-        theirs = FittedParameters.of(base, Population(X, target - middle, known.classes))
-        assert ours(HALF) == pytest.approx(theirs(HALF), abs=1e-5)
-
-
-def test_convex_loss_names():
-    assert convex_loss(LogisticRegression(), people(TWO)) == "logistic"
-    assert convex_loss(LogisticRegression(), people(THREE)) == "softmax"
-    assert convex_loss(LogisticRegression(class_weight="balanced"), people(TWO)) is None
-    assert convex_loss(LinearSVC(loss="hinge"), people(TWO)) is None
-    assert convex_loss(GaussianNB(), people(TWO)) is None
 
 
 def test_clipping():

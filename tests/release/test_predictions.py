@@ -102,7 +102,7 @@ def test_bad_input():
         MembershipPrivate(KNeighborsClassifier(), query=QUERY[:, :2], **QUICK).fit(X, Y)
     with pytest.raises(InputError, match="query"):
         MembershipPrivate(KNeighborsClassifier(), query=QUERY).fit(X, Y)
-    with pytest.raises(InputError, match="convex"):
-        MembershipPrivate(LinearSVC(), query=QUERY, method="convex", **QUICK).fit(X, Y)
+    with pytest.raises(InputError, match="method must be one of"):
+        MembershipPrivate(LinearSVC(), query=QUERY, method="crowd", **QUICK).fit(X, Y)
     with pytest.raises(InputError, match="columns"):
         PredictionTable(np.eye(2), np.ones((2, 1))).predict([[1.0]])

@@ -249,7 +249,7 @@ def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
         ({"game": "some", "target": None, "statistic": "mean"}, "game must be one of"),
         ({"game": "neighbour", "record": "average"}, "give record='every'"),
         ({"method": "gradient", "record": "average"}, "give record='every'"),
-        ({"game": "neighbour", "method": "convex"}, "'gradient', .* got 'convex'"),
+        ({"game": "neighbour", "method": "moment"}, "'gradient', .* got 'moment'"),
         ({"learner": "svm", "method": "boosting"}, "got 'boosting' for svm"),
         ({"game": "subset", "method": "gradient"}, "applies only to game='neighbour'"),
         ({"game": "subset", "bounds": BOUNDS}, "bounds apply only to the neighbour game"),
@@ -573,18 +573,6 @@ def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_giv
             assert get_scorer(scorer)(model, fresh[["age"]], fresh["ill"]) > 0.6
 
 
-@pytest.mark.usefixtures("few_fits")
-def test_a_saved_model_from_before_there_was_a_choice_of_games_predicts():
-    numbers = np.random.default_rng(0).normal(size=(60, 2))
-    settings = {"record": "average", "eta": 0.2, "tune": False, "pairs": 30, "n_jobs": 1}
-    model = MembershipPrivate(LogisticRegression(), insecure_seed=1, **settings)
-    model.fit(numbers, numbers[:, 0] > 0)
-    for name in ("game", "bounds"):
-        del model.__dict__[name]
-    assert model.predict_proba(numbers).shape == (60, 2)
-    assert len(predict(model, numbers).values) == 60
-
-
 def test_the_estimators_classes_are_of_the_targets_kind():
     table = people()
     raw, ill = table[["age"]].to_numpy(), (table["ill"] == "yes").to_numpy()
@@ -604,11 +592,10 @@ def test_the_estimators_classes_are_of_the_targets_kind():
         ({"game": "some"}, "game must be one of"),
         ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds apply only to"),
         ({"estimator": DecisionTreeClassifier()}, "no private form"),
-        ({"method": "convex"}, "applies only to game='subset'"),
+        ({"method": "moment"}, "applies only to game='subset'"),
         ({"pairs": 9}, "pairs applies only to the subset game"),
         ({"confidence": 0.9}, "confidence applies only to the subset game"),
         ({"release": "predictions"}, "release applies only to the subset game"),
-        ({"shape": False}, "shape applies only to the subset game"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],

@@ -58,27 +58,6 @@ def test_estimators_come_back(model, tmp_path):
     assert said["secure_source"] is False
 
 
-def test_files_of_the_first_version_are_read(model, tmp_path):
-    """Their classes lived in other modules; a secret half that is gone cannot be released again."""
-    pytest.importorskip("skops")
-    path = tmp_path / "model.skops"
-    save(model, path)
-    with zipfile.ZipFile(path) as archive:
-        parts = {item: archive.read(item) for item in archive.namelist()}
-    text = parts["schema.json"].decode()
-    text = text.replace('"memberbound.release.noise"', '"memberbound.protection.gaussian_noise"')
-    text = text.replace('"memberbound.release.methods"', '"memberbound.protection.tuning"')
-    parts["schema.json"] = text.replace("memberbound.release.", "memberbound.protection.").encode()
-    assert b"protection.gaussian_noise" in parts["schema.json"]
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    beside = certificate_path(path)
-    said = json.loads(beside.read_text()) | {"sha256": saving._digest(path)}
-    beside.write_text(json.dumps(said))
-    assert (load(path).predict_proba(X) == model.predict_proba(X)).all()
-
-
 def test_prediction_tables_come_back(tmp_path):
     pytest.importorskip("skops")
     settings = QUICK | {"release": "predictions", "query": X[:4]}
@@ -107,16 +86,6 @@ def test_vectors_come_back(vector, tmp_path):
     assert (again.values == vector.values).all()
     assert again.certificate["kind"] == "vector"
     assert again.certificate["certificate"]["confidence"] == 1.0
-
-
-def test_networks_come_back(vector, tmp_path):
-    torch = pytest.importorskip("torch")
-    module = torch.nn.Linear(3, 2)
-    with pytest.raises(InputError, match="calibration"):
-        save(module, tmp_path / "net.safetensors")
-    save(module, tmp_path / "net.safetensors", calibration=vector.calibration)
-    again = load(tmp_path / "net.safetensors")
-    assert (again.tensors["weight"] == module.weight.detach().numpy()).all()
 
 
 def test_a_changed_file_is_refused(vector, tmp_path):

@@ -22,14 +22,11 @@ from memberbound.release.noise import (
     NoNoise,
     NormExponentialNoise,
     ScaledNorm,
-    ShapedGaussianNoise,
 )
 
 RNG = np.random.default_rng(0)
-LOWER = np.tril(RNG.normal(size=(3, 3)), -1) + np.diag([0.5, 1.0, 2.0])
 FAMILIES = [
     ScaleFamily.gaussian(3),
-    ScaleFamily.gaussian(3, LOWER),
     ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 2.0), 1.0)),
     ScaleFamily(NormExponentialNoise(ScaledNorm([0.5, 1.0, 2.0], 4.0), 3.0)),
 ]
@@ -44,39 +41,16 @@ def test_measured_once_is_as_good_as_measured_by_the_law(family):
         law = family.law(scale)
         quick = family.distances(lengths, scale)
         direct = law.total_variation_of_length(law.length(moves))
-        # TOLERANCE: rounding, and 2^-18 by which a shaped factor is widened.
-        assert np.allclose(quick, direct, rtol=1e-5, atol=1e-300)
+        # TOLERANCE: rounding.
+        assert np.allclose(quick, direct, rtol=1e-9, atol=1e-300)
         assert quick[0] == 0.0
         assert (quick >= law.total_variation(moves) * (1 - 1e-12)).all()
-
-
-def test_a_stored_factor_is_never_narrower_than_certified():
-    """The law that is drawn has the certified distances from below, in 60-digit arithmetic."""
-    mpmath = pytest.importorskip("mpmath")
-    family = ScaleFamily.gaussian(2, [[1.0, 0.0], [1e4 - 1e-3, 1e-2]])
-    move = np.array([[0.3, 0.7]])
-    for scale in (0.1, 1 / 3, 7.7):
-        law = family.law(scale)
-        with mpmath.workdps(60):
-            factor = mpmath.matrix(law.factor.tolist())
-            true = mpmath.norm(mpmath.lu_solve(factor, mpmath.matrix(move[0].tolist())))
-            distance = mpmath.erf(true / mpmath.sqrt(8))
-        assert distance <= float(family.distances(family.lengths(move), scale)[0])
 
 
 def test_scale_zero_is_no_noise_and_counts_what_moved():
     family = ScaleFamily.gaussian(2)
     assert family.law(0.0) == NoNoise(2)
     assert family.distances(np.array([0.0, 1e-300, 2.0]), 0.0).tolist() == [0.0, 1.0, 1.0]
-
-
-def test_shape_takes_any_square_root():
-    root = np.array([[2.0, 1.0], [0.5, 3.0]])
-    law = ScaleFamily.gaussian(2, root).law(1.0)
-    assert isinstance(law, ShapedGaussianNoise)
-    assert np.allclose(law.factor @ law.factor.T, root @ root.T, rtol=1e-4)
-    with pytest.raises(InputError, match="3 by 3"):
-        ScaleFamily.gaussian(3, root)
 
 
 @pytest.mark.parametrize("confidence", [0.9, None])

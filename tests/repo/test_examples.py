@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ SAYS = {
     "13_which_settings_leak_least": "chosen: {'max_depth': 8, 'min_samples_leaf': 40}",
     "14_which_private_model_is_best": "certified: eta ≤ 0.05 (neighbour game, every record; X22)",
     "15_is_the_table_in_the_database_safe": "row's membership more than 50.35 % of the time",
+    "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
@@ -50,8 +52,11 @@ LONG = (
     "11_what_does_a_boosted_model_give_away",
     "12_where_do_we_keep_the_verdict",
 )
-#: What a script leaves in the folder in which it is run.
-LEAVES = {"1_can_this_model_leak": ["here/reports"]}
+#: What a script leaves: files in the folder in which it is run, and matplotlib's list of fonts and
+#: folder of settings, where it draws.
+LEAVES = {"1_can_this_model_leak": ["here/reports", "home/.config", "home/matplotlib"]}
+#: Everything in the folders of matplotlib.
+FONTS = r"home/matplotlib/fontlist-[\w.]+\.json|home/\.config/matplotlib"
 
 
 def test_every_question_is_answered():
@@ -85,7 +90,9 @@ def test_example_runs_and_says_so(name: str, tmp_path: Path) -> None:
     assert not err
     assert SAYS[name] in out
     left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*")]
-    assert left == LEAVES.get(name, [])
+    assert sorted(left) == LEAVES.get(name, [])
+    kept = [path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("home/*/*")]
+    assert [path for path in kept if not re.fullmatch(FONTS, path)] == []
 
 
 @pytest.mark.parametrize("name", SAYS)

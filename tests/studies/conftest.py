@@ -3,7 +3,7 @@
 import pytest
 
 from memberbound.attacks import noisy_releases
-from memberbound.release import convex, estimator, methods, refitting
+from memberbound.release import methods, refitting
 from memberbound.studies import steps
 from memberbound.verbs import audit
 
@@ -19,11 +19,9 @@ def little_calibration():
         changed.setattr(refitting, "_PAIRS", 20)
         changed.setattr(refitting, "_PARTNERS", (1,))
         changed.setattr(refitting, "_SUBSETS", 100)
-        changed.setattr(convex, "_SUBSETS", {"average": 32, "every": 64})
         changed.setattr(methods, "_STRENGTHS", (1.0, 0.01))
         changed.setattr(methods, "_CLIPS", ())
         changed.setattr(methods, "_PAIRS", 8)
-        changed.setattr(estimator, "_SHAPE_PAIRS", 16)
         changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
         changed.setattr(audit, "_TARGETS", 4)
         changed.setattr(steps, "_SWEPT", 2)

@@ -8,10 +8,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from memberbound.attacks.learner_audit import _worst, mean_roc
 from memberbound.errors import InputError
-from memberbound.games import SubsetGame
-from memberbound.release.calibration import FreshSubsets
-from memberbound.release.convex import calibrate_convex
-from memberbound.release.erm import RegularisedRisk
 from memberbound.release.estimator import MembershipPrivate, released_learner
 from memberbound.studies.question import StudyQuestion
 from memberbound.studies.recommendation import _table_promise
@@ -124,17 +120,3 @@ def test_a_rehearsal_knows_equal_rows_apart_and_refuses_strangers() -> None:
         learner.fit(X + 1, y)
     with pytest.raises(InputError, match="population"):
         learner.rehearsal.rows(np.repeat(X[:1], 30, axis=0), np.zeros(30, dtype=int))
-
-
-def test_the_convex_calibration_does_not_depend_on_the_number_of_threads() -> None:
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(40, 3))
-    risk = RegularisedRisk(X, (X[:, 0] > 0).astype(int), "logistic", 0.5)
-    fresh = FreshSubsets(SubsetGame(40, 20), 5)
-    scales = {
-        calibrate_convex(
-            risk, fresh, eta=0.2, record="every", subsets=24, workers=workers
-        ).noise_scale
-        for workers in (1, 2, 5)
-    }
-    assert len(scales) == 1

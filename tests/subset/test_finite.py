@@ -14,7 +14,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.papers import printed_examples as ours
+from memberbound.papers.izzo_scale import ReciprocalSum
 from memberbound.subset.finite import (
     SUBSET_LIMIT,
     exact_dp_ratio,
@@ -27,6 +27,7 @@ from memberbound.subset.finite import (
     neighbour_curve,
 )
 from oracle import finite, mechanisms, subset
+from oracle import printed_examples as ours
 from oracle.readoffs import QUICK, faults, shortfalls
 from oracle.real import exp_bracket
 
@@ -362,8 +363,8 @@ def test_exact_answers_refuse_doubles():
         lambda: ours.RandomisedResponse(F(3, 2)),
         lambda: ours.OneRecord(F(-1, 2)),
         lambda: ours.EvenParityBits(1),
-        lambda: ours.ReciprocalSum(7),
-        lambda: ours.ReciprocalSum(2000),
+        lambda: ReciprocalSum(7),
+        lambda: ReciprocalSum(2000),
     ],
 )
 def test_named_mechanisms_refuse_nonsense(make):

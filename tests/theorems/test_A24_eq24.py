@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import product
 from random import Random
 
-from memberbound.papers.printed_examples import leak_of_learner
 from oracle import iid, mechanisms
+from oracle.printed_examples import leak_of_learner
 
 F = Fraction
 

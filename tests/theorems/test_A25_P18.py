@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import product
 from random import Random
 
-from memberbound.papers.printed_examples import (
+from oracle.printed_examples import (
     is_function_of_frequencies,
     is_redundancy_invariant,
     is_symmetric,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.papers.printed_examples import (
+from oracle.printed_examples import (
     most_records_printed,
     sphere_ceiling,
     sphere_ceiling_printed,

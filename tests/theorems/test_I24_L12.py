@@ -7,8 +7,8 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import matched_neighbour
 from oracle import subset
+from oracle.printed_examples import matched_neighbour
 
 F = Fraction
 SIZES = [(size, k) for size in range(2, 8) for k in range(1, size)]

@@ -9,7 +9,7 @@ import mpmath as mp
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import ReciprocalSum
+from memberbound.papers.izzo_scale import ReciprocalSum
 from memberbound.subset.finite import exact_pmp_ratio
 
 SIZES = (2, 4, 6, 8, 10)

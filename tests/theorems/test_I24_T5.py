@@ -4,9 +4,9 @@ from fractions import Fraction
 from math import comb
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import SetIndicator
 from memberbound.subset.finite import exact_dp_ratio, exact_eta, finite_bounds
 from oracle import mechanisms, subset
+from oracle.printed_examples import SetIndicator
 
 F = Fraction
 

@@ -10,9 +10,9 @@ from math import comb
 import numpy as np
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import RandomisedResponse, SetIndicator
 from memberbound.subset.finite import exact_eta, neighbour_curve
 from oracle import mechanisms, subset
+from oracle.printed_examples import RandomisedResponse, SetIndicator
 
 F = Fraction
 SIZES = (2, 4, 6, 8)

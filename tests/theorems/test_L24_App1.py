@@ -7,9 +7,9 @@ the smallest member, has n eta/2 instead (erratum).
 from fractions import Fraction
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import OneRecord
 from memberbound.subset.finite import exact_eta, exact_pmp_delta, exact_pmp_ratio, finite_bounds
 from oracle import mechanisms, subset
+from oracle.printed_examples import OneRecord
 
 F = Fraction
 ETA = F(1, 20)

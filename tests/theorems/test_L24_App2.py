@@ -10,8 +10,8 @@ from fractions import Fraction
 from itertools import product
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import EvenParityBits, Parity, WholeSet
 from memberbound.subset.finite import exact_eta, exact_pmp_ratio
+from oracle.printed_examples import EvenParityBits, Parity, WholeSet
 
 F = Fraction
 

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import RandomisedResponse
 from memberbound.subset.finite import exact_pmp_ratio, finite_bounds, finite_curves, finite_worlds
 from oracle import finite, mechanisms, subset
+from oracle.printed_examples import RandomisedResponse
 
 F = Fraction
 SIZES = [(size, k) for size in (2, 3, 4, 6, 8) for k in range(1, size)]

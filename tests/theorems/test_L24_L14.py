@@ -4,9 +4,9 @@ from fractions import Fraction
 from random import Random
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import PostProcessed
 from memberbound.subset.finite import finite_bounds, finite_curves, finite_worlds
 from oracle import finite, mechanisms, subset
+from oracle.printed_examples import PostProcessed
 
 F = Fraction
 GAMMAS = [F(1), F(3, 2), F(4)]

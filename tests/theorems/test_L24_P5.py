@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.papers.printed_examples import SumModulo
 from memberbound.subset.finite import exact_dp_ratio, exact_pmp_ratio, finite_bounds
 from oracle import mechanisms, subset
+from oracle.printed_examples import SumModulo
 
 F = Fraction
 EXACT = {3: F(2), 4: F(5, 4), 5: F(7, 6), 6: F(38, 37)}

@@ -263,15 +263,6 @@ def test_partners_are_chosen_where_they_save_noise(record):
     assert many.noise_scale < 0.85 * one.noise_scale
 
 
-def test_shaped_noise_gives_the_same_values_after_whitening():
-    rng = np.random.default_rng(0)
-    outputs = rng.normal(size=(5, 4, 2))
-    shape = np.array([[2.0, 0.0], [0.5, 0.25]])
-    plain = CircleValues.of(outputs @ np.linalg.inv(shape).T, ScaleFamily.gaussian(2), 3)
-    shaped = CircleValues.of(outputs, ScaleFamily.gaussian(2, shape), 3)
-    np.testing.assert_allclose(plain.average(1.0), shaped.average(1.0), rtol=1e-9)
-
-
 @pytest.mark.parametrize("size", [0.0, 1e-200, 1e200, 1e-320])
 def test_extreme_outputs_err_upwards(size):
     outputs = np.array([[[0.0], [size], [0.0]]])

@@ -15,7 +15,7 @@ from memberbound.attacks.noisy_releases import audit_release
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_lower
-from memberbound.release.noise import GaussianNoise, NoNoise, ShapedGaussianNoise
+from memberbound.release.noise import GaussianNoise, NoNoise
 from memberbound.release.statistics import calibrate_sum, mean, quantiles
 from oracle.released_statistic import Column, gains, outputs_of, statistics
 
@@ -138,9 +138,9 @@ def test_sandwich_of_a_mean(record):
     assert 0.3 * ceiling < floor.lower <= ceiling
 
 
-def test_shaped_noise_and_refitted_statistics():
+def test_refitted_statistics():
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    law = ShapedGaussianNoise(np.array([[0.5, 0.0], [0.2, 0.3]]))
+    law = GaussianNoise(0.4, 2)
     found = audit_release(
         quantiles(rows, [0.5]), law, SubsetGame(30, 15), targets=40, training=40, workers=1
     )

@@ -18,7 +18,7 @@ from memberbound.numerics.rounding import UNIT, FloatArray
 from memberbound.quantities import INTERVAL, ONLY_BLIND, AuditBound, Sides, significant
 from memberbound.release.calibration import FreshSubsets, Progress, Rows, Statistic
 from memberbound.release.fitting import fitted
-from memberbound.release.noise import GaussianNoise, NoiseLaw, ShapedGaussianNoise
+from memberbound.release.noise import GaussianNoise, NoiseLaw
 from memberbound.release.partners import full_circles
 from memberbound.release.statistics import SumStatistic
 
@@ -120,15 +120,13 @@ class ReleaseFloor:
 
 def has_normal_noise(law: NoiseLaw) -> bool:
     """Whether :func:`audit_release` can integrate over this noise."""
-    return isinstance(law, (GaussianNoise, ShapedGaussianNoise))
+    return isinstance(law, GaussianNoise)
 
 
 def _factor(law: NoiseLaw) -> FloatArray:
     """Return L, the noise being L·N(0, I): widths are taken from it, never from L·Lᵀ."""
     if isinstance(law, GaussianNoise):
         return np.asarray(law.scale * np.eye(law.dimension))
-    if isinstance(law, ShapedGaussianNoise):
-        return law.factor
     raise InputError("noise must be normal to be integrated over, got another law.")
 
 

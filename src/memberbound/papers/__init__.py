@@ -6,5 +6,4 @@
 - ``reproduction``: the verb ``reproduce``; ``experiments`` has what every figure needs (sweeps,
   checks of claims, drawing), ``aubinais_overfitting``, ``aubinais_mnist``, ``izzo_scale``,
   ``lowy_exponential`` and ``lowy_gaussian`` have the figures and tables.
-- ``printed_examples``: what the papers show their results on.
 """

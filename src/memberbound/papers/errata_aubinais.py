@@ -278,15 +278,9 @@ def lemma_29() -> Counterexample:
 )
 def table_1() -> Counterexample:
     """A25-Tab1 bounds Δ by the C_K of clusters of x; the released classifier also saw labels."""
-    from memberbound.papers.printed_examples import leak_of_learner
-
     clusters, labels, n = 2, 4, 6
     pairs = clusters * labels
-    # Histograms are enumerated: the closed form of A25-T14 is not used.
-    delta, without_labels = (
-        Fraction(leak_of_learner(lambda histogram: histogram, [Fraction(1, k)] * k, n))
-        for k in (pairs, clusters)
-    )
+    delta, without_labels = (worst_leak([Fraction(1, k)] * k, n) for k in (pairs, clusters))
     # For K equal atoms C_K² = K − 1, so C_K/(2√n) can be compared through exact squares.
     squared_bound = Fraction(clusters - 1, 4 * n)
     return Counterexample(
@@ -373,32 +367,13 @@ def square_root_form() -> Counterexample:
 # ---- means of records --------------------------------------------------------------------------
 
 
-def gaussian_mean_delta(n: int, cells: int = 20_000, reach: float = 10.0) -> tuple[float, float]:
-    """Lower and upper value of Δ at γ = 1 for the mean of n standard normal records.
+def gaussian_mean_delta(n: int) -> tuple[float, float]:
+    """Lower and upper value of Δ at γ = 1 for the mean of n standard normal records (X8)."""
+    from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 
-    Δ = E_v TV(N(0, 1), N(v/√n, 1 − 1/n)), v ~ N(0, 1) (X8 at d = 1). Each TV is exact: the
-    two densities cross at the roots of a quadratic. The expectation is bracketed by step sums:
-    the overlap ∫min of two symmetric unimodal densities is an integral over t of the overlap
-    of two centred intervals, which cannot grow when one is moved away, so TV grows with |v|.
-
-    Numerics: the bracket is exact up to rounding of the normal distribution function (1e-13).
-    """
-    import numpy as np
-    from scipy.special import ndtr
-
-    variance = 1 - 1 / n
-    s = math.sqrt(variance)
-    grid = np.linspace(0.0, reach, cells + 1)
-    shift = grid / math.sqrt(n)
-    half = (n - 1) * np.sqrt(shift**2 / variance - 2 * math.log(s) / (n - 1))
-    middle = (n - 1) * shift / variance
-    low, high = middle - half, middle + half
-    tv = (ndtr((high - shift) / s) - ndtr((low - shift) / s)) - (ndtr(high) - ndtr(low))
-    mass = 2 * (ndtr(-grid[:-1]) - ndtr(-grid[1:]))
-    tail = 2 * float(ndtr(-reach))
-    lower = float(mass @ tv[:-1]) + tail * float(tv[-1])
-    upper = float(mass @ tv[1:]) + tail
-    return lower, upper
+    upper = leak_of_gaussian_mean(n, 1)
+    # Its relative excess is below 1e-9.
+    return upper * (1 - 1e-9), upper
 
 
 @ERRATA.add(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Unpack
@@ -38,15 +39,15 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
-from memberbound.papers.printed_examples import ReciprocalSum
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREY, ORANGE
+from memberbound.subset.laws import Law
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURE_1", "Spread", "dp_scale", "gaussian_scale", "spread"]
+__all__ = ["FIGURE_1", "ReciprocalSum", "Spread", "dp_scale", "gaussian_scale", "spread"]
 
 #: Sizes of the whole data set, of which a half is used: "n" of the paper.
 SIZES = (12, 24, 36, 48)
@@ -60,6 +61,79 @@ _DEPTH = 12
 DIMENSION = 999_996
 _DRAWS = 20_000
 _TRAINING_SETS = tuple(combinations(range(4), 2))
+
+
+@dataclass(frozen=True)
+class ReciprocalSum:
+    """1/Σ of the members, on a population where its sensitivity explodes (I24-P11).
+
+    The population is 2^0, …, 2^(N-2) and, as the last record, √p - Σ_{i<N/2-1} 2^i with
+    p = 1/C(N, N/2): one half D* of it sums to √p, so the statistic is 1/√p there, and at most 1
+    elsewhere.  A sum is an integer plus √p or nothing, and is kept like that: nothing cancels.
+
+    Examples:
+        >>> statistic = ReciprocalSum(12)
+        >>> round(statistic.sensitivity_lower, 3), statistic.variance_upper
+        (30.396, 2.0)
+    """
+
+    population: int
+
+    def __post_init__(self) -> None:
+        if whole_number("population", self.population, at_least=2) % 2 or self.population > 1000:
+            raise InputError(
+                f"population must be even and at most 1000, got {self.population!r}. "
+                "The statistic takes halves, and 2^1000 is near the largest double."
+            )
+
+    @property
+    def worst_set(self) -> frozenset[int]:
+        """D*: the smallest N/2-1 powers of two and the last record."""
+        return frozenset(range(self.population // 2 - 1)) | {self.population - 1}
+
+    @property
+    def inverse_probability(self) -> int:
+        """1/p = C(N, N/2)."""
+        return math.comb(self.population, self.population // 2)
+
+    def total(self, members: frozenset[int]) -> tuple[int, bool]:
+        """Σ of the members as (integer part, whether √p is added), exactly."""
+        last = self.population - 1
+        whole = sum(1 << x for x in members if x != last)
+        return (whole - (1 << last // 2) + 1, True) if last in members else (whole, False)
+
+    def value(self, members: frozenset[int]) -> float:
+        """1/Σ, to a few roundings; ∞ for a sum of 0, which no half of the population has."""
+        whole, rooted = self.total(members)
+        amount = whole + (math.sqrt(1 / self.inverse_probability) if rooted else 0.0)
+        return 1 / amount if amount else math.inf
+
+    @property
+    def sensitivity_upper(self) -> float:
+        """Largest change by one replacement, √C(N, N/2) - 1/(2^(N-2) + 2^(N/2-1) - 1), from above.
+
+        Reached at D* when the largest power of two replaces its last record: no value exceeds
+        that of D*, and no neighbour of D* has a larger sum.
+        """
+        return up(self._sensitivity(), 8)
+
+    @property
+    def sensitivity_lower(self) -> float:
+        """The same from below."""
+        return down(self._sensitivity(), 8)
+
+    def _sensitivity(self) -> float:
+        far = (1 << self.population - 2) + (1 << self.population // 2 - 1) - 1
+        return math.sqrt(self.inverse_probability) - 1 / far
+
+    @property
+    def variance_upper(self) -> float:
+        """2: E A² ≤ p·(1/p) + (1-p)·1."""
+        return 2.0
+
+    def __call__(self, members: frozenset[int]) -> Law:
+        """Return the law of the release."""
+        return {self.total(members): Fraction(1)}
 
 
 # ---- moments of 1/Σ ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from memberbound.quantities import common_fields
 
 __all__ = ["ERRATA", "PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
 
-Status = Literal["implemented", "erratum", "definition", "not computable"]
+Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
 #: Keys of the papers in the order of the ledger; X is ours.
 PAPERS = {
@@ -55,7 +55,7 @@ class Entry:
         status: What became of it.
         code: Dotted paths of what computes it.
         tests: Test files, or single tests, that check it.
-        reason: Why nothing is computed, where that is so.
+        reason: Why nothing is computed, or why what is proved is not used, where that is so.
         also: Numbered equations of the paper that are part of the result.
     """
 
@@ -141,7 +141,7 @@ class Ledger:
         if len(self.results) == 1:
             return _story(self.results[0], self.demonstrate)
         width = max(len(e.id) for e in self.results)
-        lines = [f"{e.id:<{width}}  {e.status:<14}  {e.title}" for e in self.results]
+        lines = [f"{e.id:<{width}}  {e.status:<16}  {e.title}" for e in self.results]
         counts = ", ".join(f"{n} {s}" for s, n in self.counts().items() if n)
         return "\n".join([*lines, "", f"{len(lines)} results: {counts}"])
 

@@ -20,12 +20,11 @@ from memberbound.errors import InputError, fraction, one_of, positive, whole_num
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.budget import noisy_release
 from memberbound.release.gradient import (
-    GRADIENT_LOSSES,
     MOST_DRAWS,
     clipped_residuals,
     noise_for_path,
 )
-from memberbound.release.losses import Loss
+from memberbound.release.losses import LOSSES, Loss
 from memberbound.release.preprocessing import (
     CELLS,
     MISSING,
@@ -231,7 +230,7 @@ class BoostedModel:
         outputs = tables[0].shape[-1]
         if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
             raise ValueError("tables do not fit the columns")
-        loss = one_of("loss", given["loss"], GRADIENT_LOSSES)
+        loss = one_of("loss", given["loss"], LOSSES)
         how = Boosting(**given["boosting"])
         size = outputs * sum(part.leaf_count(how.leaves) for part in parts)
         return cls(tables, loss, how, float(given["scale"]), mu, size)

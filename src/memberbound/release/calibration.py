@@ -14,13 +14,12 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certify
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
-from memberbound.quantities import Certificate, significant
+from memberbound.quantities import Certificate, percent, significant
 from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
     NoNoise,
     NormExponentialNoise,
-    ShapedGaussianNoise,
     checked_eta,
     exponential_distance,
     floating_point_slack,
@@ -44,6 +43,8 @@ __all__ = [
     "eta_from_distance",
     "least_draws",
     "mean_bounds",
+    "promised_eta",
+    "without_slack",
 ]
 
 # ── What a calibrator gets and what it returns ────────────────────────────────────────────────────
@@ -154,9 +155,6 @@ class Calibration:
 # error at any scale is an error at the boundary scale, one fixed event.  Where that monotony is not
 # given, :func:`~memberbound.numerics.roots.fixed_order` tests what was fixed in advance.
 
-#: A stored factor s·L is off by one rounding per entry; with it goes the length, times a condition.
-_FACTOR_ROOM = 2.0**-18
-
 
 @dataclass(frozen=True)
 class CertifiedScale:
@@ -186,25 +184,12 @@ class ScaleFamily:
         [1.0, 0.9876, 0.3829]
     """
 
-    unit: GaussianNoise | ShapedGaussianNoise | NormExponentialNoise
+    unit: GaussianNoise | NormExponentialNoise
 
     @classmethod
-    def gaussian(cls, dimension: int, shape: ArrayLike | None = None) -> ScaleFamily:
-        """Return s·N(0, I), or s·N(0, A·Aᵀ) for a square matrix A = ``shape``.
-
-        A lower triangular A with a positive diagonal is used as it is; any other is replaced by the
-        factor of A·Aᵀ, which has the same law up to rounding (the law is the stored factor's).
-        """
-        if shape is None:
-            return cls(GaussianNoise(1.0, dimension))
-        factor = np.asarray(shape, dtype=np.float64)
-        if factor.shape != (dimension, dimension):
-            raise InputError(
-                f"shape must be a {dimension} by {dimension} matrix, got {factor.shape!r}."
-            )
-        if np.triu(factor, 1).any() or not (np.diag(factor) > 0).all():
-            return cls(ShapedGaussianNoise.from_covariance(factor @ factor.T))
-        return cls(ShapedGaussianNoise(factor))
+    def gaussian(cls, dimension: int) -> ScaleFamily:
+        """Return s·N(0, I)."""
+        return cls(GaussianNoise(1.0, dimension))
 
     @property
     def dimension(self) -> int:
@@ -217,11 +202,7 @@ class ScaleFamily:
             return NoNoise(self.dimension)
         if isinstance(self.unit, GaussianNoise):
             return GaussianNoise(scale, self.dimension)
-        if isinstance(self.unit, NormExponentialNoise):
-            return NormExponentialNoise(self.unit.norm, up(scale * self.unit.scale))
-        # A little wider, so that rounding the factor's entries cannot make it narrower than said:
-        # a relative change e of the entries changes lengths by at most e·condition ≤ 2^-53·1e10.
-        return ShapedGaussianNoise(self.unit.factor * (scale * (1 + _FACTOR_ROOM)))
+        return NormExponentialNoise(self.unit.norm, up(scale * self.unit.scale))
 
     def lengths(self, displacements: ArrayLike) -> FloatArray:
         """Return the displacements' lengths at s = 1, from above."""
@@ -261,19 +242,44 @@ def eta_from_distance(game: SubsetGame, distance: float, slack: float = 0.0) -> 
     η is the best attacker's accuracy less that of always giving the likelier answer, so at k = N/2
     it is ½·TV (proofs/retraining.md, claim 1).
     """
-    prior = min(game.size, game.population - game.size) / game.population
+    prior = game.largest_gain
     return min(up(prior * distance + slack, 8), prior)
 
 
-def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
-    """Return the largest mean distance that :func:`eta_from_distance` keeps within η."""
-    prior = min(game.size, game.population - game.size) / game.population
+def promised_eta(eta: float, game: SubsetGame) -> float:
+    """Return η if it promises anything in this game, else refuse it.
+
+    An attacker who is always right gains min(k/N, 1 - k/N) over the likelier answer, so a promise
+    of that much or more is kept by the bare statistic and says nothing.
+
+    Examples:
+        >>> promised_eta(0.03, SubsetGame(100, 4))
+        0.03
+    """
+    value = checked_eta(eta)
+    if value >= game.largest_gain:
+        raise InputError(
+            f"eta must be below {significant(game.largest_gain, 'lower')} where {game.size} of "
+            f"{game.population} records are drawn, got {eta!r}: blind guessing is right "
+            f"{percent(game.blind, 'lower')} of the time there, so whatever is released, nobody "
+            "gains more. Ask for a smaller eta, or draw nearer to half of the records."
+        )
+    return value
+
+
+def without_slack(eta: float, slack: float) -> float:
+    """Return what of η is left for the noise itself, rounded down; refuse where nothing is."""
     if eta <= slack:
         raise InputError(
             f"eta must be greater than {significant(slack, 'upper', 3)}, what floating-point "
             f"noise of this dimension adds, got {eta!r}."
         )
-    return min(down((eta - slack) / prior, 32), 1.0)
+    return down(eta - slack, 2)
+
+
+def distance_target(game: SubsetGame, eta: float, slack: float) -> float:
+    """Return the largest mean distance that :func:`eta_from_distance` keeps within η."""
+    return min(down(without_slack(eta, slack) / game.largest_gain, 32), 1.0)
 
 
 def least_draws(target: float, confidence: float, columns: int = 1) -> int:

@@ -25,19 +25,18 @@ from memberbound.release.calibration import (
     Progress,
     Rows,
     checked_eta,
+    promised_eta,
 )
 from memberbound.release.fitting import evaluated
 from memberbound.release.methods import (
-    FORMS,
-    METHODS,
+    MODEL_METHODS,
     Configuration,
     Scores,
     Trial,
     calibrate,
+    chosen_method,
     configurations,
-    forms_for,
     learnable,
-    noise_shape,
     scored,
     tuned,
 )
@@ -53,7 +52,6 @@ from memberbound.release.parameters import (
     Population,
     adapter_for,
     clipped_rows,
-    convex_loss,
 )
 from memberbound.release.preprocessing import Bounds, forms_of, read_bounds
 from memberbound.release.randomness import InsecureSource, RandomSource
@@ -79,9 +77,9 @@ __all__ = [
 # The order matters and is the guarantee: first everything is chosen and certified on fresh subsets
 # of the population; only then is the secret half drawn, fitted once, and released with noise.
 
-#: Streams of fresh subsets: for tuning, for the noise's shape, for scores, for the certificate.
-_TUNE, _SHAPE, _SCORE, _CERTIFY = 11, 12, 13, 14
-_SHAPE_PAIRS, _SCORED = 64, 8
+#: Streams of fresh subsets: for tuning, for scores, for the certificate.
+_TUNE, _SCORE, _CERTIFY = 11, 13, 14
+_SCORED = 8
 
 _GIVEN_TRAIN = (
     "train= was drawn uniformly from the population, by its owner and apart from this calibration."
@@ -139,16 +137,14 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
         eta: the promise, in (0, ½).
         record: whom it protects: ``"every"`` or ``"average"``.
-        method: ``"neighbour"`` (refitted pairs), ``"convex"`` (linear models, one fit per subset),
-            ``"moment"`` (every record, any learner), ``"izzo"`` (for comparison), or ``"auto"``:
-            neighbour for the average record; for every record whatever scores best on a pilot.
+        method: ``"neighbour"`` (refitted pairs), ``"moment"`` (every record, any learner),
+            ``"izzo"`` (for comparison), or ``"auto"``: neighbour for the average record, and for
+            every record where that takes few fits, else moment.
         tune: choose clip radius and regularisation for the best released score (subset game, unless
             False); try several learning rates and pay for it out of the budget (neighbour
             game, only if True).
         confidence: of the certificate, over the calibration's subsets.
         clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
-        shape: give the noise the covariance that costs least, else round noise (the convex form
-            always has round noise).
         release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
         query: public rows whose predictions are released.
         pairs: how many pairs (or subsets) to refit; default by the calibrator.
@@ -193,10 +189,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         'average'
     """
 
-    #: Of models in files from before there was a choice.
-    game: str | None = "subset"
-    bounds: Any = None
-    releases: int = 1
     released_: Any
     scores_: Scores | None
     trials_: tuple[Trial, ...]
@@ -214,7 +206,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tune: bool | None = None,
         confidence: float = 0.95,
         clip: float | None = None,
-        shape: bool = True,
         release: str = "parameters",
         query: ArrayLike | None = None,
         pairs: int | None = None,
@@ -233,7 +224,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.tune = tune
         self.confidence = confidence
         self.clip = clip
-        self.shape = shape
         self.release = release
         self.query = query
         self.pairs = pairs
@@ -280,7 +270,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 "bounds apply only to the neighbour game: give record='every' and an estimator "
                 "with a private form."
             )
-        one_of("method", self.method, METHODS)
+        one_of("method", self.method, MODEL_METHODS)
         one_of("release", self.release, ("parameters", "predictions"))
         fraction("confidence", self.confidence, open_left=True, open_right=True)
         if self.clip is not None:
@@ -354,6 +344,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         source = source_from_seed(self.insecure_seed)
         seed = calibration_seed_from(source, self.calibration_seed)
         game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
+        promised_eta(self.eta, game)
         fresh = FreshSubsets(game, seed)
         statistic, calibration = self._calibrated(population, fresh, progress)
         calibration = self._with_assumptions(calibration, source, given is not None)
@@ -376,7 +367,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             # Of these the default cannot be told from what was given.
             "confidence": None if self.confidence == 0.95 else self.confidence,
             "release": None if self.release == "parameters" else self.release,
-            "shape": None if self.shape else self.shape,
         }
         plays_neighbour(
             "neighbour",
@@ -430,43 +420,35 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     ) -> tuple[Learnable, Calibration]:
         """Choose and certify without the secret, which does not exist yet."""
         parameters = self.release == "parameters"
-        adapter = None
-        if parameters and (self.adapter is not None or self.method not in ("convex", "crowd")):
-            adapter = adapter_for(self.estimator, self.adapter)
-        given = None if self.adapter is None else adapter
-        plain = parameters and given is None
-        forms = forms_for(
+        adapter = adapter_for(self.estimator, self.adapter) if parameters else None
+        # An adapter of ours may remember the population it has seen: each statistic gets its own.
+        adapter = None if self.adapter is None else adapter
+        method = chosen_method(
             self.method,
             fresh.game,
             eta=self.eta,
             confidence=self.confidence,
             pairs=self.pairs,
-            convex=plain and convex_loss(self.estimator, population) is not None,
         )
         options = [Configuration(self.clip)]
         if self.tune is not False and parameters:
             options = configurations(self.estimator, population, clip=self.clip)
         query = None if parameters else np.asarray(self.query, dtype=np.float64)
-        best, self.trials_ = tuned(
+        option, self.trials_ = tuned(
             self.estimator,
             population,
             fresh.spawned(_TUNE),
             eta=self.eta,
-            forms=forms,
+            method=method,
             options=options,
-            shape=self.shape,
-            adapter=given,
+            adapter=adapter,
             query=query,
         )
-        option, method = best.configuration, best.method
-        chosen = option.applied(self.estimator)
         statistic = learnable(
-            chosen,
+            option.applied(self.estimator),
             population,
-            method=method,
-            size=fresh.game.size,
             clip=option.clip,
-            adapter=given,
+            adapter=adapter,
             query=query,
         )
         calibration = calibrate(
@@ -476,30 +458,12 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             method=method,
             confidence=self.confidence,
             pairs=self.pairs,
-            shape=self._factor(statistic, chosen, method, fresh.spawned(_SHAPE)),
             workers=self.n_jobs,
             progress=progress,
         )
         self.configuration_ = option
         self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
         return statistic, calibration
-
-    def _factor(
-        self, statistic: Learnable, chosen: BaseEstimator, method: str, fresh: FreshSubsets
-    ) -> FloatArray | None:
-        if not self.shape or not FORMS[method].shaped:
-            return None
-        factor = noise_shape(statistic, chosen, None)
-        if factor is not None or not 1 < statistic.dimension <= 500:
-            return factor
-        pairs = fresh.neighbours(min(_SHAPE_PAIRS, self.pairs or _SHAPE_PAIRS))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            moved = [
-                evaluated(statistic, one)[0] - evaluated(statistic, other)[0]
-                for one, other, _, _ in pairs
-            ]
-        return noise_shape(statistic, chosen, np.array(moved))
 
     def _scores(
         self,
@@ -690,13 +654,10 @@ def released_learner(model: MembershipPrivate, X: FloatArray, y: Labels) -> Rele
     population = model._population(X, y)  # the same reading of X and y as in fit
     calibration = model.calibration_
     option = model.configuration_
-    method = calibration.method
     own = None if model.adapter is None else adapter_for(model.estimator, model.adapter)
     statistic = learnable(
         option.applied(model.estimator),
         population,
-        method=method,
-        size=calibration.certificate.game.size,  # type: ignore[union-attr]  # a subset game
         clip=option.clip,
         adapter=own,
     )

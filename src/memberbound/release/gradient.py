@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from memberbound.errors import (
@@ -27,18 +27,16 @@ from memberbound.errors import (
 )
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.release.budget import noisy_release
-from memberbound.release.losses import Loss, loss_named
+from memberbound.release.losses import LOSSES, Loss
 from memberbound.release.randomness import RandomSource
 
 __all__ = [
-    "GRADIENT_LOSSES",
     "MOST_DRAWS",
     "Descent",
     "GradientModel",
     "clipped_residuals",
     "clipped_sum",
     "descend",
-    "gradient_loss",
     "most_draws",
     "noise_for_path",
     "path_sensitivity",
@@ -70,79 +68,6 @@ _FASTEST = 400.0
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
-#: Target range [-1, 1]: where Huber's loss turns from square to straight.
-_BEND = 0.2
-
-
-class _SmoothHinge(Loss):
-    """max(0, 1 - m) of the margin m = y·S per output, rounded off on 0 ≤ m ≤ 1."""
-
-    name = "hinge"
-
-    def values(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        margin = target * scores
-        inside = np.square(np.clip(1 - margin, 0.0, 1.0)) / 2
-        return np.asarray((inside + np.maximum(-margin, 0.0)).sum(axis=1))
-
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
-
-    def curvatures(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        margin = target * scores
-        return _diagonal(((margin > 0) & (margin < 1)).astype(np.float64))
-
-
-class _Huber(Loss):
-    """½e² of the error e = S - y up to a bend, straight beyond."""
-
-    name = "huber"
-    residual_bound = _BEND
-
-    def values(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        error = np.abs(scores - target)
-        inside = np.minimum(error, _BEND)
-        return np.asarray((inside * (error - inside / 2)).sum(axis=1))
-
-    def residuals(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        return np.clip(scores - target, -_BEND, _BEND)
-
-    def curvatures(self, scores: FloatArray, target: FloatArray) -> FloatArray:
-        return _diagonal((np.abs(scores - target) < _BEND).astype(np.float64))
-
-    def predicted(self, scores: FloatArray) -> NDArray[np.generic]:
-        return scores[:, 0] if self.outputs == 1 else scores
-
-
-def _diagonal(entries: FloatArray) -> FloatArray:
-    table = np.zeros((*entries.shape, entries.shape[1]))
-    index = np.arange(entries.shape[1])
-    table[:, index, index] = entries
-    return table
-
-
-#: Losses that can be descended on.
-GRADIENT_LOSSES = ("logistic", "softmax", "ridge", "hinge", "huber")
-_NUMBERS = ("ridge", "huber")
-
-
-def gradient_loss(
-    name: str, target: ArrayLike, classes: int | None = None
-) -> tuple[Loss, FloatArray]:
-    """Return the loss and the target as it reads it, (records, outputs).
-
-    ``logistic``, ``softmax`` and ``hinge`` take class codes 0, 1, …; ``ridge`` and ``huber`` take
-    numbers scaled to [-1, 1].  A code of -1 stands for a class that is not among the public ones:
-    give such a record the weight 0.
-    """
-    one_of("loss", name, GRADIENT_LOSSES)
-    if name in _NUMBERS:
-        ridge, numbers = loss_named("ridge", target)
-        return (ridge if name == "ridge" else _Huber(ridge.outputs)), numbers
-    codes = np.maximum(np.asarray(target), 0)
-    if name == "hinge":
-        like, read = loss_named("squared-hinge", codes, classes)
-        return _SmoothHinge(like.outputs), read
-    return loss_named(name, codes, classes)
 
 
 @dataclass(frozen=True)
@@ -318,7 +243,7 @@ class GradientModel:
         found = cls(
             np.array(given["coefficients"], dtype=np.float64),
             np.array(given["intercepts"], dtype=np.float64),
-            one_of("loss", given["loss"], GRADIENT_LOSSES),
+            one_of("loss", given["loss"], LOSSES),
             Descent(**given["descent"]),
             float(given["scale"]),
             mu,
@@ -405,7 +330,8 @@ def descend(
     Examples:
         >>> from memberbound.release.randomness import InsecureSource
         >>> X = np.repeat([[1.0], [-1.0]], 500, axis=0)
-        >>> loss, y = gradient_loss("logistic", np.repeat([1, 0], 500))
+        >>> from memberbound.release.losses import loss_named
+        >>> loss, y = loss_named("logistic", np.repeat([1, 0], 500))
         >>> how = Descent.default(rows=1000, width=1, outputs=1, mu=0.25)
         >>> model = descend(X, y, loss, how, mu=0.25, source=InsecureSource(0))
         >>> bool(model.coefficients[0, 0] > 0)
@@ -414,7 +340,7 @@ def descend(
     reads = np.asarray(target, dtype=np.float64)
     table = _checked(features, len(reads))
     if reads.ndim != 2 or reads.shape[1] != loss.outputs or not (np.abs(reads) <= _LARGEST).all():
-        raise InputError("target must hold numbers up to 1e100, as gradient_loss returns them.")
+        raise InputError("target must hold numbers up to 1e100, as loss_named returns them.")
     weight = np.ones(len(reads)) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (len(reads),) or not ((weight >= 0) & (weight <= 1)).all():
         raise InputError("weights must be numbers from 0 to 1, one per record.")

@@ -1,8 +1,8 @@
-"""The forms of calibration: one table, one way to calibrate and release, and how one is chosen.
+"""How noise is calibrated for a statistic of a secret half, and how settings are chosen for it.
 
-Statistic → Calibration → Release: :func:`calibrate` runs the form of a name (``auto`` chooses on a
-pilot), :func:`released_statistic` draws the secret afterwards.  For learners :func:`tuned` chooses
-form, clip radius and regularisation together, for the released score.
+Statistic → Calibration → Release: :func:`calibrate` runs the method of a name,
+:func:`released_statistic` draws the secret afterwards.  For learners :func:`tuned` chooses clip
+radius and regularisation for the released score.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-from memberbound.errors import InputError, MemberboundError, SearchError, one_of, positive
+from memberbound.errors import InputError, SearchError, one_of
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray
@@ -29,15 +29,11 @@ from memberbound.release.calibration import (
     ScaleFamily,
     Statistic,
     distance_target,
-    least_draws,
 )
-from memberbound.release.convex import calibrate_convex, pilot_scale
-from memberbound.release.erm import DENSE, RegularisedRisk
 from memberbound.release.fitting import fit_once, public_coins
 from memberbound.release.noise import NoiseLaw
 from memberbound.release.parameters import (
     Adapter,
-    ConvexParameters,
     FittedParameters,
     FittedPredictions,
     Labels,
@@ -45,7 +41,6 @@ from memberbound.release.parameters import (
     PairAdapter,
     Population,
     clipped_rows,
-    convex_loss,
 )
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import (
@@ -69,94 +64,35 @@ from memberbound.release.statistics import (
     calibrate_crowd,
     calibrate_sum,
 )
-from memberbound.release.sum_learners import SumParameters
 
 __all__ = [
     "CLASS_SCORES",
-    "FORMS",
     "METHODS",
+    "MODEL_METHODS",
     "NUMBER_SCORES",
     "Configuration",
-    "Form",
-    "Method",
     "Scores",
     "Trial",
     "answers_of",
     "calibrate",
+    "chosen_method",
     "configurations",
-    "forms_for",
     "learnable",
-    "noise_shape",
     "quick_to_fit",
     "released_statistic",
-    "risk_shape",
     "scored",
     "tuned",
-    "utility_shape",
 ]
 
-# ── The table of forms ────────────────────────────────────────────────────────────────────────────
+METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
+#: Methods of fitted models: a fit is no sum over records.
+MODEL_METHODS = ("auto", "neighbour", "moment", "izzo")
 
-Method = Literal["auto", "crowd", "neighbour", "convex", "moment", "izzo"]
-METHODS: tuple[Method, ...] = ("auto", "crowd", "neighbour", "convex", "moment", "izzo")
-
-
-@dataclass(frozen=True)
-class Form:
-    """A way to certify noise: its calibrator, what that draws, and which statistics it takes.
-
-    ``run(statistic, fresh, eta=, record=, confidence=, workers=, progress=)`` also takes the number
-    of draws under the name ``draws``.  ``shaped``: noise of a chosen covariance pays.
-    """
-
-    run: Callable[..., Calibration]
-    draws: str
-    shaped: bool = False
-    takes: type | None = None
-    refusal: str = ""
-
-
-def _run_sum(statistic: SumStatistic, fresh: FreshSubsets, **options: Any) -> Calibration:
-    return calibrate_sum(statistic, fresh.game, eta=options["eta"], record=options["record"])
-
-
-def _run_crowd(statistic: SumStatistic, fresh: FreshSubsets, **options: Any) -> Calibration:
-    return calibrate_crowd(statistic, fresh.game, eta=options["eta"], record=options["record"])
-
-
-def _run_convex(statistic: ConvexParameters, fresh: FreshSubsets, **options: Any) -> Calibration:
-    return calibrate_convex(statistic.risk, fresh, **options)
-
-
-#: What each name runs.  Sums have forms of their own, exact and without draws: "sum" stands in for
-#: the neighbour form, and "crowd", which never needs more noise, is what ``auto`` takes.
-FORMS: Mapping[str, Form] = {
-    "sum": Form(_run_sum, "draws", takes=SumStatistic, refusal="a sum over records"),
-    "crowd": Form(
-        _run_crowd,
-        "draws",
-        takes=SumStatistic,
-        refusal="sums over records and to learners that are functions of sums",
-    ),
-    "neighbour": Form(calibrate_neighbour, "pairs", shaped=True),
-    # Shaped noise costs the convex form more than it wins (docs/protect-benchmark.md).
-    "convex": Form(
-        _run_convex,
-        "subsets",
-        takes=ConvexParameters,
-        refusal="linear models; a statistic has no loss",
-    ),
-    "moment": Form(calibrate_moment, "subsets", shaped=True),
-    "izzo": Form(calibrate_izzo, "subsets"),
-}
-
-#: The stream that chooses a form; calibrators certify on 1, 2 and 3.
-_CHOOSE = 15
 #: ``auto`` refits for every record up to this many fits.
 _MOST_REFITS = 5000
 
 
-def forms_for(
+def chosen_method(
     method: str,
     game: SubsetGame,
     *,
@@ -164,32 +100,30 @@ def forms_for(
     confidence: float = 0.95,
     pairs: int | None = None,
     additive: bool = False,
-    convex: bool = False,
-) -> tuple[str, ...]:
-    """Return the forms that a method stands for: one, or those ``auto`` has to choose from.
+) -> str:
+    """Return the method itself, or what ``auto`` stands for.
 
-    For the average record none needs less than the neighbour form, whose distances are those of
-    the fits themselves.  The convex form bounds them from above, and by the triangle inequality
+    Sums over records (``additive``) have the crowd, which never needs more noise than the coupling.
+    For the average record nothing needs less than refitted neighbours: by the triangle inequality
     E T(q(D) - q(D')) ≤ 2·E T(q(D) - m), the mean that the centre form ("moment") certifies.  For
-    every record refitting takes a fit per record and draw, and either of the others may win.
+    every record neighbours take a fit per record and draw; beyond 5000 fits, or where ``pairs``
+    limits them, the centre form takes one per draw.
 
     Examples:
-        >>> forms_for("auto", SubsetGame(500, 250), eta=0.05, convex=True)
-        ('convex', 'moment')
+        >>> chosen_method("auto", SubsetGame(500, 250), eta=0.05)
+        'moment'
+        >>> chosen_method("auto", SubsetGame(500, 250, "average"), eta=0.05)
+        'neighbour'
     """
     one_of("method", method, METHODS)
-    if additive and method in ("auto", "neighbour"):
-        return ("crowd",) if method == "auto" else ("sum",)
     if method != "auto":
-        return (method,)
+        return method
+    if additive:
+        return "crowd"
     if game.record == "average":
-        return ("neighbour",)
-    found = ("convex",) if convex else ()
-    # Too few subsets to certify anything are for the form that has a worst case to fall back on.
-    if not convex or pairs is None or pairs >= 2 * least_draws(eta, confidence):
-        found = (*found, "moment")
-    cheap = pairs is None and refits(game, eta=eta, confidence=confidence) <= _MOST_REFITS
-    return (*found, "neighbour") if cheap else found
+        return "neighbour"
+    few = pairs is None and refits(game, eta=eta, confidence=confidence) <= _MOST_REFITS
+    return "neighbour" if few else "moment"
 
 
 def calibrate(
@@ -201,24 +135,21 @@ def calibrate(
     confidence: float = 0.95,
     pairs: int | None = None,
     partners: int | None = None,
-    shape: FloatArray | None = None,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Calibration:
-    """Return the least noise that a form certifies for the record that the game names.
+    """Return the least noise that a method certifies for the record that the game names.
 
-    ``pairs`` counts pairs, or subsets where a form has no pairs; ``partners`` those that a fit of
+    ``pairs`` counts pairs, or subsets where a method has no pairs; ``partners`` those that a fit of
     the neighbour form is compared with at once (X20).  Left open, they are chosen on a pilot for
     statistics that are quick to compute (parameters of scikit-learn's learners, functions of the
-    rows), and one otherwise.  Where ``auto`` has a choice every
-    form is tried on a pilot stream, and the one with the least noise there is certified.
+    rows), and one otherwise.  Sums over records are calibrated exactly, without draws, by the crowd
+    and by neighbours.
 
-    Guarantee: that of the form: with probability at least ``confidence`` over the fresh subsets no
-    attack gains more than ``eta``.  The choice costs nothing: it depends on the pilot stream alone,
-    and given that stream the certificate of the chosen form holds at its confidence, because the
-    subsets it is computed from are independent of it (proofs/retraining.md, claim 6).
-    Theorem: X1 and L24-P12 (sum), X21 beside them (crowd), X1 or X20 and X4 (neighbour), X3
-    (convex), X19 (moment, izzo).
+    Guarantee: that of the method: with probability at least ``confidence`` over the fresh subsets
+    no attack gains more than ``eta``.
+    Theorem: X1 and L24-P12 (neighbours of sums), X21 beside them (crowd), X1 or X20 and X4
+    (neighbour), X19 (moment, izzo).
     Assumes: the released training set is drawn apart from ``fresh``.
 
     Examples:
@@ -228,52 +159,43 @@ def calibrate(
         >>> found.method, found.certificate.value <= 0.1
         ('neighbour', True)
     """
-    forms = forms_for(
-        method,
-        fresh.game,
-        eta=eta,
-        confidence=confidence,
-        pairs=pairs,
-        additive=isinstance(statistic, SumStatistic),
-        convex=isinstance(statistic, ConvexParameters),
+    game, additive = fresh.game, isinstance(statistic, SumStatistic)
+    name = chosen_method(
+        method, game, eta=eta, confidence=confidence, pairs=pairs, additive=additive
     )
-    name = forms[0]
-    if len(forms) > 1:
-        laws = {form: _pilot(statistic, fresh.spawned(_CHOOSE), form, eta) for form in forms}
-        name = min(forms, key=lambda form: laws[form])
-    form = FORMS[name]
-    if form.takes is not None and not isinstance(statistic, form.takes):
-        raise InputError(f"method {name!r} applies only to {form.refusal}.")
-    options: dict[str, object] = {form.draws: pairs}
-    if shape is not None:
-        options["shape"] = shape
+    if isinstance(statistic, SumStatistic) and name in ("crowd", "neighbour"):
+        exact = calibrate_crowd if name == "crowd" else calibrate_sum
+        return exact(statistic, game, eta=eta, record=game.record)
+    how: dict[str, Any] = {
+        "eta": eta,
+        "record": game.record,
+        "confidence": confidence,
+        "workers": workers,
+        "progress": progress,
+    }
+    if name == "crowd":
+        raise InputError(
+            "method must be 'neighbour', 'moment' or 'izzo' for what is no sum over records, "
+            "got 'crowd'."
+        )
     if name == "neighbour":
-        options["partners"] = 1 if partners is None and not quick_to_fit(statistic) else partners
-    return form.run(
-        statistic,
-        fresh,
-        eta=eta,
-        record=fresh.game.record,
-        confidence=confidence,
-        workers=workers,
-        progress=progress,
-        **options,
-    )
+        beside = 1 if partners is None and not quick_to_fit(statistic) else partners
+        return calibrate_neighbour(statistic, fresh, pairs=pairs, partners=beside, **how)
+    by_centre = calibrate_moment if name == "moment" else calibrate_izzo
+    return by_centre(statistic, fresh, subsets=pairs, **how)
 
 
 def quick_to_fit(statistic: Statistic) -> bool:
     """Whether a fit more per partner is cheap: not for predictions, nor for learners unknown."""
     if isinstance(statistic, FittedParameters):
         return not isinstance(statistic.adapter, PairAdapter)
-    return isinstance(statistic, (ConvexParameters, CallableStatistic, SumStatistic))
+    return isinstance(statistic, (CallableStatistic, SumStatistic))
 
 
 def learnable(
     estimator: BaseEstimator,
     population: Population,
     *,
-    method: str,
-    size: int,
     clip: float | None = None,
     adapter: Adapter | None = None,
     query: FloatArray | None = None,
@@ -283,16 +205,7 @@ def learnable(
         clipped_rows(population.features, clip), population.target, population.classes
     )
     if query is not None:
-        if method in ("convex", "crowd"):
-            raise InputError(
-                f"method must be 'neighbour' or 'moment' for predictions, got {method!r}."
-            )
         return FittedPredictions.of(estimator, people, clipped_rows(query, clip), query)
-    if method in ("convex", "crowd"):
-        if adapter is not None:
-            raise InputError(f"adapter must be left out for method={method!r}.")
-        kind = ConvexParameters if method == "convex" else SumParameters
-        return kind.of(estimator, people, size)
     return FittedParameters.of(estimator, people, adapter)
 
 
@@ -332,107 +245,6 @@ def released_statistic(
     return released(statistic, calibration, secret, source)
 
 
-# ── The covariance of noise that costs the released model least (proofs/shaped-noise.md) ──────────
-#
-# Noise with covariance Σ costs ½tr(HΣ) of loss to second order, H the loss's Hessian, and hides a
-# displacement Δ as well as its Mahalanobis length Δᵀ Σ⁻¹ Δ is short.  The Σ of least cost at a
-# given mean square length is ∝ H^{-1/2}(H^{1/2} C H^{1/2})^{1/2} H^{-1/2}, C = E ΔΔᵀ.  The shape is
-# a choice, never a proof: only the scale that multiplies it is certified.
-
-
-def utility_shape(
-    displacements: ArrayLike, hessian: ArrayLike | None = None, *, ridge: float = 1e-3
-) -> FloatArray:
-    """Return a lower triangular factor A of the covariance of least cost, ‖A‖² = d.
-
-    Args:
-        displacements: (B, d) moves of the statistic between neighbouring training sets, from a
-            pilot stream or a pilot fit.
-        hessian: (d, d) of the loss at a pilot fit; the identity when unknown.
-        ridge: share of the mean eigenvalue added to both matrices, which keeps A well conditioned.
-
-    Edge cases: beyond 1500 coordinates a diagonal shape is returned (of the diagonals of both);
-    displacements that are all 0 give the identity.
-
-    Examples:
-        >>> utility_shape([[4.0, 0.0], [0.0, 1.0]], ridge=1e-9).round(3).tolist()
-        [[1.265, 0.0], [0.0, 0.632]]
-    """
-    moves = np.asarray(displacements, dtype=np.float64)
-    if moves.ndim != 2 or moves.size == 0 or not np.isfinite(moves).all():
-        raise InputError(f"displacements must be a finite table, got shape {moves.shape!r}.")
-    d = moves.shape[1]
-    share = positive("ridge", ridge)
-    if not moves.any():
-        return np.eye(d)
-    moves = moves / np.abs(moves).max()
-    if d > DENSE:
-        bend = np.ones(d) if hessian is None else np.diag(_square(hessian, d)).copy()
-        spread = np.square(moves).mean(axis=0)
-        spread, bend = spread + share * spread.mean(), bend + share * bend.mean()
-        widths = (spread / bend) ** 0.25
-        return np.diag(widths * math.sqrt(d) / np.linalg.norm(widths))
-    spread = moves.T @ moves / len(moves)
-    return _least_cost(spread, None if hessian is None else _square(hessian, d), share)
-
-
-def risk_shape(risk: RegularisedRisk, *, ridge: float = 1e-2) -> FloatArray:
-    """Return :func:`utility_shape` for a regularised risk, from its fit on the whole population.
-
-    Displacements are those of one Newton step, H⁻¹(g_x - g_x'), over all pairs of records, so
-    C ∝ H⁻¹·Cov(g)·H⁻¹ and no subset is fitted.  The cost is counted in the loss alone, without the
-    regulariser, which only serves the fit.
-    """
-    theta = risk.population_fit.theta
-    gradients = risk.gradients(theta).vectors()
-    centred = gradients - gradients.mean(axis=0)
-    if risk.dimension > DENSE:
-        # The diagonal of the Hessian alone: mean of W_cc·x_j² plus λ.
-        scores = risk.design @ theta.reshape(risk.rule.outputs, -1).T
-        weights = np.einsum("nii->ni", risk.rule.curvatures(scores, risk.coded))
-        bend = (weights.T @ np.square(risk.design) / risk.records).ravel() + risk.regularisation
-        spread = np.square(centred).mean(axis=0) / np.square(bend)
-        bend = bend - risk.regularisation
-        bend = bend + ridge * bend.mean()
-        spread = spread + ridge * spread.mean()
-        widths = (spread / bend) ** 0.25
-        return np.diag(widths * math.sqrt(risk.dimension) / np.linalg.norm(widths))
-    hessian = risk.hessian(theta)
-    moves = np.linalg.solve(hessian, centred.T)
-    loss = hessian - risk.regularisation * np.eye(risk.dimension)
-    return _least_cost(moves @ moves.T / risk.records, loss, positive("ridge", ridge))
-
-
-def _square(hessian: ArrayLike, dimension: int) -> FloatArray:
-    table = np.asarray(hessian, dtype=np.float64)
-    if table.shape != (dimension, dimension) or not np.isfinite(table).all():
-        raise InputError(
-            f"hessian must be a finite {dimension} by {dimension} matrix, got {table.shape!r}."
-        )
-    return (table + table.T) / 2
-
-
-def _root(table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """√M and M^{-1/2} of a positive definite matrix."""
-    values, vectors = np.linalg.eigh(table)
-    if values[0] <= 0:
-        raise InputError("hessian must be positive definite after the ridge, got one that is not.")
-    return (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
-
-
-def _least_cost(spread: FloatArray, hessian: FloatArray | None, share: float) -> FloatArray:
-    d = len(spread)
-    eye = np.eye(d)
-    spread = spread + share * float(np.trace(spread)) / d * eye
-    bend = eye if hessian is None else hessian + share * float(np.trace(hessian)) / d * eye
-    root, inverse = _root(bend)
-    middle, _ = _root(root @ spread @ root)
-    covariance = inverse @ middle @ inverse
-    covariance = (covariance + covariance.T) / 2
-    factor = np.asarray(np.linalg.cholesky(covariance * (d / float(np.trace(covariance)))))
-    return np.tril(factor)
-
-
 # ── Clip radius and regularisation, chosen together with the noise for the best released score ────
 #
 # Every configuration is tried on fresh subsets: a few pairs say about how much noise it will need,
@@ -445,16 +257,12 @@ _STRENGTHS = (1.0, 0.1, 0.01, 0.001)
 _CLIPS = (0.25, 0.75)
 #: Pairs refitted per configuration, and releases scored.
 _PAIRS, _SUBSETS, _DRAWS = 16, 6, 4
-#: Sums of more columns are ranked by their coupling alone; the certificate asks the crowd as well.
-_CROWD_COLUMNS = 64
 #: Certified noise is about this much above the plug-in noise of a pilot.
 _CERTIFIED = 1.25
 #: Draws of a pilot that refits for every record.
 _MATCHED = 4
 #: What a setting raises that cannot be fitted or certified.
 _CANNOT = (InputError, SearchError, ValueError)
-#: Shapes are found up to this many coordinates; the factor has this many squared entries.
-_LARGEST_SHAPE = 1500
 
 
 @dataclass(frozen=True)
@@ -497,11 +305,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class Trial:
-    """A form and a configuration with the scores of its pilot; None where there are none."""
+    """A configuration with the scores of its pilot; None where there are none."""
 
     configuration: Configuration
     scores: Scores | None
-    method: str = ""
     noise_scale_estimate: float = math.inf
 
     @property
@@ -532,35 +339,6 @@ def configurations(
     elif isinstance(known.get("alpha"), (int, float)) and known["alpha"] > 0:
         pairs = [("alpha", float(known["alpha"]) / s) for s in _STRENGTHS]
     return [Configuration(radius, *pair) for radius in radii for pair in pairs]
-
-
-def noise_shape(
-    statistic: Learnable,
-    estimator: BaseEstimator,
-    displacements: FloatArray | None,
-) -> FloatArray | None:
-    """Return the factor of the noise's covariance, or None for round noise.
-
-    Linear models with a convex loss have a Hessian; others are shaped by the pilot's displacements.
-    """
-    if not 1 < statistic.dimension <= _LARGEST_SHAPE:
-        return None
-    try:
-        if isinstance(statistic, ConvexParameters):
-            return risk_shape(statistic.risk)
-        if isinstance(statistic, FittedParameters):
-            people = statistic.population
-            if convex_loss(estimator, people) is not None:
-                like = ConvexParameters.of(estimator, people, max(people.records // 2, 1))
-                if like.dimension == statistic.dimension:
-                    return risk_shape(like.risk)
-        if displacements is not None and displacements.any():
-            # Few displacements say little about most directions: a large ridge.
-            return utility_shape(displacements, ridge=0.05)
-    except (MemberboundError, np.linalg.LinAlgError):
-        # A shape is a convenience; round noise is as valid.
-        return None
-    return None
 
 
 def _outputs(
@@ -608,21 +386,13 @@ def _pilot_noise(
     pair: tuple[FloatArray, FloatArray],
     *,
     eta: float,
-    form: str,
-    shape: FloatArray | None,
+    method: str,
 ) -> NoiseLaw:
     """Return about the noise that the certificate will ask for."""
-    if form == "crowd" and isinstance(statistic, SumStatistic):
-        game = fresh.game
-        # In many columns the crowd takes long to ask and hides little: the coupling ranks as well.
-        search = calibrate_crowd if statistic.dimension <= _CROWD_COLUMNS else calibrate_sum
-        return search(statistic, game, eta=eta, record=game.record).noise
-    family = ScaleFamily.gaussian(statistic.dimension, shape)
-    if form == "convex" and isinstance(statistic, ConvexParameters):
-        return family.law(pilot_scale(statistic.risk, fresh.spawned(3), eta=eta))
+    family = ScaleFamily.gaussian(statistic.dimension)
     first, second = pair
-    target = eta if form == "moment" else distance_target(fresh.game, eta, family.slack())
-    if form == "moment":
+    target = eta if method == "moment" else distance_target(fresh.game, eta, family.slack())
+    if method == "moment":
         lengths = family.lengths(first - first.mean(axis=0))[:, None]
     elif fresh.game.record == "every":
         lengths = _refitted_lengths(statistic, fresh.spawned(4), family)
@@ -631,15 +401,6 @@ def _pilot_noise(
     if fresh.game.record == "average":
         lengths = lengths.reshape(-1, 1)
     return family.law(_CERTIFIED * _plug_in(family, lengths, target))
-
-
-def _pilot(statistic: Statistic, fresh: FreshSubsets, form: str, eta: float) -> float:
-    """Return about the length of the noise that a form will ask for; ∞ where it cannot be run."""
-    try:
-        _, first, second = _outputs(statistic, fresh, _PAIRS)
-        return _pilot_noise(statistic, fresh, (first, second), eta=eta, form=form, shape=None).rms
-    except _CANNOT:
-        return math.inf
 
 
 def answers_of(
@@ -770,55 +531,46 @@ def tuned(
     fresh: FreshSubsets,
     *,
     eta: float,
-    forms: Sequence[str],
+    method: str,
     options: Sequence[Configuration],
-    shape: bool = True,
     adapter: Adapter | None = None,
     query: FloatArray | None = None,
-) -> tuple[Trial, tuple[Trial, ...]]:
-    """Return the trial with the best released score of its pilot, and all trials.
+) -> tuple[Configuration, tuple[Trial, ...]]:
+    """Return the configuration with the best released score of its pilot, and all trials.
 
-    Every form is tried with every configuration, all on the same subsets; where there is no score
-    the least noise decides.  ``fresh`` must not be the stream that certifies: the certificate then
-    holds whatever is chosen here (:func:`calibrate`).
+    All are tried on the same subsets; where there is no score the least noise decides.  ``fresh``
+    must not be the stream that certifies: given this stream the certificate of what is chosen holds
+    at its confidence, because its subsets are independent of it (proofs/retraining.md, claim 6).
     """
-    plans = [(form, option) for form in forms for option in options]
-    if len(plans) == 1:
-        return Trial(options[0], None, forms[0]), ()
+    if len(options) == 1:
+        return options[0], ()
     trials = tuple(
         _tried(
-            form, option, estimator, population, fresh,
-            eta=eta, shape=shape, adapter=adapter, query=query,
+            option, estimator, population, fresh,
+            eta=eta, method=method, adapter=adapter, query=query,
         )
-        for form, option in plans
+        for option in options
     )  # fmt: skip
     # The first of equals: the user's own settings.
-    return max(trials, key=lambda trial: trial.rank), trials
+    return max(trials, key=lambda trial: trial.rank).configuration, trials
 
 
 def _tried(
-    form: str,
     option: Configuration,
     estimator: BaseEstimator,
     population: Population,
     fresh: FreshSubsets,
     *,
     eta: float,
-    shape: bool,
+    method: str,
     adapter: Adapter | None,
     query: FloatArray | None,
 ) -> Trial:
     try:
         model = option.applied(estimator)
-        statistic = learnable(
-            model, population, method=form, size=fresh.game.size, clip=option.clip,
-            adapter=adapter, query=query,
-        )  # fmt: skip
-        count = _SUBSETS if form in ("convex", "crowd") else _PAIRS
-        subsets, first, second = _outputs(statistic, fresh, count)
-        shaped = shape and FORMS[form].shaped
-        factor = noise_shape(statistic, model, first - second) if shaped else None
-        noise = _pilot_noise(statistic, fresh, (first, second), eta=eta, form=form, shape=factor)
+        statistic = learnable(model, population, clip=option.clip, adapter=adapter, query=query)
+        subsets, first, second = _outputs(statistic, fresh, _PAIRS)
+        noise = _pilot_noise(statistic, fresh, (first, second), eta=eta, method=method)
         scores = scored(
             statistic,
             subsets[:_SUBSETS],
@@ -830,5 +582,5 @@ def _tried(
         )
     except _CANNOT:
         # A setting that cannot be fitted or certified on some subset is not a candidate.
-        return Trial(option, None, form)
-    return Trial(option, scores, form, noise.rms)
+        return Trial(option, None)
+    return Trial(option, scores, noise.rms)

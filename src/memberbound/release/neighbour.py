@@ -28,10 +28,9 @@ from memberbound.release.gradient import (
     Features,
     GradientModel,
     descend,
-    gradient_loss,
     most_draws,
 )
-from memberbound.release.losses import Loss
+from memberbound.release.losses import Loss, loss_named
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.parameters import Labels
 from memberbound.release.preprocessing import (
@@ -207,9 +206,7 @@ class PrivateModel:
     @property
     def _loss(self) -> Loss:
         sample = np.arange(max(2, len(self.target.classes)))
-        return gradient_loss(self.model.loss, sample, len(sample) if self.target.classes else None)[
-            0
-        ]
+        return loss_named(self.model.loss, sample, len(sample) if self.target.classes else None)[0]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -421,7 +418,7 @@ def fit_private(
         name = "ridge" if not classifier else "logistic" if count == 2 else "softmax"
     else:
         name = {"svm": "hinge"}.get(learner, learner)
-    loss, wanted = gradient_loss(name, made.wanted, count if classifier else None)
+    loss, wanted = loss_named(name, made.wanted, count if classifier else None)
     kind = BoostedModel if boosted else GradientModel
     encoded = kind.features(encoder, made.read)
     work = _Training(encoded, made.wanted, wanted, made.weights, loss, drawn, classifier)

@@ -1,12 +1,8 @@
-"""PyTorch networks: trained on all rows in the neighbour game, or as statistics of a secret half.
+"""PyTorch networks, trained on all rows in the neighbour game.
 
 :func:`fit_network` is DP-SGD on Opacus' low-level classes (extra ``torch``).  Sampling rate, number
 of steps and divisor are public, clips and sums are in double precision, the noise is our own and on
 a grid, and its size comes from our own accounting (proofs/networks.md).
-
-:class:`TrainedModule` and :class:`TrainedOutputs` serve the subset game: give a function that
-trains a module on some rows of the population; its parameters, or its outputs on a public query
-set, become a statistic.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import copy
 import importlib
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -51,13 +47,9 @@ __all__ = [
     "NetworkModel",
     "PrivateNetwork",
     "PublicArray",
-    "TrainedModule",
-    "TrainedOutputs",
     "Training",
     "fit_network",
     "fit_network_on_arrays",
-    "module_parameters",
-    "set_module_parameters",
 ]
 
 
@@ -71,8 +63,6 @@ def _torch(name: str = "torch") -> ModuleType:
         ) from None
 
 
-# ── The neighbour game: DP-SGD on all rows ────────────────────────────────────────────────────────
-
 #: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
 _STEPS, _BATCH, _RATE, _CLIP = 80, 2048, 1.0, 1.0
 #: Tables with fewer rows take shorter steps.
@@ -84,6 +74,9 @@ _BLOCK = 256
 _SINGLE, _UNDERFLOW = 2.0**29, 1e-15
 #: Up to this many weights lengths are taken in single precision.
 _MOST_SINGLE = 2**22
+#: The probe of training: gradients agree to this share of their length (roundings of single
+#: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
+_PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 _ROW_BY_ROW = (
     "The network computes a record's gradient from that record, its weights and coins of its own "
     "alone, also in its rounding: nothing in it mixes the rows of a batch.",
@@ -255,6 +248,95 @@ def _probe(module: Module, shape: tuple[int, ...], outputs: int) -> None:
         raise InputError(
             "learner must be a network that treats every row by itself, got one whose answer to a "
             "row depends on the other rows."
+        )
+
+
+def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, place: int) -> Tensor:
+    """Return the gradient of the row at ``place`` as a step would take it: |answer − goal|²/2."""
+    torch = _torch()
+    torch.manual_seed(0)
+    wrapped.zero_grad()
+    ((wrapped(rows) - goals).square().sum() / 2).backward()
+    parts = [p.grad_sample for p in wrapped.parameters() if p.requires_grad]
+    if any(part is None for part in parts):
+        raise ValueError("some of its parameters are not used.")
+    gradient: Tensor = torch.cat([part[place].reshape(-1) for part in parts]).clone()
+    return gradient
+
+
+def _gradient_pairs(
+    wrapped: Any, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
+
+    The row stands alone, at several places of a block, beside other rows of several sizes, and
+    again at the end. Dropout layers are off for that, because their coins go by place. Then they
+    are on, with the same coins and at one place.
+    """
+    torch = _torch()
+    dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]
+    generator = torch.Generator().manual_seed(0)
+    low, high = span
+
+    def drawn(count: int) -> Tensor:
+        draws: Tensor = low + (high - low) * torch.rand(count, *shape, generator=generator)
+        return draws
+
+    row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
+    zeros, ends = torch.zeros(_BLOCK, *shape), torch.full((_BLOCK, *shape), high)
+    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * far, zeros]
+
+    def gradient(others: Tensor, place: int) -> Tensor:
+        rows, goals = others.clone(), torch.randn(_BLOCK, outputs, generator=generator)
+        rows[place], goals[place] = row[0], goal[0]
+        return _row_gradient(wrapped, rows, goals, place)
+
+    for layer in dropouts:
+        layer.eval()
+    alone = _row_gradient(wrapped, row, goal, 0)
+    for number, others in enumerate(companions):
+        yield alone, gradient(others, (0, _BLOCK // 2, _BLOCK - 1)[number % 3])
+    for layer in dropouts:
+        layer.train()
+    first = gradient(companions[0], 0)
+    for others in companions[1:] if dropouts else ():
+        yield first, gradient(others, 0)
+
+
+def _probe_training(
+    module: Module, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
+) -> None:
+    """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
+
+    Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
+    too. The rows of the probe are public, with entries drawn from ``span``, or ``far`` times that.
+    """
+    torch = _torch()
+    copied = copy.deepcopy(module).train()
+    before = {name: t.clone() for name, t in copied.state_dict().items()}
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook")
+        try:
+            wrapped = _torch("opacus.grad_sample").GradSampleModule(copied, loss_reduction="sum")
+            pairs = list(_gradient_pairs(wrapped, shape, outputs, span, far))
+        except (RuntimeError, ValueError, IndexError) as problem:
+            raise InputError(
+                f"learner must be a network that trains on any number of rows: {problem}"
+            ) from None
+    for expected, measured in pairs:
+        allowed = _PROBE_TOLERANCE * (float(expected.norm()) + _PROBE_TOLERANCE)
+        if not float((measured - expected).norm()) <= allowed:
+            raise InputError(
+                "learner must be a network that treats every row by itself, got one whose gradient "
+                "of a row depends on the other rows, on the row's place or on coins of its own "
+                "while it trains. Use GroupNorm or LayerNorm instead of means over the rows, and "
+                "torch.nn.Dropout layers for randomness."
+            )
+    changed = [n for n, t in copied.state_dict().items() if not torch.equal(t, before[n])]
+    if changed:
+        raise InputError(
+            "learner must be a network that remembers nothing of the rows it trains on, got one "
+            f"that changes its buffer {changed[0]!r}."
         )
 
 
@@ -584,6 +666,10 @@ def _released(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{_weights(module)} weights."
         )
+    if isinstance(encoder, PublicArray):
+        _probe_training(module, shape, outputs, (encoder.low, encoder.high), 1.0)
+    else:
+        _probe_training(module, shape, outputs, _PROBE_SPAN, _PROBE_FAR)
     budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
     reach = step_reach(training.clip, rows)
     scale = up(budget.training.noise_multiplier * reach, 2)
@@ -702,102 +788,3 @@ def fit_network_on_arrays(
         source=drawn,
         name=name,
     )
-
-
-# ── The subset game: modules through the same calibrators as other statistics ─────────────────────
-
-
-def _tensors(module: Module) -> list[Tensor]:
-    """Return trained tensors in a fixed order: parameters, then floating buffers.
-
-    Buffers count: the running means of a batch normalisation are as much a function of the training
-    set as weights are.
-    """
-    found: list[Tensor] = [tensor for _, tensor in module.named_parameters()]
-    found += [tensor for _, tensor in module.named_buffers() if tensor.is_floating_point()]
-    if not found:
-        raise InputError("module must have parameters, got one without.")
-    return found
-
-
-def module_parameters(module: Module) -> FloatArray:
-    """Return all parameters and floating-point buffers of a module as one vector."""
-    parts = [tensor.detach().cpu().double().numpy().ravel() for tensor in _tensors(module)]
-    return np.concatenate(parts)
-
-
-def set_module_parameters(module: Module, vector: ArrayLike) -> Module:
-    """Write a vector into a module and return it.
-
-    The module must be a new one, never the one that was trained: buffers of whole numbers (how many
-    batches were seen) and anything a module keeps outside its tensors are not overwritten.
-
-    Numerics: values are rounded to the module's own type, which is post-processing.
-    """
-    torch = _torch()
-    flat = np.asarray(vector, dtype=np.float64)
-    tensors = _tensors(module)
-    if flat.shape != (sum(t.numel() for t in tensors),) or not np.isfinite(flat).all():
-        raise InputError(
-            f"vector must be finite and of length {sum(t.numel() for t in tensors)}, "
-            f"got shape {flat.shape!r}."
-        )
-    place = 0
-    with torch.no_grad():
-        for tensor in tensors:
-            part = flat[place : place + tensor.numel()].reshape(tuple(tensor.shape))
-            tensor.copy_(torch.from_numpy(part.copy()).to(tensor.dtype))
-            place += tensor.numel()
-    return module
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedModule:
-    """Parameters of ``train(rows)``: a Statistic, and a Learnable with ``blank()``.
-
-    Args:
-        train: row numbers ↦ a trained module; it should seed its own coins from nothing but
-            public numbers, so that the same rows give the same module.
-        blank: makes a module of the same architecture, untrained.
-    """
-
-    train: Callable[[Rows], Module]
-    blank: Callable[[], Module]
-
-    @property
-    def dimension(self) -> int:
-        """Number of parameters."""
-        return int(module_parameters(self.blank()).size)
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Train on these records and return the parameters."""
-        return module_parameters(self.train(rows))
-
-    def model(self, vector: FloatArray) -> Module:
-        """Return an untrained module with this vector in it, in evaluation mode."""
-        return set_module_parameters(self.blank(), vector).eval()
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedOutputs:
-    """Outputs of ``train(rows)`` on a public query tensor, flattened: a Statistic.
-
-    ``width`` is the number of outputs per query row.
-    """
-
-    train: Callable[[Rows], Module]
-    query: Tensor
-    width: int = 1
-
-    @property
-    def dimension(self) -> int:
-        """Query rows times outputs."""
-        return len(self.query) * self.width
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Train on these records and answer the query, in evaluation mode."""
-        torch = _torch()
-        module = self.train(rows).eval()
-        with torch.no_grad():
-            answers = module(self.query)
-        return np.asarray(answers.detach().cpu().double().numpy().ravel())

@@ -1,18 +1,18 @@
 """Noise laws: how to draw them, how well two displaced copies can be told apart, and the grid.
 
-Normal noise (round or shaped) and norm-exponential noise (I24-T9, C10, C14 with the right radius,
+Normal noise and norm-exponential noise (I24-T9, C10, C14 with the right radius,
 and X14).  Released values live on a grid, so that their low-order bits carry nothing.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg, special
+from scipy import special
 
 from memberbound.errors import InputError, finite_number, positive, whole_number
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
@@ -22,12 +22,10 @@ __all__ = [
     "SAMPLER_ASSUMPTION",
     "SIMPLE_ERROR",
     "GaussianNoise",
-    "LaplaceNoise",
     "NoNoise",
     "NoiseLaw",
     "NormExponentialNoise",
     "ScaledNorm",
-    "ShapedGaussianNoise",
     "as_displacements",
     "as_rows",
     "capped",
@@ -244,12 +242,7 @@ class ScaledNorm:
         return min(value, 0.5)
 
 
-# ── Normal noise, round or shaped: the distance between displaced copies is exact ─────────────────
-
-#: No normal draw of a RandomSource is longer: -Φ⁻¹(2^-129) = 13.1.
-_LONGEST_NORMAL = 14.0
-#: Beyond this condition number the triangular solve says too little about the true displacement.
-_WORST_CONDITION = 1e10
+# ── Normal noise: the distance between displaced copies is exact ──────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -309,122 +302,6 @@ class GaussianNoise:
             "law": "gaussian",
             "dimension": self.dimension,
             "scale": self.scale,
-            "rms": self.rms,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class ShapedGaussianNoise:
-    """N(0, L·Lᵀ) for a lower triangular factor L: lengths are Mahalanobis, ‖L⁻¹a‖₂ (X1).
-
-    The law is defined by the factor as stored; :meth:`from_covariance` computes it.
-
-    Numerics: with (L+E)x = a, |E| ≤ γ_d|L| (Higham, *Accuracy and Stability*, theorem 8.5) the true
-    length is at most ‖x‖·(1 + γ_d·‖|L⁻¹||L|‖); a factor whose condition exceeds 1e10 is refused.
-    """
-
-    factor: FloatArray
-    _condition: float = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        factor = np.array(self.factor, dtype=np.float64)
-        if factor.ndim != 2 or factor.shape[0] != factor.shape[1] or factor.size == 0:
-            raise InputError(f"factor must be a square matrix, got shape {factor.shape!r}.")
-        if not np.isfinite(factor).all() or np.triu(factor, 1).any():
-            raise InputError("factor must be finite and lower triangular. Use from_covariance.")
-        if not (np.diag(factor) > 0).all():
-            raise InputError("factor must have a positive diagonal. Add a multiple of I.")
-        inverse = linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-        # Twice: the inverse is itself computed, to a relative error far below 1 at this condition.
-        condition = 2.0 * float(linalg.norm(np.abs(inverse) @ np.abs(factor)))
-        if not condition <= _WORST_CONDITION:
-            raise InputError(
-                f"factor must have a condition number of at most {_WORST_CONDITION!r}, "
-                f"got {condition!r}. Add a multiple of the identity to the covariance."
-            )
-        factor.setflags(write=False)
-        object.__setattr__(self, "factor", factor)
-        object.__setattr__(self, "_condition", condition)
-
-    @classmethod
-    def from_covariance(cls, covariance: ArrayLike) -> ShapedGaussianNoise:
-        """Return the law whose covariance is the given one up to the rounding of its factor."""
-        matrix = np.asarray(covariance, dtype=np.float64)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-            raise InputError(
-                f"covariance must be a finite square matrix, got shape {matrix.shape!r}."
-            )
-        if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0):
-            raise InputError("covariance must be symmetric, got a matrix that is not.")
-        try:
-            factor = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            raise InputError(
-                "covariance must be positive definite, got a matrix that is not. "
-                "Add a multiple of the identity."
-            ) from None
-        return cls(np.tril(factor))
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-        return len(self.factor)
-
-    @property
-    def condition(self) -> float:
-        """‖|L⁻¹||L|‖ from above."""
-        return self._condition
-
-    @property
-    def rms(self) -> float:
-        """√trace of the covariance: the Frobenius norm of the factor."""
-        return float(np.linalg.norm(self.factor))
-
-    @property
-    def coordinate_rms(self) -> FloatArray:
-        """Lengths of the factor's rows."""
-        return np.asarray(np.linalg.norm(self.factor, axis=1))
-
-    @property
-    def draw_error(self) -> float:
-        """As for d independent normals, added up with weights Σ_j|L_ij| ≤ √d·‖L_i‖."""
-        terms = SIMPLE_ERROR + 2 * sum_slack(self.dimension)
-        return up(math.sqrt(self.dimension) * _LONGEST_NORMAL * terms)
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-        rows = source.normal(self.dimension * (1 if count is None else count))
-        return np.asarray(as_rows(rows, self.dimension, count) @ self.factor.T)
-
-    def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return ‖L⁻¹a‖₂ from above."""
-        values = as_displacements(displacements, self.dimension)
-        flat = values.reshape(-1, self.dimension)
-        solved = linalg.solve_triangular(self.factor, flat.T, lower=True).T
-        if not np.isfinite(solved).all():
-            raise InputError("displacements must not overflow when divided by the noise factor.")
-        measured = ScaledNorm(np.ones(self.dimension)).plain_length(solved)
-        raised = measured * (1 + 2 * sum_slack(self.dimension) * self._condition)
-        moved = np.abs(flat).max(axis=1) > 0
-        raised = np.where(moved, np.maximum(raised, 1e-300), 0.0)
-        return np.asarray(raised.reshape(values.shape[:-1]))
-
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return TV(X, X + a) = 2Φ(‖L⁻¹a‖/2) - 1, from above."""
-        return self.total_variation_of_length(self.length(displacements))
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
-        """Return TV at Mahalanobis lengths, from above; concave."""
-        return gaussian_distance(checked_lengths(lengths))
-
-    def describe(self) -> dict[str, object]:
-        """Return the law, its rms and the range of its coordinates' scales."""
-        sizes = self.coordinate_rms
-        return {
-            "law": "shaped gaussian",
-            "dimension": self.dimension,
-            "coordinate_rms_smallest": float(sizes.min()),
-            "coordinate_rms_largest": float(sizes.max()),
             "rms": self.rms,
         }
 
@@ -511,74 +388,6 @@ class NormExponentialNoise:
             "scale": self.scale,
             "norm_scale_smallest": float(self.norm.scales.min()),
             "norm_scale_largest": float(self.norm.scales.max()),
-            "rms": self.rms,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class LaplaceNoise:
-    """Independent Laplace noise of scale b_i on every coordinate; lengths are Σ|a_i|/b_i.
-
-    It is norm-exponential noise at M = 1, drawn coordinate by coordinate; X14 applies, and its
-    bound is exact for a displacement of a single coordinate.
-    """
-
-    scales: FloatArray
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scales", ScaledNorm(self.scales, 1.0).scales)
-
-    @property
-    def _law(self) -> NormExponentialNoise:
-        return NormExponentialNoise(ScaledNorm(self.scales, 1.0), 1.0 / self.dimension)
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates."""
-        return int(self.scales.size)
-
-    @property
-    def rms(self) -> float:
-        """√(2·Σb_i²)."""
-        return float(np.linalg.norm(self.coordinate_rms))
-
-    @property
-    def coordinate_rms(self) -> FloatArray:
-        """√2·b_i."""
-        return np.asarray(math.sqrt(2.0) * self.scales)
-
-    @property
-    def draw_error(self) -> float:
-        """See :class:`memberbound.release.noise.NoiseLaw`."""
-        return SIMPLE_ERROR
-
-    def draw(self, source: RandomSource, count: int | None = None) -> FloatArray:
-        """Return one draw, or ``count`` of them as rows."""
-        drawn = source.laplace(self.dimension * (1 if count is None else count))
-        return np.asarray(as_rows(drawn, self.dimension, count) * self.scales)
-
-    def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return Σ|a_i|/b_i from above."""
-        return over_scale(self._law.length(displacements), down(1.0 / self.dimension))
-
-    def total_variation(self, displacements: ArrayLike) -> FloatArray:
-        """Return min(1 - exp(-½Σ|a_i|/b_i), ½√(Σ(a_i/b_i)²)) from above."""
-        values = as_displacements(displacements, self.dimension)
-        spread = ScaledNorm(self.scales, 1.0).plain_length(values)
-        by_length = self.total_variation_of_length(self.length(values))
-        return np.minimum(by_length, capped(spread / 2, spread))
-
-    def total_variation_of_length(self, lengths: ArrayLike) -> FloatArray:
-        """Return 1 - e^{-t/2} from above; concave."""
-        return exponential_distance(checked_lengths(lengths), 0.5)
-
-    def describe(self) -> dict[str, object]:
-        """Return the law and the range of its scales."""
-        return {
-            "law": "laplace",
-            "dimension": self.dimension,
-            "scale_smallest": float(self.scales.min()),
-            "scale_largest": float(self.scales.max()),
             "rms": self.rms,
         }
 

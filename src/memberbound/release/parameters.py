@@ -18,12 +18,10 @@ from sklearn.base import BaseEstimator, clone
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import Rows, Statistic
-from memberbound.release.erm import RegularisedRisk, regularisation_from_c
 from memberbound.release.fitting import with_public_coins
 
 __all__ = [
     "Adapter",
-    "ConvexParameters",
     "EstimatorAdapter",
     "FittedParameters",
     "FittedPredictions",
@@ -34,8 +32,6 @@ __all__ = [
     "PredictionTable",
     "adapter_for",
     "clipped_rows",
-    "coded_target",
-    "convex_loss",
 ]
 
 # ── A fitted estimator as a vector of numbers, and back ───────────────────────────────────────────
@@ -588,7 +584,7 @@ class FittedPredictions:
         return PredictionTable(self.asked.copy(), table, self.population.classes)
 
 
-# ── Which statistic an estimator releases: its parameters, its convex risk's, or its predictions ──
+# ── Which statistic an estimator releases: its parameters or its predictions ──────────────────────
 
 
 class Learnable(Statistic, Protocol):
@@ -597,90 +593,3 @@ class Learnable(Statistic, Protocol):
     def model(self, vector: FloatArray) -> BaseEstimator:
         """Return a model with this vector that knows nothing else of any subset."""
         ...
-
-
-def convex_loss(estimator: BaseEstimator, population: Population) -> str | None:
-    """Return the loss of :class:`RegularisedRisk` that this estimator minimises, or None."""
-    name, known = type(estimator).__name__, estimator.get_params(deep=False)
-    plain = known.get("class_weight") is None and not known.get("positive", False)
-    if not type(estimator).__module__.startswith("sklearn.") or not plain:
-        return None
-    if name == "LogisticRegression" and known.get("penalty", "l2") in ("l2", "deprecated"):
-        if known.get("l1_ratio") not in (None, 0, 0.0, "deprecated"):
-            return None
-        return "logistic" if population.outputs == 1 else "softmax"
-    if name == "LinearSVC" and known["penalty"] == "l2" and known["loss"] == "squared_hinge":
-        return "squared-hinge"
-    if name in ("Ridge", "RidgeClassifier") and np.ndim(known["alpha"]) == 0 and known["alpha"] > 0:
-        return "ridge"
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class ConvexParameters:
-    """The minimiser of the regularised risk that a linear estimator names: a Statistic.
-
-    The intercept is regularised like the coefficients (X3 needs it); the target of a regression is
-    first centred at the population's mean, which is public in the subset game.
-    """
-
-    risk: RegularisedRisk
-    shape_of: FittedParameters
-    offset: FloatArray
-
-    @classmethod
-    def of(cls, estimator: BaseEstimator, population: Population, size: int) -> ConvexParameters:
-        """Take loss and regularisation from an estimator that is to be fitted on ``size`` rows."""
-        loss = convex_loss(estimator, population)
-        if loss is None:
-            raise InputError(
-                "estimator must be LogisticRegression, LinearSVC, Ridge or RidgeClassifier with an "
-                f"L2 penalty for method='convex', got {estimator!r}. Use 'moment' or 'neighbour'."
-            )
-        known = estimator.get_params(deep=False)
-        strength = known["C"] if "C" in known else 1.0 / known["alpha"]
-        target, offset = coded_target(loss, population)
-        risk = RegularisedRisk(
-            population.features,
-            target,
-            loss,
-            regularisation_from_c(loss, strength, size),
-            classes=None
-            if population.classes is None or loss == "ridge"
-            else len(population.classes),
-            intercept=bool(known["fit_intercept"]),
-        )
-        return cls(risk, FittedParameters.of(estimator, population), offset)
-
-    @property
-    def dimension(self) -> int:
-        """Number of released coordinates."""
-        return self.risk.dimension
-
-    def __call__(self, rows: Rows) -> FloatArray:
-        """Return the minimiser on these records."""
-        return self.risk(rows)
-
-    def model(self, vector: FloatArray) -> BaseEstimator:
-        """Return the scikit-learn estimator with these parameters."""
-        table = np.array(vector).reshape(self.risk.rule.outputs, -1)
-        if self.risk.intercept:
-            table[:, -1] += self.offset
-        return self.shape_of.model(table.ravel())
-
-
-def coded_target(loss: str, population: Population) -> tuple[Labels, FloatArray]:
-    """Return the target as the loss reads it, and what to add to the intercepts."""
-    target = population.target
-    if target is None:
-        raise InputError("y must be given for a linear model, got None.")
-    if population.classes is None:
-        numbers = np.asarray(target, dtype=np.float64).reshape(len(target), -1)
-        middle = numbers.mean(axis=0)
-        return numbers - middle, middle
-    codes = np.searchsorted(population.classes, target)
-    if loss != "ridge":
-        return codes, np.zeros(1)
-    if len(population.classes) == 2:
-        return (2.0 * codes - 1.0)[:, None], np.zeros(1)
-    return 2.0 * np.eye(len(population.classes))[codes] - 1.0, np.zeros(1)

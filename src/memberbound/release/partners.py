@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import FreshSubsets, Rows, ScaleFamily
-from memberbound.release.noise import GaussianNoise, ShapedGaussianNoise, gaussian_distance
+from memberbound.release.noise import GaussianNoise, gaussian_distance
 
 __all__ = ["MOST_PARTNERS", "CircleValues", "circles", "full_circles", "rungs_around"]
 
@@ -97,22 +96,15 @@ class CircleValues:
     ) -> CircleValues:
         """Whiten the outputs (draws, sets, d) of circles, and draw the noise."""
         moved = outputs - outputs[:, :1]
-        draws, sets, dimension = moved.shape
-        law, condition = family.unit, 1.0
-        points = moved
-        if isinstance(law, ShapedGaussianNoise):
-            flat = moved.reshape(-1, dimension)
-            points = linalg.solve_triangular(law.factor, flat.T, lower=True).T
-            points = points.reshape(draws, sets, dimension)
-            condition = law.condition
-        elif not isinstance(law, GaussianNoise):
+        draws, _, dimension = moved.shape
+        if not isinstance(family.unit, GaussianNoise):
             raise TypeError("circles need normal noise")
         source = np.random.default_rng(seed)
         noise = source.standard_normal((draws, _DRAWS, dimension))
         # With every vector its opposite: two values with means as before, seldom large together.
         noise = np.concatenate([noise, -noise], axis=1)
-        # One rounding of the difference, the solve (Higham, theorem 8.5), inner products.
-        return cls(points, noise, 16 * sum_slack(dimension + 8) * (1 + condition))
+        # One rounding of the difference, and inner products.
+        return cls(moved, noise, 32 * sum_slack(dimension + 8))
 
     def split(self, width: int) -> list[CircleValues]:
         """Return smaller circles of the same sets, for a pilot: their rounding is not counted."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -26,10 +26,11 @@ from memberbound.release.calibration import (
     Statistic,
     certified_rung,
     certified_scale,
-    checked_eta,
     distance_target,
     eta_from_distance,
     least_draws,
+    promised_eta,
+    without_slack,
 )
 from memberbound.release.fitting import (
     COINS_AFRESH,
@@ -192,7 +193,6 @@ def calibrate_neighbour(
     confidence: float = 0.95,
     pairs: int | None = None,
     partners: int | None = 1,
-    shape: ArrayLike | None = None,
     exact: bool | None = None,
     workers: int | None = None,
     progress: Progress = None,
@@ -204,9 +204,8 @@ def calibrate_neighbour(
     ``partners`` above 1 compares a fit with the mixture of so many neighbours at once, which takes
     less noise and a fit more per partner and draw; for every record all N + 2 fits of a draw are
     each other's partners.  None chooses them on a pilot, within 4000 fits.
-    ``shape`` is a matrix A for noise s·A·z, chosen without looking at these draws.  ``exact`` fits
-    all subsets instead: by default when they are no more than the fits of the sample and the
-    learner has no coins but public ones.
+    ``exact`` fits all subsets instead: by default when they are no more than the fits of the sample
+    and the learner has no coins but public ones.
 
     Guarantee: with probability at least ``confidence`` over the draws (1 when exact) no attack
     gains more than ``eta`` on the average record, or on every record; nor does one that knows the
@@ -232,10 +231,10 @@ def calibrate_neighbour(
         >>> found.certificate.confidence, round(found.noise_scale, 2), found.fits
         (1.0, 1.46, 70)
     """
-    goal, sure = checked_eta(eta), _checked_confidence(confidence)
+    goal, sure = promised_eta(eta, fresh.game), _checked_confidence(confidence)
     one_of("record", record, ("average", "every"))
     game = replace(fresh.game, record=record)
-    family = ScaleFamily.gaussian(statistic.dimension, shape)
+    family = ScaleFamily.gaussian(statistic.dimension)
     target = distance_target(game, goal, family.slack())
     per_draw = _fits_per_draw(game)
     draws = _draws(pairs, game, target, sure)
@@ -264,8 +263,8 @@ def calibrate_neighbour(
         if pairs is None and draws * per_draw > _LARGEST_FITS:
             raise InputError(
                 f"record must be 'average' for a population of {game.population} by refitting, "
-                f"got 'every': that takes {draws * per_draw} fits. Use the convex or the moment "
-                f"form, or pass pairs={draws}."
+                f"got 'every': that takes {draws * per_draw} fits. Use the moment form, or "
+                f"pass pairs={draws}."
             )
         company = _company(
             statistic, fresh, family, game, partners=partners, draws=draws, target=target
@@ -546,7 +545,7 @@ def _draws(pairs: int | None, game: SubsetGame, target: float, sure: float) -> i
 
 def refits(game: SubsetGame, *, eta: float, confidence: float) -> int:
     """Return about how many fits :func:`calibrate_neighbour` takes."""
-    target = distance_target(game, checked_eta(eta), 0.0)
+    target = distance_target(game, promised_eta(eta, game), 0.0)
     return _draws(None, game, target, _checked_confidence(confidence)) * _fits_per_draw(game)
 
 
@@ -654,9 +653,8 @@ def _centred(
     details: dict[str, object],
 ) -> Calibration:
     """Certify E T(q(D) - m) ≤ η at the least scale from ``floor`` on (X19)."""
-    # X19 bounds the gain itself; an eta that the prior alone keeps needs no noise.
-    trivial = distance_target(game, eta, family.slack()) >= 1
-    target = 1.0 if trivial else down(eta - family.slack(), 32)
+    # X19 bounds the gain itself.
+    target = down(without_slack(eta, family.slack()), 32)
     centre = spatial_median(sample.pilot, family)
     lengths = family.lengths(sample.certify - centre)
     spread = float(lengths.mean())
@@ -697,7 +695,6 @@ def calibrate_moment(
     record: Record = "every",
     confidence: float = 0.95,
     subsets: int | None = None,
-    shape: ArrayLike | None = None,
     exact: bool | None = None,
     workers: int | None = None,
     progress: Progress = None,
@@ -705,8 +702,7 @@ def calibrate_moment(
     """Return the least Gaussian noise that the centre form certifies, for every record.
 
     ``subsets`` fresh subsets are fitted (default 1000): a fifth chooses the centre, the rest
-    certifies.  ``shape`` is a matrix A for noise s·A·z, chosen without looking at these subsets.
-    ``exact`` fits all subsets instead: by default when they are no more than that.
+    certifies.  ``exact`` fits all subsets instead: by default when they are no more than that.
 
     Guarantee: with probability at least ``confidence`` over the subsets (1 when exact) no attack
     gains more than ``eta`` on any record; so not on the average record either, which is all that
@@ -728,9 +724,9 @@ def calibrate_moment(
         >>> found.record, round(found.noise_scale, 2), found.fits
         ('every', 2.77, 70)
     """
-    goal = checked_eta(eta)
+    goal = promised_eta(eta, fresh.game)
     one_of("record", record, ("average", "every"))
-    family = ScaleFamily.gaussian(statistic.dimension, shape)
+    family = ScaleFamily.gaussian(statistic.dimension)
     sample = _sample(
         statistic,
         fresh,
@@ -791,7 +787,7 @@ def calibrate_izzo(
         >>> round(found.noise_scale), found.certificate.value < 0.001
         (4647, True)
     """
-    goal = checked_eta(eta)
+    goal = promised_eta(eta, fresh.game)
     one_of("record", record, ("average", "every"))
     one_of("scaling", scaling, ("coordinate", "plain"))
     constant = izzo_constant(goal, moment)

@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import io
 import json
-import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,11 +35,9 @@ from memberbound.release.neighbour import PrivateModel
 from memberbound.release.networks import PrivateNetwork
 from memberbound.release.noise import (
     GaussianNoise,
-    LaplaceNoise,
     NoNoise,
     NormExponentialNoise,
     ScaledNorm,
-    ShapedGaussianNoise,
 )
 from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
@@ -224,10 +221,8 @@ _TRUSTED = tuple(
         as_texts,
         Calibration,
         MembershipPrivate,
-        LaplaceNoise,
         NormExponentialNoise,
         GaussianNoise,
-        ShapedGaussianNoise,
         NoNoise,
         ScaledNorm,
         PairAdapter,
@@ -239,26 +234,15 @@ _TRUSTED = tuple(
         Certificate,
     )
 )
-#: Where classes of files that 0.1 wrote are now: a released model cannot be made again.
-_MOVED = {
-    "exponential_noise": "noise",
-    "gaussian_noise": "noise",
-    "norms": "noise",
-    "predictions": "parameters",
-    "table_model": "saving",
-    "tuning": "methods",
-}
-_OLD_HOME = re.compile(r'(?<="__module__": ")memberbound\.protection\.(\w+)(?=")')
 #: … and a type of numpy's that encoders of columns hold.
 _TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
 @dataclass(frozen=True, eq=False)
 class SavedRelease:
-    """A loaded vector (or a network's tensors by name) with what its certificate file says."""
+    """A loaded vector with what its certificate file says."""
 
     values: FloatArray
-    tensors: dict[str, object]
     certificate: dict[str, object]
 
 
@@ -305,14 +289,13 @@ def save(
     released: TableModel | MembershipPrivate | PrivateModel | Release | object,
     path: str | Path,
     *,
-    calibration: Calibration | None = None,
     force: bool = False,
 ) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
     A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
-    (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a PyTorch module
-    (with its ``calibration``) to ``*.safetensors``.  Each file is written whole or not at all.
+    (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a network to
+    ``*.safetensors``.  Each file is written whole or not at all.
     The certificate gets its name first: wherever this is stopped, no release is without its own,
     neither the new one nor one that it replaces.
     """
@@ -337,16 +320,9 @@ def save(
         more = {"names": list(released.names), "secure_source": released.secure}
         about = _described("vector", released.calibration, more | dict(released.about))
         fill = _tensors(tensors)
-    elif hasattr(released, "state_dict"):
-        if calibration is None:
-            raise InputError("calibration must be given to save a network, got None.")
-        state = {k: v.detach().cpu().numpy() for k, v in released.state_dict().items()}
-        about = _described("network", calibration, {})
-        fill = _tensors({k: np.ascontiguousarray(v) for k, v in state.items()})
     else:
         raise InputError(
-            "released must be a model from protect, a fitted MembershipPrivate, a Release or a "
-            "PyTorch module, "
+            "released must be a model from protect, a fitted MembershipPrivate or a Release, "
             f"got {type(released).__name__}."
         )
     known = beside.exists()
@@ -458,25 +434,6 @@ def _loaded_numbers(target: Path) -> PrivateModel:
     return PrivateModel.from_dict(given)
 
 
-def _at_home(target: Path) -> bytes:
-    """Return a skops file with the classes that 0.1 wrote under the names they have now."""
-    packed = target.read_bytes()
-    if not zipfile.is_zipfile(target):
-        raise InputError(f"path must hold a released model, got {target.name!r}.")
-    with zipfile.ZipFile(io.BytesIO(packed)) as old:
-        text = old.read(_SCHEMA).decode("utf-8")
-        moved = _OLD_HOME.sub(
-            lambda name: f"memberbound.release.{_MOVED.get(name[1], name[1])}", text
-        )
-        if moved == text:
-            return packed
-        written = io.BytesIO()
-        with zipfile.ZipFile(written, "w") as new:
-            for item in old.infolist():
-                new.writestr(item, moved if item.filename == _SCHEMA else old.read(item))
-    return written.getvalue()
-
-
 def _tensors(tensors: Mapping[str, object], about: dict[str, str] | None = None) -> Fill:
     packed = _safetensors().save(tensors, metadata=about)
     return lambda draft: draft.write_bytes(packed)
@@ -539,7 +496,7 @@ def load(
     trusted: Sequence[str] = (),
     factory: Callable[..., object] | None = None,
 ) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
-    """Verify and read a release: the model, or the vector or tensors.
+    """Verify and read a release: the model, or the vector.
 
     A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
 
@@ -572,7 +529,7 @@ def _loaded(
         return _loaded_numbers(target)
     if said.get("kind") == "estimator":
         reader = _skops()
-        packed = _at_home(target)
+        packed = target.read_bytes()
         allowed = {*_TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
         foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
         if foreign:
@@ -584,6 +541,4 @@ def _loaded(
         if not isinstance(found, _MODELS):
             raise InputError(f"path must hold a released model, got {type(found).__name__}.")
         return found
-    tensors = _safetensors().load(target.read_bytes())
-    values = tensors.get(_VECTOR) if said.get("kind") == "vector" else None
-    return SavedRelease(np.zeros(0) if values is None else values, tensors, said)
+    return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], said)

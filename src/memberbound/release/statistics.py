@@ -19,7 +19,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
-from memberbound.release.calibration import Calibration, Record, Rows, checked_eta
+from memberbound.release.calibration import Calibration, Record, Rows, promised_eta
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
 from memberbound.release.refitting import subset_assumptions
 from memberbound.subset.crowd import CrowdTable
@@ -110,7 +110,8 @@ def calibrate_sum(
     :func:`~memberbound.subset.gaussian.noise_for_success`, the search of ``population``, plus what
     floating-point draws and the rounding of the sum ask for: about 1e-12 of it.
     Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors of which so few differ
-    that the average record stays within η.
+    that the record stays within η; an η of min(k/N, 1 - k/N) or more, which promises nothing, is
+    refused.
 
     Examples:
         >>> found = calibrate_sum([[0.0], [1.0], [2.0], [3.0]], SubsetGame(4, 2), eta=0.1)
@@ -181,7 +182,7 @@ def _calibrated(
     statistic: SumStatistic, game: SubsetGame, eta: float, record: Record, method: str
 ) -> Calibration:
     """Find the least noise by coupling and exact mixtures, and with the crowd if that is asked."""
-    goal = checked_eta(eta)
+    goal = promised_eta(eta, game)
     one_of("record", record, ("average", "every"))
     if len(statistic.vectors) != game.population:
         raise InputError(
@@ -200,7 +201,10 @@ def _calibrated(
         note = "No noise is needed: the statistic is the same on all subsets."
     elif (silent := _silent_gain(statistic.vectors, played)) <= goal:
         law, value = NoNoise(statistic.dimension), silent
-        note = "No noise is needed: the statistic moves too rarely to tell."
+        note = (
+            "No noise is needed: so few swaps of a record change the statistic that no attacker "
+            "gains more than eta from the bare one."
+        )
     else:
         # Nothing is below the exact mixtures of one number, which are for the worst record.
         pays = method == "crowd" and (statistic.dimension > 1 or record == "average")
@@ -230,7 +234,7 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
     _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
     unequal = (len(vectors) - counts[which.ravel()]) / (len(vectors) - 1)
     share = unequal.max() if game.record == "every" else unequal.mean()
-    return up(float(share) * min(game.prior, 1 - game.prior) * (1 + sum_slack(len(vectors))), 16)
+    return up(float(share) * game.largest_gain * (1 + sum_slack(len(vectors))), 16)
 
 
 def _least(
@@ -258,7 +262,7 @@ def _least(
         return up(gain + slack + off, 16)
 
     try:
-        blind = max(game.prior, 1 - game.prior)
+        blind = game.blind
         found = noise_for_success(profile, game, blind + goal, line, crowd=crowd)
         if crowd is not None and found >= noise_for_success(profile, game, blind + goal, line):
             crowd = None  # In hundreds of columns it costs seconds each time it does not help.

@@ -34,7 +34,6 @@ from memberbound.quantities import Certificate, json_number
 from memberbound.release.estimator import released_learner
 from memberbound.release.fitting import kept_fits
 from memberbound.release.neighbour import PrivateRows, private_form
-from memberbound.release.parameters import Population, convex_loss
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
     AccessFloor,
@@ -254,8 +253,6 @@ class Coarsened(Said):
 
 #: Trials for the score of a model of all rows.
 _TRIALS = 8
-#: Populations beyond this size are protected with fewer calibration subsets than protect takes.
-_SMALL, _SUBSETS, _FEWEST_SUBSETS = 2_000, 512, 64
 #: Between the seed of the audits' halves and that of the calibration's.
 _APART = 2**32
 #: Models for a score alone.
@@ -601,20 +598,6 @@ def audit_model(bench: Bench, progress: Progress) -> Audited:
     return bench.told(_audited(bench, bench.learner(), progress))
 
 
-def _subsets(bench: Bench) -> int | None:
-    """Return how many subsets the convex form takes for every record; None: nothing is forced.
-
-    It looks at N²/4 pairs of records per subset; beyond _SMALL records their number in all is kept,
-    and no other form is tried.  Fewer subsets cost noise, not validity.
-    """
-    examples = bench.played.examples
-    classes = np.unique(examples.target) if examples.task == "classification" else None
-    people = Population(examples.features, examples.target, classes)
-    if examples.rows <= _SMALL or convex_loss(bench.learner(), people) is None:
-        return None
-    return max(_FEWEST_SUBSETS, _SUBSETS * _SMALL**2 // examples.rows**2)
-
-
 def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
     """Train on all rows for every record, and audit the same training on halves.
 
@@ -704,7 +687,7 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
         average = record == "average"
-        pairs = (_PAIRS if bench.large else None) if average else _subsets(bench)
+        pairs = _PAIRS if average and bench.large else None
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
@@ -719,10 +702,9 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 record=record,
                 game="subset",
                 confidence=asked.confidence,
-                method="auto" if average or pairs is None else "convex",
                 pairs=pairs,
                 # Some hundred more fits for less noise, of which many records need little.
-                tune=False if average and bench.large else None,
+                tune=False if bench.large else None,
                 workers=None if bench.workers < 1 else bench.workers,
                 # For trial: what the study makes is thrown away, the real release draws its own.
                 insecure_seed=asked.seed,

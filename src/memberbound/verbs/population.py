@@ -474,7 +474,7 @@ class PopulationAnswer(Readable, Limited):
     @property
     def blind(self) -> float:
         """Accuracy of always giving the likelier answer."""
-        return max(self.game.prior, 1 - self.game.prior)
+        return self.game.blind
 
     @property
     def _epsilon(self) -> str:
@@ -534,7 +534,12 @@ class PopulationAnswer(Readable, Limited):
             ("success, any data set", marked(self.compared.worst_case, "certificate")),
             ("success, these records", marked(self.compared.population, "certificate")),
             ("success, practical", marked(self.success_upper, "certificate")),
-            ("η (MIP)", marked(self.eta_upper, "certificate", "eta", 6)),
+            (
+                "η (MIP)",
+                marked(
+                    self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain
+                ),
+            ),
             ("method", self.bounds.method),
         ]
         if self.crowd is not None:

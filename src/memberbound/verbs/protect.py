@@ -57,6 +57,7 @@ from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.gradient import Features
 from memberbound.release.methods import (
     CLASS_SCORES,
+    METHODS,
     NUMBER_SCORES,
     answers_of,
     released_statistic,
@@ -218,7 +219,7 @@ class Protection(Readable):
     def blind(self) -> float:
         """How often somebody is right who always gives the likelier answer."""
         game = self.calibration.certificate.game
-        return max(game.prior, 1 - game.prior) if isinstance(game, SubsetGame) else 0.5
+        return game.blind if isinstance(game, SubsetGame) else 0.5
 
     @property
     def success_upper(self) -> float:
@@ -362,7 +363,16 @@ class Protection(Readable):
         rows: list[tuple[str, object]] = [
             ("released", self.what),
             ("protects", f"{self.calibration.record} record"),
-            ("η certified", marked(self.calibration.certificate.value, "certificate", "eta", 6)),
+            (
+                "η certified",
+                marked(
+                    self.calibration.certificate.value,
+                    "certificate",
+                    "eta",
+                    6,
+                    largest_gain=1 - self.blind,
+                ),
+            ),
             ("method", self.calibration.method),
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
@@ -926,7 +936,7 @@ def protect(
     record: Literal["average", "every"] = "every",
     game: Literal["neighbour", "subset"] | None = None,
     method: Literal[
-        "auto", "gradient", "boosting", "crowd", "neighbour", "convex", "moment", "izzo"
+        "auto", "gradient", "boosting", "crowd", "neighbour", "moment", "izzo"
     ] = "auto",
     bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
     baseline: Rates | None = None,
@@ -963,8 +973,8 @@ def protect(
     of it was drawn (subset, at ``confidence``), and sees the release is right about every (or about
     the average) record's membership more than ``eta`` above blind guessing.  What is released of a
     learner takes raw rows (``predict``).
-    Theorem: X22 (gradient); X1, X20 and X4 (neighbour), X3 (convex), X19 (moment), X21
-    (crowd), I24-C10 with its radius corrected (izzo).
+    Theorem: X22 (gradient); X1, X20 and X4 (neighbour), X19 (moment), X21 (crowd),
+    I24-C10 with its radius corrected (izzo).
     Assumes: one release; in the subset game the training set is drawn here, or was drawn uniformly
     and apart.
     Published are the file, its certificate, and whatever else ``--json`` says; but in the neighbour
@@ -987,8 +997,7 @@ def protect(
             learner is logistic, svm, ridge, linear, huber, boosting or a factory of PyTorch
             modules, or a statistic has ``bounds``).
         method: ``gradient`` or ``boosting`` (neighbour game); ``crowd`` (means, counts,
-            covariances; ridge, linear, logistic and naive Bayes from sums), ``neighbour``,
-            ``convex``, ``moment`` or ``izzo`` (subset game); ``auto`` chooses.
+            covariances), ``neighbour``, ``moment`` or ``izzo`` (subset game); ``auto`` chooses.
         bounds: YAML or JSON file (or a mapping) with what is public about the columns, for the
             neighbour game: ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
         baseline: chance of guessing something else about a record (an attribute, the record itself)
@@ -1025,8 +1034,7 @@ def protect(
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
         memberbound protect patients.csv --target ill --bounds bounds.yaml
         memberbound protect patients.csv --target ill --learner nets:two_layers
-        memberbound protect patients.csv --target ill --record every --game subset --method convex
-        memberbound protect patients.csv --target ill --learner naive-bayes --method crowd
+        memberbound protect patients.csv --target ill --record average
         memberbound protect patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
 
     Examples:
@@ -1048,8 +1056,7 @@ def protect(
     )
     one_of("record", record, ("average", "every"))
     one_of("game", "subset" if game is None else game, ("neighbour", "subset"))
-    methods = ("auto", *ALL_ROWS_METHODS, "crowd", "neighbour", "convex", "moment", "izzo")
-    one_of("method", method, methods)
+    one_of("method", method, ("auto", *ALL_ROWS_METHODS, *METHODS[1:]))
     if method == "boosting" and learner is None and statistic is None:
         learner = "boosting"
     fraction("confidence", confidence, open_left=True, open_right=True)

@@ -1,0 +1,92 @@
+"""A promise depends on the prior k/N: what an attacker who is always right gains is no promise."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.quantities import Certificate, marked, vacuous
+from memberbound.release.calibration import FreshSubsets
+from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.methods import METHODS, calibrate
+from memberbound.release.statistics import computed, mean
+from memberbound.verbs.protect import protect
+from oracle.released_statistic import gains, outputs_of
+
+#: Records that are all different: the bare mean gives every one of them away.
+VALUES = np.array([0.0, 1.0, 2.1, 4.3, 8.7, 16.9, 33.1, 65.2])
+FEW = [(8, 1), (8, 2), (8, 7)]
+
+
+@pytest.mark.parametrize(("population", "size"), FEW)
+def test_the_bare_statistic_keeps_what_is_refused(population, size):
+    """Why: the best attacker on it is always right, and gains min(k/N, 1 - k/N)."""
+    each = gains(outputs_of(mean(VALUES, size=size), population, size), population, size, 0.0)
+    assert each == pytest.approx(min(size, population - size) / population)
+    assert SubsetGame(population, size).largest_gain == pytest.approx(each.max())
+
+
+@pytest.mark.parametrize("record", ["average", "every"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("population", "size"), FEW)
+def test_a_promise_that_the_prior_alone_keeps_is_refused(population, size, method, record):
+    game = SubsetGame(population, size, record)
+    statistics = [mean(VALUES, size=size), computed(VALUES, np.median, size=size)]
+    for statistic in statistics[: 1 if method == "crowd" else 2]:
+        for eta in (game.largest_gain, game.largest_gain + 0.01, 0.49):
+            with pytest.raises(InputError, match="eta must be below"):
+                calibrate(statistic, FreshSubsets(game), eta=eta, method=method)
+
+
+@pytest.mark.parametrize("method", ["neighbour", "moment", "crowd"])
+@pytest.mark.parametrize(("population", "size"), FEW)
+def test_just_below_it_noise_is_added_and_holds(population, size, method):
+    game, statistic = SubsetGame(population, size), mean(VALUES, size=size)
+    eta = 0.9 * game.largest_gain
+    found = calibrate(statistic, FreshSubsets(game), eta=eta, method=method)
+    assert found.noise_scale > 0
+    outputs = outputs_of(statistic, population, size)
+    assert gains(outputs, population, size, found.noise.scale).max() <= found.certificate.value
+    assert found.certificate.value <= eta
+    # Negative control: the bare statistic does not keep it.
+    assert gains(outputs, population, size, 0.0).max() > eta
+
+
+def test_half_of_the_records_refuses_nothing_that_it_took_before():
+    game = SubsetGame(8, 4)
+    assert calibrate(mean(VALUES), FreshSubsets(game), eta=0.49).noise_scale > 0
+
+
+def test_what_protect_and_the_estimator_refuse():
+    table = pd.DataFrame({"x": np.linspace(0, 9, 100)})
+    with pytest.raises(InputError, match="4 of 100"):
+        protect(table, statistic="mean", size=4, eta=0.05, insecure_seed=1)
+    kept = protect(table, statistic="mean", size=4, eta=0.03, insecure_seed=1)
+    assert kept.noise_scale > 0
+    rows = np.arange(100.0)[:, None]
+    model = MembershipPrivate(Ridge(), record="average", eta=0.05, pairs=20, insecure_seed=1)
+    with pytest.raises(InputError, match="4 of 100"):
+        model.fit(rows, rows[:, 0], train=np.arange(4))
+
+
+def test_a_few_swaps_that_change_a_sum_need_no_noise_and_the_note_says_so():
+    """Two values: half of the swaps change the count, so nobody gains more than a quarter."""
+    values = np.repeat([0.0, 1.0], 6)
+    found = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
+    assert found.noise_scale == 0
+    assert "swaps" in found.details["note"]
+    each = gains(outputs_of(mean(values), 12, 6), 12, 6, 0.0)
+    assert each.max() <= found.certificate.value < 0.3
+
+
+def test_nothing_is_certified_depends_on_the_prior():
+    few = SubsetGame(100, 4)
+    assert vacuous(0.04, "eta", largest_gain=few.largest_gain)
+    assert not vacuous(0.04, "eta")
+    assert not vacuous(0.03, "eta", largest_gain=few.largest_gain)
+    assert marked(0.04, "certificate", "eta", 6, largest_gain=few.largest_gain).kind == "unproved"
+    for game, empty in ((few, True), (SubsetGame(100, 50), False)):
+        said = Certificate("eta", 0.04, "upper", game, ("X1",), ("The set is uniform.",)).summary()
+        assert ("nothing is proved" in said) == empty
