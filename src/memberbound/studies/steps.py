@@ -674,12 +674,12 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
         played = bench.played
         examples = played.examples
         refusal = ""
-        if (record == "every" or bench.huge) and private_form(asked.learner):
+        if (record == "every" or bench.huge or asked.quick) and private_form(asked.learner):
             try:
                 if _ALL_ROWS not in bench.found:
                     bench.found[_ALL_ROWS] = bench.told(_on_all_rows(bench, progress))
                 noised = bench.found[_ALL_ROWS]
-                also = " With so many rows the average record gets what protects every record."
+                also = " The average record gets what protects every record."
                 said = noised.sentence + also * (record == "average")
                 return replace(noised, sentence=said)
             except InputError as problem:
@@ -687,7 +687,9 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
         average = record == "average"
-        pairs = _PAIRS if average and bench.large else None
+        # Many pairs and many settings only lessen the noise: not worth most of a study's time.
+        short = bench.large or asked.quick
+        pairs = _PAIRS if average and short else None
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
@@ -704,7 +706,7 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 confidence=asked.confidence,
                 pairs=pairs,
                 # Some hundred more fits for less noise, of which many records need little.
-                tune=False if bench.large else None,
+                tune=False if short else None,
                 workers=None if bench.workers < 1 else bench.workers,
                 # For trial: what the study makes is thrown away, the real release draws its own.
                 insecure_seed=asked.seed,

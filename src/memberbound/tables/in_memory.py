@@ -202,8 +202,11 @@ def read_records(
         frame = _tidied(source)
         raw, rows = {str(c): frame[c] for c in frame.columns}, len(frame)
     elif isinstance(source, np.ndarray):
-        if source.ndim != 2:
-            raise InputError(f"the array must hold rows of numbers, got shape {source.shape}.")
+        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
+            raise InputError(
+                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
+                f"shape {source.shape}."
+            )
         raw, rows = {f"x{i}": source[:, i] for i in range(source.shape[1])}, len(source)
     else:
         with open_table(source, database_table, secret=True) as opened:
@@ -257,8 +260,9 @@ def read_population(
     another role.  With ``numeric`` only numbers and truth values are used (named columns may also
     be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
 
-    Edge cases: an array has numbers in every column.  A target that is a date, an identifier or
-    free text is refused, and so is a named column without numbers where numbers are needed.
+    Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
+    that is a date, an identifier or free text is refused, and so is a named column without numbers
+    where numbers are needed.
 
     Examples:
         >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
@@ -279,6 +283,9 @@ def read_population(
     if unit is not None:
         frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
         chosen = replace(chosen, notes=(*chosen.notes, note))
+    if target is not None:
+        frame, notes = _with_target(frame, target)
+        chosen = replace(chosen, notes=(*chosen.notes, *notes))
     if numeric:
         chosen = _numeric(chosen, columns, name)
     if not chosen.columns:
@@ -288,6 +295,17 @@ def read_population(
         name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
     kept = frame if used == list(frame.columns) else frame[used]
     return Population(kept, chosen, target, name)
+
+
+def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
+    missing = Values.of(frame[target]).positions([""]) == 0
+    count = int(missing.sum())
+    if not 0 < count < len(frame):
+        return frame, ()
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
+    return frame[~missing].reset_index(drop=True), (note,)
 
 
 def is_array(source: object) -> bool:
