@@ -4,7 +4,8 @@ Nothing here imports the library under test, and nothing here uses floating poin
 disagreement between library and oracle is never a rounding question.  Each quantity that matters
 is computed in two ways which share no code; ``test_oracle.py`` compares them.
 
-Modules: ``finite`` (one pair of laws), ``iid`` (records drawn from a law), ``subset`` (a uniform
+Modules: ``claims`` (a bound and its broken variants against the truth), ``finite`` (one pair of
+laws), ``iid`` (records drawn from a law), ``subset`` (a uniform
 subset of a known population), ``mechanisms`` (toy releases for both games), ``pairs`` (random pairs
 and exact operations on ROCs), ``readoffs`` (a curve against its pair), ``real`` (irrational truths
 bracketed to 50 digits).

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from oracle import finite, iid, mechanisms, subset
+from oracle.claims import assert_bound, assert_exact, assert_holds, assert_lower_bound
 
 F = Fraction
 GAMMAS = [F(1, 3), F(1, 2), F(4, 5), F(1), F(6, 5), F(2), F(5)]
@@ -281,3 +282,41 @@ def test_toy_mechanisms_by_hand():
     assert subset.eta(vote, 4, 2) == F(1, 2)  # the pair misses record 3 exactly when both are 1
     assert mechanisms.majority_vote(3)[(1, 2)] == 1
     assert mechanisms.max_bernoulli(3)[(3, 0)] == 0
+
+
+# --- claims ------------------------------------------------------------------------------------
+
+SQUARES = [((x,), x * x) for x in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("check", "claim", "broken", "cases"),
+    [
+        (assert_bound, lambda x: x * x - (x == 4), lambda x: 0, SQUARES),
+        (assert_lower_bound, lambda x: x * x + (x == 4), lambda x: 99, SQUARES),
+        (assert_exact, lambda x: x * x + (x == 4), lambda x: 0, SQUARES),
+        (assert_holds, lambda x: x < 4, lambda x: False, [a for a, _ in SQUARES]),
+    ],
+)
+def test_a_claim_that_fails_once_or_a_variant_that_never_does_is_caught(
+    check, claim, broken, cases
+):
+    def right(x):
+        return True if check is assert_holds else x * x
+
+    check(right, cases, {"broken": broken})
+    for bad in (
+        lambda: check(claim, cases, {"broken": broken}),
+        lambda: check(right, cases, {"broken": broken, "right": right}),
+        lambda: check(right, cases, {}),
+        lambda: check(right, [], {"broken": broken}),
+    ):
+        with pytest.raises(AssertionError):
+            bad()
+
+
+def test_a_loose_bound_is_caught_where_tightness_is_asked_for():
+    broken = {"zero": lambda x: 0}
+    assert_bound(lambda x: x * x + F(1, 100), SQUARES, broken, excess=F(1, 100))
+    with pytest.raises(AssertionError, match="exceeds"):
+        assert_bound(lambda x: x * x + F(1, 50), SQUARES, broken, excess=F(1, 100))

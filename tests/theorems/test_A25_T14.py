@@ -7,33 +7,16 @@ from fractions import Fraction
 from random import Random
 
 from oracle import iid, mechanisms
+from oracle.claims import assert_bound, assert_exact
 
 F = Fraction
 GAMMAS = [F(1, 5), F(1, 2), F(6, 7), F(1), F(5, 4), F(2), F(7, 2)]
 
 
-def mean_deviation(n, p, gamma):
-    """E|B/n - gamma p|, B ~ Bin(n, p)."""
-    return sum(m * abs(F(b, n) - gamma * p) for b, m in enumerate(iid.binomial(n, p)))
-
-
-def worst_case(p, n, gamma):
+def worst_case(p, n, gamma, offset=1):
     top = max(F(1), gamma)
-    total = sum(mean_deviation(n, x, gamma) for x in p)
-    return top * total / (2 * gamma) - top * abs(1 - 1 / gamma) / 2
-
-
-def without_offset(p, n, gamma):
-    return max(F(1), gamma) * sum(mean_deviation(n, x, gamma) for x in p) / (2 * gamma)
-
-
-def without_division(p, n, gamma):
-    top = max(F(1), gamma)
-    return top * sum(mean_deviation(n, x, gamma) for x in p) / 2 - top * abs(1 - 1 / gamma) / 2
-
-
-def halved(p, n, gamma):
-    return worst_case(p, n, gamma) / 2
+    total = sum(iid.mean_deviation(n, x, gamma) for x in p)
+    return top * total / (2 * gamma) - offset * top * abs(1 - 1 / gamma) / 2
 
 
 def laws():
@@ -43,10 +26,9 @@ def laws():
         yield mechanisms.random_iid_law(rng, atoms), rng.randint(1, 5 if atoms < 4 else 3)
 
 
-def violations(formula):
-    """Instances where the injective release does not reach the value, or another exceeds it."""
+def test_closed_form_is_reached_and_never_exceeded():
     rng = Random(1415)
-    bad = []
+    reached, exceeded = [], []
     for p, n in laws():
         injective = iid.joint_laws(p, n, iid.injective(n, len(p)))
         others = [
@@ -54,22 +36,23 @@ def violations(formula):
             for make in (mechanisms.random_merge, mechanisms.random_release)
         ]
         for gamma in GAMMAS:
-            value = formula(p, n, gamma)
-            if iid.leakage(injective, gamma) != value:
-                bad.append(("not reached", p, n, gamma))
-            if any(iid.leakage(pair, gamma) > value for pair in others):
-                bad.append(("exceeded", p, n, gamma))
-    return bad
-
-
-def test_closed_form_is_reached_and_never_exceeded():
-    assert violations(worst_case) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(without_offset)
-    assert violations(without_division)
-    assert any(kind == "exceeded" for kind, *_ in violations(halved))
+            reached.append(((p, n, gamma), iid.leakage(injective, gamma)))
+            exceeded += [((p, n, gamma), iid.leakage(pair, gamma)) for pair in others]
+    assert_exact(
+        worst_case,
+        reached,
+        broken={
+            "without offset": lambda p, n, gamma: worst_case(p, n, gamma, offset=0),
+            "without division": lambda p, n, gamma: (
+                max(F(1), gamma)
+                * (sum(iid.mean_deviation(n, x, gamma) for x in p) - abs(1 - 1 / gamma))
+                / 2
+            ),
+        },
+    )
+    assert_bound(
+        worst_case, exceeded, broken={"halved": lambda p, n, gamma: worst_case(p, n, gamma) / 2}
+    )
 
 
 def test_ordered_datasets_give_the_same_value():
