@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import pairwise
-from math import comb
 
 import mpmath
 import numpy as np
@@ -15,11 +14,7 @@ from memberbound.iid.count_functions import (
     poisson_deviation_lower,
 )
 from memberbound.iid.profiles import CountProfile
-
-
-def deviation(n: int, p: Fraction) -> Fraction:
-    terms = (comb(n, b) * p**b * (1 - p) ** (n - b) * abs(b - n * p) for b in range(n + 1))
-    return sum(terms, Fraction(0)) / 2
+from oracle import iid
 
 
 def poisson(lam: Fraction) -> mpmath.mpf:
@@ -34,7 +29,7 @@ def test_the_gap_to_poisson_grows_with_p(n):
         gaps = []
         for i in range(101):
             p = Fraction(i, 100)
-            t = deviation(n, p)
+            t = n * iid.mean_deviation(n, p) / 2
             gaps.append(poisson(n * p) - mpmath.mpf(t.numerator) / t.denominator)
         assert gaps[0] == 0
         assert all(a <= b for a, b in pairwise(gaps))

@@ -168,12 +168,6 @@ def accuracies_by_rules(p_in: Law, p_out: Law, prior: Fraction) -> tuple[Fractio
     return min(values), max(values)
 
 
-def precision_at_fpr(p_in: Law, p_out: Law, prior: Fraction, fpr: Fraction) -> Fraction:
-    """Posterior of "in" given a positive answer of the best test run at exactly ``fpr`` > 0."""
-    hit = prior * tpr_at_fpr(p_in, p_out, fpr)
-    return hit / (hit + (1 - prior) * fpr)
-
-
 def best_precision(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
     """Largest posterior of "in" over outcomes that can occur."""
     ups, downs, _ = whole(p_in, p_out)

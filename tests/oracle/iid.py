@@ -83,11 +83,6 @@ def gamma(nu: Fraction, lam: Fraction) -> Fraction:
     return nu / (lam * (1 - nu))
 
 
-def nu_of(gam: Fraction, lam: Fraction) -> Fraction:
-    """The nu that gives this gamma."""
-    return gam * lam / (1 + gam * lam)
-
-
 def attack_accuracy(
     pair: Pair, nu: Fraction, lam: Fraction, says_in: tuple[Hashable, ...]
 ) -> Fraction:
@@ -159,11 +154,6 @@ def conditionals(
             inside = {label: m / pz for (label, y), m in law_in.items() if y == z}
             outside = {label: m / pz for (label, y), m in law_out.items() if y == z}
             yield pz, inside, outside
-
-
-def leakage_by_record(p: Sequence[Fraction], pair: Pair, gam: Fraction) -> Fraction:
-    """Delta as the mean over records of D_gamma (A25-eq7)."""
-    return sum((pz * divergence(out, ins, gam) for pz, ins, out in conditionals(p, pair)), ZERO)
 
 
 def map_release(n: int, atoms: int, f: Callable[[Histogram], Hashable | Law]) -> Release:

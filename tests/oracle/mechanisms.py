@@ -225,11 +225,6 @@ def max_bernoulli(n: int) -> Release:
     return map_release(n, 2, lambda h: int(h[1] > 0))
 
 
-def majority_vote(n: int) -> Release:
-    """Which of two atoms occurs more often, ties to atom 0."""
-    return map_release(n, 2, lambda h: int(h[1] > h[0]))
-
-
 def random_merge(rng: Random, n: int, atoms: int, labels: int) -> Release:
     """A random deterministic release with at most ``labels`` values."""
     return {h: rng.randrange(labels) for h in histograms(n, atoms)}

@@ -32,6 +32,12 @@ def bracket(value: mp.mpf) -> tuple[Fraction, Fraction]:
     return middle - abs(middle) * WIDTH, middle + abs(middle) * WIDTH
 
 
+def rounded_up(value: Fraction) -> float:
+    """The smallest double at or above a rational number."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
 @cache
 def exp_bracket(exponent: float | Fraction) -> tuple[Fraction, Fraction]:
     """(low, high) around e^exponent, relative to e^exponent - 1 where that is small."""

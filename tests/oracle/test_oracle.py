@@ -20,12 +20,7 @@ def pairs(seed, count=25):
 
 
 def games(seed, count=8, zeros=True):
-    """Random subset games: (kernel, N, k)."""
-    rng = Random(seed)
-    for _ in range(count):
-        size = rng.randint(2, 5)
-        k = rng.randint(1, size - 1)
-        yield mechanisms.random_mechanism(rng, size, k, rng.randint(2, 4), zeros=zeros), size, k
+    return mechanisms.random_games(seed, count, zeros=zeros)
 
 
 # --- finite pairs ------------------------------------------------------------------------------
@@ -73,7 +68,6 @@ def test_tpr_by_hand():
     q = {"a": F(1, 4), "b": F(3, 4)}
     assert finite.roc_vertices(p, q) == [(0, 0), (F(1, 4), F(3, 4)), (1, 1)]
     assert finite.tpr_at_fpr(p, q, F(1, 8)) == F(3, 8)
-    assert finite.precision_at_fpr(p, q, F(1, 2), F(1, 4)) == F(3, 4)
 
 
 def test_accuracy_agrees_with_all_rules_and_with_the_roc():
@@ -91,8 +85,6 @@ def test_precision_agrees_with_all_events():
         for prior in PRIORS:
             best = finite.best_precision(p, q, prior)
             assert best == finite.best_precision_by_events(p, q, prior)
-            for fpr in (F(1, 50), F(1, 3)):
-                assert finite.precision_at_fpr(p, q, prior, fpr) <= best
 
 
 def test_max_ratio_is_the_least_gamma_without_excess():
@@ -157,7 +149,6 @@ def test_best_attack_agrees_with_all_attacks():
             mis = iid.security(pair, nu, lam)
             assert mis == iid.security(pair, nu, lam, by_attacks=True)
             assert 0 <= mis <= 1
-            assert iid.nu_of(iid.gamma(nu, lam), lam) == nu
 
 
 def test_divergence_forms_agree():
@@ -280,7 +271,6 @@ def test_toy_mechanisms_by_hand():
     vote = mechanisms.majority([1, 1, 1, 0])
     assert subset.eta(vote, 4, 3) == F(0)
     assert subset.eta(vote, 4, 2) == F(1, 2)  # the pair misses record 3 exactly when both are 1
-    assert mechanisms.majority_vote(3)[(1, 2)] == 1
     assert mechanisms.max_bernoulli(3)[(3, 0)] == 0
 
 

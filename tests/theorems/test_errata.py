@@ -111,17 +111,6 @@ def test_import_computes_nothing_and_stays_light():
 # I24
 
 
-@pytest.mark.parametrize("truth", [Fraction(1, 2), Fraction(3, 5), Fraction(9, 10), Fraction(1)])
-def test_I24_T8_holds_with_twice_eta_on_every_attack(truth):
-    # Naive: all 4 deterministic attackers on the two outputs, record 0, training set {0} or {1}.
-    laws = subset.world_laws(mechanisms.randomised_response(truth), 2, 1, 0)
-    rates = [[finite.mass(law, s) for law in laws] for s in finite.events(finite.outcomes(*laws))]
-    eta = max((tpr + 1 - fpr) / 2 for tpr, fpr in rates) - Fraction(1, 2)
-    gap = max(tpr - fpr for tpr, fpr in rates)
-    assert gap == 2 * eta  # attained, so no smaller factor is right
-    assert (gap > eta) == (truth > Fraction(1, 2))
-
-
 def test_I24_T8_numbers(shown):
     numbers = shown["I24-T8"].numbers
     assert (numbers["eta"], numbers["tpr_minus_fpr"]) == (0.25, 0.5)
@@ -327,20 +316,6 @@ def _least_delta(p, q, e_epsilon):
     return max(finite.hockey_stick_by_events(*pair, e_epsilon) for pair in ((p, q), (q, p)))
 
 
-def test_L24_C4_same_delta_for_dp_and_pmp_on_random_mechanisms():
-    rng = np.random.default_rng(3)
-    strict = 0
-    for _ in range(50):
-        weights = rng.integers(0, 6, size=(2, 4)) + np.eye(2, 4, dtype=int)
-        laws = [{o: Fraction(int(w), int(row.sum())) for o, w in enumerate(row)} for row in weights]
-        dp = _least_delta(laws[0], laws[1], Fraction(3, 2))
-        # PMP at n = 1 for X = {0, 1}: D is {0} or {1}, so in and out laws are the two rows.
-        pmp = max(_least_delta(laws[x], laws[1 - x], Fraction(3, 2)) for x in (0, 1))
-        assert dp == pmp
-        strict += dp > pmp / 2
-    assert strict > 25  # the printed half is wrong for most mechanisms, not for one
-
-
 def test_L24_C4_and_L3_numbers(shown):
     leak = Fraction(1, 5)
     law = {x: {x: leak, "silent": 1 - leak} for x in (0, 1)}
@@ -349,17 +324,6 @@ def test_L24_C4_and_L3_numbers(shown):
     assert c4["least_delta_of_dp"] == c4["least_delta_of_pmp"] == delta
     assert l3["least_delta_in_form_2"] == l3["least_delta_in_form_3"] == 0.2
     assert l3["printed_probability_of_the_sure_event"] == 2.0
-
-
-def test_L24_L3_conditional_probability_is_the_plain_mean():
-    # Frequency count over all (D, output) pairs of a deterministic mechanism, n = 3 of 6.
-    subsets = list(itertools.combinations(range(6), 3))
-    having = [s for s in subsets if 0 in s]
-    hits = [s for s in subsets if 0 in s and sum(s) % 6 == 3]
-    conditional = Fraction(len(hits), len(subsets)) / Fraction(len(having), len(subsets))
-    mean = Fraction(sum(sum(s) % 6 == 3 for s in having), len(having))
-    assert conditional == mean
-    assert 0 < conditional != 2 * mean
 
 
 def test_L24_P9_two_sided_value_meets_the_definition_and_is_least(shown):
