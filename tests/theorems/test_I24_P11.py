@@ -3,8 +3,6 @@
 Truth: every half of the population enumerated with 50 digits, from the records themselves.
 """
 
-from itertools import combinations
-
 import mpmath as mp
 import pytest
 
@@ -12,17 +10,11 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.papers.izzo_scale import ReciprocalSum
 from memberbound.subset.finite import exact_pmp_ratio
+from oracle import subset
 from oracle.claims import assert_bound
+from oracle.real import reciprocal_population, reciprocal_sums
 
 SIZES = (2, 4, 6, 8, 10)
-
-
-def records(size):
-    """The population of the paper's appendix."""
-    root = mp.sqrt(mp.mpf(1) / mp.binomial(size, size // 2))
-    return [mp.mpf(2) ** i for i in range(size - 1)] + [
-        root - mp.fsum(mp.mpf(2) ** i for i in range(size // 2 - 1))
-    ]
 
 
 def without_the_last_record(size):
@@ -33,23 +25,17 @@ def without_the_last_record(size):
 def enumerated(population):
     """(values by set, variance, sensitivity) of 1/sum over halves."""
     size = len(population)
-    values = {
-        frozenset(d): 1 / mp.fsum(population[i] for i in d)
-        for d in combinations(range(size), size // 2)
-    }
+    values = reciprocal_sums(population)
     mean = mp.fsum(values.values()) / len(values)
     variance = mp.fsum((v - mean) ** 2 for v in values.values()) / len(values)
-    change = max(
-        abs(values[d] - values[d - {x} | {y}])
-        for d in values for x in d for y in range(size) if y not in d
-    )  # fmt: skip
+    change = max(abs(values[d] - values[e]) for d, e in subset.neighbours(size, size // 2))
     return values, variance, change
 
 
 @pytest.fixture(scope="module")
 def truth():
     with mp.workdps(50):
-        return {size: enumerated(records(size)) for size in SIZES}
+        return {size: enumerated(reciprocal_population(size)) for size in SIZES}
 
 
 def test_variance_is_bounded(truth):

@@ -63,17 +63,8 @@ def games():
     yield mechanisms.release_one_record(F(1, 3)), 5, 2
 
 
-def swaps(size, k, x):
-    """All equally likely (D, D', newcomer)."""
-    for d in subset.subsets(size, k):
-        if x in d:
-            for y in range(size):
-                if y not in d:
-                    yield d, (d - {x}) | {y}, y
-
-
 def mean_over_swaps(table, size, k, x, divergence):
-    values = [divergence(table[d], table[e]) for d, e, _ in swaps(size, k, x)]
+    values = [divergence(table[d], table[e]) for d, e, _ in subset.swaps(size, k, x)]
     return None if None in values else sum(values) / len(values)
 
 
@@ -81,7 +72,7 @@ def one_newcomer_only(table, size, k, x, divergence):
     """Broken: the first outsider instead of a uniform one, so that D' is not uniform."""
     values = [
         divergence(table[d], table[e])
-        for d, e, y in swaps(size, k, x)
+        for d, e, y in subset.swaps(size, k, x)
         if y == min(set(range(size)) - d)
     ]
     return None if None in values else sum(values) / len(values)
@@ -122,7 +113,7 @@ def test_divergence_is_at_most_its_mean_over_swaps():
 
 @pytest.mark.parametrize(("size", "k"), [(2, 1), (5, 1), (5, 2), (5, 4), (6, 3)])
 def test_swaps_reach_every_set_without_x_and_every_newcomer_alike(size, k):
-    pairs = list(swaps(size, k, 0))
+    pairs = list(subset.swaps(size, k, 0))
     reached = Counter(e for _, e, _ in pairs)
     newcomers = Counter(y for _, _, y in pairs)
     assert len(reached) == comb(size - 1, k)
@@ -161,7 +152,7 @@ def statistics():
 
 
 def mean_move(q, size, k, x):
-    moves = [abs(q[d] - q[e]) for d, e, _ in swaps(size, k, x)]
+    moves = [abs(q[d] - q[e]) for d, e, _ in subset.swaps(size, k, x)]
     return sum(moves) / len(moves)
 
 

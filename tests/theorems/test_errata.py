@@ -294,16 +294,11 @@ def test_L24_fn2_prior_of_a_repeated_record(shown):
 def test_L24_App1_uniform_record_and_fixed_record(n, shown):
     eta = Fraction(1, 10)
 
-    def exact(rule):
-        laws = {d: {o: m for o in d if (m := rule(d, o))} for d in subset.subsets(2 * n, n)}
-        laws = {d: law | {None: 1 - sum(law.values())} for d, law in laws.items()}
-        return max(
-            finite.hockey_stick(*subset.world_laws(laws, 2 * n, n, x), Fraction(1)) / 2
-            for x in range(2 * n)
-        )
+    def name_the_smallest(d):
+        return {min(d): n * eta, None: 1 - n * eta}
 
-    uniform = exact(lambda d, o: eta)
-    smallest = exact(lambda d, o: n * eta if o == min(d) else 0)
+    uniform = subset.eta(mechanisms.release_one_record(n * eta), 2 * n, n)
+    smallest = subset.eta(name_the_smallest, 2 * n, n)
     assert uniform == eta / 2
     assert smallest == n * eta / 2
     assert (smallest > eta) == (n > 2)
