@@ -17,6 +17,7 @@ from memberbound.iid.profiles import (
     two_sample_leak_upper,
 )
 from oracle import iid
+from oracle.large_laws import worst_leak
 
 
 def distance(a: list[int], b: list[int]) -> Fraction:
@@ -61,13 +62,9 @@ def test_two_halves_cost_the_square_root_of_l_over_n():
     assert two_sample_leak_upper(joint, 0.05) == pytest.approx(math.sqrt(math.log(20) / 100))
 
 
-def truth(p: np.ndarray, n: int) -> float:
-    return float((p * (1 - p) * stats.binom.pmf(np.floor(n * p), n - 1, p)).sum())
-
-
 def failures(bound, p, n, rows) -> int:
     rng = np.random.default_rng(5)
-    target = truth(p, n) * (1 - 1e-12)
+    target = worst_leak(p, n) * (1 - 1e-12)
     pairs = ((rng.multinomial(n, p), rng.multinomial(rows - n, p)) for _ in range(300))
     return sum(bound(a, b) < target for a, b in pairs)
 
