@@ -231,10 +231,15 @@ def test_bad_input(tree) -> None:
     refused("as many targets", model, (x, y[:5]), (x0, y0))
     refused("must be among", model, (x, y), (x0, y0), attacks=["magic"])
     refused("no learner is named", model, (x, y), (x0, y0), attacks=["rmia-offline"])
-    refused("certificate must be left out", model, (x, y), (x0, y0), certificate="c.json")
     refused("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
-    with pytest.raises(InputError, match="left out for an audit without a model"):
-        memberbound.audit(pd.DataFrame({"score": [1.0], "member": [1]}), nonmembers="b.csv")
+    scores = pd.DataFrame({"score": [1.0], "member": [1]})
+    for more in ({"nonmembers": "b.csv"}, {"target": "y"}, {"columns": "a"}, {"learner": "tree"}):
+        with pytest.raises(InputError, match="model must be given with"):
+            memberbound.audit(scores, **more)
+    with pytest.raises(InputError, match=r"must be one table .* got two"):
+        memberbound.audit(scores, predictions=scores)
+    with pytest.raises(InputError, match=r"must be one table .* got none"):
+        memberbound.audit()
 
 
 def _tables(*sides: tuple) -> list[pd.DataFrame]:

@@ -11,7 +11,7 @@ are drawn; proofs/given-models.md claim 1).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -51,6 +51,7 @@ __all__ = [
     "RowsOf",
     "attack_scores",
     "audit_model",
+    "audit_score_table",
     "train_references",
 ]
 
@@ -60,6 +61,8 @@ AccessLevel = Literal["labels", "values", "probabilities", "parameters"]
 _ORDER: dict[str, int] = {"labels": 0, "values": 1, "probabilities": 1, "parameters": 2}
 #: Fewer records of either kind are refused.
 FEWEST = 20
+#: The attack whose scores are given.
+SCORES = "scores"
 #: Rearrangements behind a p-value.
 SHUFFLES = 1999
 #: Answers that are asked for twice, to see whether the model is deterministic.
@@ -906,7 +909,8 @@ class ModelAudit:
 
     ``best`` is the attack with the highest proved advantage; ``best_advantage`` is its interval at
     an error shared among all attacks, so that choosing it is paid for; ``by_access`` is the same
-    for an attacker who sees labels only, probabilities, or the model.
+    for an attacker who sees labels only, probabilities, or the model.  ``evidence`` is None where
+    only scores are known; then nobody knows what the attack had to see.
     """
 
     SIDES: ClassVar[Sides] = {
@@ -921,18 +925,16 @@ class ModelAudit:
     best_advantage: AuditBound
     by_access: dict[str, AuditBound]
     scores: dict[str, tuple[FloatArray, BoolArray]] = field(repr=False)
-    evidence: Evidence = field(repr=False)
+    member: BoolArray = field(repr=False)
     confidence: float
     seconds: float
+    evidence: Evidence | None = field(default=None, repr=False)
     references: References | None = None
     warnings: tuple[str, ...] = ()
     #: Attacks without an interval.
     estimates: dict[str, PointAudit] = field(default_factory=dict)
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the intervals to hold."""
-        return _ASSUMPTIONS
+    #: What has to be true for the intervals to hold.
+    assumptions: tuple[str, ...] = _ASSUMPTIONS
 
     @property
     def for_records(self) -> str:
@@ -942,10 +944,11 @@ class ModelAudit:
     def attack_fields(self) -> dict[str, dict[str, object]]:
         """Return the contract's fields per attack, and what each has to see of the model."""
         everything: dict[str, ScoreAudit | PointAudit] = {**self.attacks, **self.estimates}
-        return {
-            name: found.to_dict() | {"access": access_of(name, self.evidence.task)}
-            for name, found in everything.items()
-        }
+        fields = {name: found.to_dict() for name, found in everything.items()}
+        if self.evidence is None:
+            return fields
+        task = self.evidence.task
+        return {name: found | {"access": access_of(name, task)} for name, found in fields.items()}
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -958,8 +961,8 @@ class ModelAudit:
                 level: {"attack": bound.attack, "advantage": interval_fields(bound)}
                 for level, bound in self.by_access.items()
             },
-            "members": int(self.evidence.member.sum()),
-            "non_members": int((~self.evidence.member).sum()),
+            "members": int(self.member.sum()),
+            "non_members": int((~self.member).sum()),
             "reference_models": 0 if refs is None else refs.models,
             "training_seconds": 0.0 if refs is None else json_number(refs.seconds),
             "attack_seconds": json_number(self.seconds),
@@ -986,56 +989,97 @@ def audit_model(
     """
     start = time.perf_counter()
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    for name, count in (
-        ("members", int(evidence.member.sum())),
-        ("non-members", int((~evidence.member).sum())),
-    ):
+    member, rates = evidence.member, tuple(fpr)
+    for name, count in (("members", int(member.sum())), ("non-members", int((~member).sum()))):
         if count < FEWEST:
             raise InputError(f"{name} must be at least {FEWEST} records, got {count}.")
     scores, notes = attack_scores(evidence, attacks=attacks, references=references, seed=seed)
-    if all(ATTACKS_ON_MODELS[name].pool for name in scores):
+    proved = {n: s for n, s in scores.items() if not ATTACKS_ON_MODELS[n].pool}
+    if not proved:
         raise InputError(
             "attacks must include one whose interval is proved, got "
             f"{', '.join(scores)} alone, which compare models with and without a record."
         )
-    rates = tuple(fpr)
-    found, shared, points = {}, {}, {}
-    covered = [name for name in scores if not ATTACKS_ON_MODELS[name].pool]
-    for name, (score, where) in scores.items():
-        pair = Scores.of(score[where], evidence.member[where])
+    found, shared, too_few = _intervals(proved, member, sure, rates, seed)
+    points = {}
+    for name in scores.keys() - proved.keys():
+        score, where = scores[name]
+        pair = Scores.of(score[where], member[where])
         seen = audit_pair(pair, confidence=sure, fpr=rates, attack=name, seed=seed)
-        if name not in covered:
-            rng = evidence.generator(seed, f"shuffles of {name}")
-            points[name] = PointAudit(seen, shuffled_p_value(score, evidence.member, rng))
-            continue
-        found[name] = seen
-        level = shared_confidence(sure, len(covered))
-        paid_for = audit_pair(pair, confidence=level, fpr=(), attack=name, seed=seed)
-        shared[name] = paid_for.advantage
+        rng = evidence.generator(seed, f"shuffles of {name}")
+        points[name] = PointAudit(seen, shuffled_p_value(score, member, rng))
     levels: dict[str, AuditBound] = {}
-    for level_name in dict.fromkeys(access_of(n, evidence.task) for n in covered):
-        reach = _ORDER[level_name]
-        within = [b for n, b in shared.items() if _ORDER[access_of(n, evidence.task)] <= reach]
-        levels[level_name] = _highest(within, sure)
-    # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
-    too_few: dict[str, str] = {}
-    for note in (note for audit in found.values() for note in audit.notes):
-        too_few.setdefault(note.partition(":")[0], note)
-    ordered = {k: levels[k] for k in sorted(levels, key=lambda k: _ORDER[k])}
+    reach = {name: _ORDER[access_of(name, evidence.task)] for name in proved}
+    for level in sorted({access_of(n, evidence.task) for n in proved}, key=_ORDER.__getitem__):
+        within = [bound for n, bound in shared.items() if reach[n] <= _ORDER[level]]
+        levels[level] = _highest(within, sure)
     paid = _highest(list(shared.values()), sure)
     return ModelAudit(
         found,
         paid.attack,
         paid,
-        ordered,
+        levels,
         scores,
-        evidence,
+        member,
         sure,
         time.perf_counter() - start,
+        evidence,
         references,
-        (*evidence.notes, *notes, *too_few.values()),
-        points,
+        (*evidence.notes, *notes, *too_few),
+        {name: points[name] for name in scores if name in points},
     )
+
+
+def audit_score_table(
+    score: FloatArray,
+    member: BoolArray,
+    *,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    seed: int = 0,
+) -> ModelAudit:
+    """Measure one attack on one given model from its scores alone, higher for a member.
+
+    Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`.
+    """
+    start = time.perf_counter()
+    sure = fraction("confidence", confidence, open_left=True, open_right=True)
+    scores = {SCORES: (score, np.ones(len(score), dtype=np.bool_))}
+    found, shared, too_few = _intervals(scores, member, sure, tuple(fpr), seed)
+    return ModelAudit(
+        found,
+        SCORES,
+        shared[SCORES],
+        {},
+        scores,
+        np.asarray(member, dtype=np.bool_),
+        sure,
+        time.perf_counter() - start,
+        warnings=too_few,
+        assumptions=found[SCORES].assumptions,
+    )
+
+
+def _intervals(
+    scores: Mapping[str, tuple[FloatArray, BoolArray]],
+    member: BoolArray,
+    confidence: float,
+    rates: tuple[float, ...],
+    seed: int,
+) -> tuple[dict[str, ScoreAudit], dict[str, AuditBound], tuple[str, ...]]:
+    """Return each attack's intervals, its advantage where all hold at once, and what is missing."""
+    found, shared = {}, {}
+    each = shared_confidence(confidence, len(scores))
+    for name, (score, where) in scores.items():
+        pair = Scores.of(score[where], member[where])
+        found[name] = audit_pair(pair, confidence=confidence, fpr=rates, attack=name, seed=seed)
+        together = audit_pair(pair, confidence=each, fpr=(), attack=name, seed=seed)
+        shared[name] = together.advantage
+    # One note a rate: attacks that learn are measured on fewer records, and would repeat it.
+    too_few: dict[str, str] = {}
+    for note in (note for audit in found.values() for note in audit.notes):
+        too_few.setdefault(note.partition(":")[0], note)
+    return found, shared, tuple(too_few.values())
 
 
 def _highest(bounds: list[AuditBound], confidence: float) -> AuditBound:

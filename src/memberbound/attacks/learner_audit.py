@@ -39,9 +39,9 @@ __all__ = [
     "Ceiling",
     "ContradictionError",
     "Exposure",
-    "LearnerAudit",
     "ReleaseStatistics",
     "Sandwich",
+    "ShadowAudit",
     "audit_shadows",
     "best_threshold",
     "blocks_of",
@@ -291,7 +291,7 @@ class AttackAudit:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnerAudit:
+class ShadowAudit:
     """Result of :func:`audit_shadows`.
 
     ``attacks`` are all that ran; ``best`` is the one with the highest floor, then the largest
@@ -376,7 +376,7 @@ def audit_shadows(
     blocks: int = 3,
     others: Mapping[str, Callable[[float], AuditBound]] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> LearnerAudit:
+) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
     Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
@@ -458,7 +458,7 @@ def audit_shadows(
     chosen_bound = replace(paid[best], confidence=sure, attack=best)
     warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[chosen[0].name], run))
     spent = time.perf_counter() - start
-    return LearnerAudit(
+    return ShadowAudit(
         audits, best, chosen_bound, tuple(fought), run, sure, spent, warnings, curves
     )
 
@@ -644,7 +644,7 @@ class Exposure:
 
 
 def record_exposure(
-    audit: LearnerAudit,
+    audit: ShadowAudit,
     *,
     attack: str | None = None,
     above: float | None = None,

@@ -17,7 +17,7 @@ from memberbound._version import __version__
 from memberbound.attacks.given_model import AccessLevel, Evidence
 from memberbound.attacks.learner_audit import (
     Exposure,
-    LearnerAudit,
+    ShadowAudit,
     read_ceiling,
 )
 from memberbound.attacks.model_report import GivenModel as GivenAudit
@@ -57,7 +57,8 @@ from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
-from memberbound.verbs.audit import audit, audit_run, release_floor
+from memberbound.verbs.audit import audit
+from memberbound.verbs.audit_learner import audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
@@ -427,8 +428,6 @@ def _audited(
     )
     answer = audit_run(run, confidence=sure, ceiling=ceiling, release=release)
     found, exposure = answer.detail, answer.exposure
-    assert isinstance(found, LearnerAudit)
-    assert exposure is not None
     fpr, tpr = found.curves[found.best_curve]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return Audited(
@@ -443,7 +442,7 @@ def _audited(
     )
 
 
-def _average(found: LearnerAudit) -> Side:
+def _average(found: ShadowAudit) -> Side:
     """Return how often the best of all attacks that ran is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
@@ -515,8 +514,8 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
     )
     progress(1, 1)
     found = answer.detail
-    assert isinstance(found, GivenAudit)
     evidence = found.audit.evidence
+    assert evidence is not None
     inside = evidence.member
     law, named = found.law, found.recognised
     described = GivenModel(
@@ -582,7 +581,7 @@ def _score_on(evidence: Evidence, where: BoolArray) -> float:
 def _given_roc(found: GivenAudit) -> MeanRoc:
     """Return the curve of the best attack, on the records that it was not told about."""
     score, where = found.audit.scores[found.audit.best]
-    inside = found.audit.evidence.member[where]
+    inside = found.audit.member[where]
     sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
     # At most so many points as a picture shows; each is a threshold.
     levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]

@@ -193,8 +193,8 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     head = pd.read_csv(path).head(150)
     head.to_csv(tmp_path / "head.csv", index=False)
     options = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["age"]}
-    job = run("audit", "head.csv", **options, records=True)
-    own = memberbound.audit("head.csv", **options, backend="sequential")
+    job = run("audit-learner", "head.csv", **options, records=True)
+    own = memberbound.audit_learner("head.csv", **options, backend="sequential")
     timeless = {k: v for k, v in job["result"].items() if not k.endswith("_seconds")}
     expected = as_json(own) | {"records_out": "records.csv"}
     assert timeless == {k: v for k, v in expected.items() if not k.endswith("_seconds")}
@@ -203,7 +203,7 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     # Several models at once are the same models, and no process is started for them.
     with monkeypatch.context() as alone:
         alone.setattr(subprocess, "Popen", None)
-        several = perform("audit", "head.csv", dict(options), lambda *_: None, 3)["result"]
+        several = perform("audit-learner", "head.csv", dict(options), lambda *_: None, 3)["result"]
     timeless = {k: v for k, v in several.items() if not k.endswith("_seconds")}
     assert timeless == {k: v for k, v in as_json(own).items() if not k.endswith("_seconds")}
 

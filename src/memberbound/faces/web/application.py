@@ -72,6 +72,7 @@ VERBS = (
     "bounds",
     "protect",
     "audit",
+    "audit-learner",
     "study",
 )
 
