@@ -15,14 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import memberbound
-from memberbound.attacks.given_model import (
-    Evidence,
-    References,
-    attack_scores,
-    audit_model,
-    known_half,
-    train_references,
-)
+from memberbound.attacks.evidence import Evidence, References, known_half, train_references
+from memberbound.attacks.given_model import attack_scores, audit_model
 from memberbound.attacks.scores import audit_scores
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application

@@ -8,7 +8,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
-from memberbound.attacks.given_model import Evidence
+from memberbound.attacks.evidence import Evidence
 from memberbound.errors import InputError
 
 

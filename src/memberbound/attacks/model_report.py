@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from memberbound.attacks.attacks import attacks_on_models
+from memberbound.attacks.evidence import Evidence, train_references
 from memberbound.attacks.given_model import (
-    ATTACKS_ON_MODELS,
-    Evidence,
     ModelAudit,
     audit_model,
     audit_score_table,
-    train_references,
 )
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
@@ -564,13 +563,12 @@ def audit_given(
     attacks = None if attacks is None else tuple(attacks)
     if training is not None:
         cache = None if training.cache is None else str(training.cache)
-        wanted = tuple(ATTACKS_ON_MODELS if attacks is None else attacks)
-        known = [ATTACKS_ON_MODELS[name] for name in wanted if name in ATTACKS_ON_MODELS]
+        wanted = [a for n, a in attacks_on_models().items() if attacks is None or n in attacks]
         references = train_references(
             evidence,
             training.learner,
-            apart=any(a.references or a.learns for a in known),
-            pool=any(a.pool for a in known),
+            apart=any(attack.learns for attack in wanted),
+            pool=any(not attack.proved for attack in wanted),
             models=training.models,
             seed=seed,
             n_jobs=training.workers,

@@ -520,9 +520,11 @@ def _choices(verb: Verb) -> str | None:
 
         said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
     if "attacks" in verb.by_name:
-        from memberbound.attacks.attacks import ATTACKS
+        from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
-        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+        learner = verb.name == "audit-learner"
+        listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
+        said.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(said) or None
 
 

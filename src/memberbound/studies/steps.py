@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
-from memberbound.attacks.given_model import AccessLevel, Evidence
+from memberbound.attacks.attacks import AccessLevel
+from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.learner_audit import (
     Exposure,
     ShadowAudit,
@@ -385,18 +386,9 @@ def _shadowed(bench: Bench, learner: BaseEstimator, progress: Progress, models: 
 
 def score_of(run: ShadowRun) -> Score:
     """Return the mean score of the models on records outside their halves; an estimate."""
-    scores = []
     target = run.examples.target
-    for logit, correct, member in zip(
-        run.signals.logit, run.signals.correct, run.membership, strict=True
-    ):
-        out = ~member
-        if run.signals.regression:
-            spread = np.square(target[out] - target[out].mean()).sum()
-            if spread > 0:  # R² of equal values does not exist
-                scores.append(1 - np.square(logit[out]).sum() / spread)
-        else:
-            scores.append(correct[out].mean())
+    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
+    scores = [score for score in each if score is not None]
     return _scored(run.examples, float(np.mean(scores)), len(scores))
 
 
@@ -570,12 +562,7 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
 
 def _score_on(evidence: Evidence, where: BoolArray) -> float:
     """Return accuracy or R² on some of the records; an estimate."""
-    signals = evidence.signals
-    if not signals.regression:
-        return float(signals.correct[0][where].mean())
-    truth = np.asarray(evidence.truth, dtype=np.float64)[where]
-    spread = float(np.square(truth - truth.mean()).sum())
-    return 1 - float(np.square(signals.logit[0][where]).sum()) / spread if spread > 0 else 0.0
+    return evidence.signals.score(0, evidence.truth, where) or 0.0
 
 
 def _given_roc(found: GivenAudit) -> MeanRoc:
