@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memberbound.subset.record_bounds import RecordBounds
     from memberbound.tables.coarsening import Coarsener
     from memberbound.verbs.audit import Audit, audit
+    from memberbound.verbs.audit_learner import LearnerAudit, audit_learner
     from memberbound.verbs.bounds import BoundsTemplate, bounds
     from memberbound.verbs.certify import Certification, certify
     from memberbound.verbs.explain import Explanation, explain
@@ -71,6 +72,7 @@ _PUBLIC = {
     "IidGame": "games",
     "InputError": "errors",
     "LaplaceCurve": "curve",
+    "LearnerAudit": "verbs.audit_learner",
     "Ledger": "papers.ledger",
     "MemberboundError": "errors",
     "MembershipPrivate": "release.estimator",
@@ -91,6 +93,7 @@ _PUBLIC = {
     "TorchLearner": "learners.torch_learner",
     "TradeoffCurve": "curve",
     "audit": "verbs.audit",
+    "audit_learner": "verbs.audit_learner",
     "bounds": "verbs.bounds",
     "certify": "verbs.certify",
     "compare": "report.comparing",
@@ -129,6 +132,7 @@ __all__ = [
     "IidGame",
     "InputError",
     "LaplaceCurve",
+    "LearnerAudit",
     "Ledger",
     "MemberboundError",
     "MembershipPrivate",
@@ -150,6 +154,7 @@ __all__ = [
     "TradeoffCurve",
     "__version__",
     "audit",
+    "audit_learner",
     "bounds",
     "certify",
     "compare",

@@ -105,9 +105,10 @@ SCENARIOS = {
     #: Over another release.
     "protect again": (f"{PROTECT} --force", ""),
     "predict": ("predict model.skops people.csv --out out/answers.csv --force", ""),
-    "audit": (
-        "audit people.csv --target y --learner tree --shadows 8 --workers 1 --records out/e.csv "
-        "--cache out/fits",
+    "audit": ("audit scores.csv --records out/r.csv", "--force"),
+    "audit-learner": (
+        "audit-learner people.csv --target y --learner tree --shadows 8 --workers 1 "
+        "--records out/e.csv --cache out/fits",
         "--force",
     ),
     "compare": ("compare report.json report.json", ""),
@@ -151,6 +152,8 @@ def people(folder: Path) -> None:
     pd.DataFrame({"a": a, "b": [f"b{i}" for i in b], "y": y}).to_csv(
         folder / "people.csv", index=False
     )
+    scores = {"score": np.arange(rows) % 7, "member": np.arange(rows) % 2}
+    pd.DataFrame(scores).to_csv(folder / "scores.csv", index=False)
     # As many rows as coarser columns take; what a study finds about ε is slow for more.
     few = np.arange(30) % 3
     pd.DataFrame({"a": few, "y": few.clip(max=1)}).to_csv(folder / "few.csv", index=False)

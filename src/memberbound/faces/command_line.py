@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from memberbound import _PUBLIC
 from memberbound._version import __version__
-from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
+from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
@@ -38,7 +38,7 @@ _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "What does ε promise?": ("explain", "population"),
     "Is this table safe to train on?": ("certify", "plan", "harden"),
-    "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
+    "Train, release and attack models": ("bounds", "protect", "predict", "audit", "audit-learner"),
     "The papers": ("reproduce", "theorems"),
     "In the browser": ("serve",),
 }
@@ -47,7 +47,7 @@ _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-_MEASURING = ("audit", "compare", "study")
+_MEASURING = ("audit", "audit-learner", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -60,7 +60,7 @@ def verb_named(name: str) -> Verb:
         from memberbound.faces.serving import serve
 
         return declared(serve)
-    return declared(getattr(memberbound, name))
+    return declared(getattr(memberbound, function_name(name)))
 
 
 # ── what is typed → what Python takes ─────────────────────────────────────────────────────────────
@@ -503,6 +503,7 @@ def _out_of_place() -> None:
 
 def _purpose(name: str) -> str:
     """Return the first sentence of a verb, read from its source: to import all takes seconds."""
+    name = function_name(name)
     place = {"serve": "faces.serving", "study": "studies.studying"}.get(name, _PUBLIC.get(name, ""))
     source = Path(__file__).parents[1].joinpath(*place.split(".")).with_suffix(".py")
     found = re.search(
@@ -519,9 +520,11 @@ def _choices(verb: Verb) -> str | None:
 
         said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
     if "attacks" in verb.by_name:
-        from memberbound.attacks.attacks import ATTACKS
+        from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
-        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+        learner = verb.name == "audit-learner"
+        listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
+        said.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(said) or None
 
 

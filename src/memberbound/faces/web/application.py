@@ -73,6 +73,7 @@ VERBS = (
     "bounds",
     "protect",
     "audit",
+    "audit-learner",
     "study",
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from memberbound.declarations import Keywords, Kind, Parameter, Verb
+from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import joined, verb_named
 from memberbound.learners import LEARNERS
 
@@ -112,18 +112,25 @@ def options_model(verb: Verb, *names: str) -> type[Options]:
     """Return the request model of a verb, or of some of its arguments."""
     chosen = [p for p in asked_over_the_web(verb) if not names or p.name in names]
     fields: dict[str, Any] = {
-        p.name: (_type(p) | None, Field(default=None, description=p.help)) for p in chosen
+        p.name: (_type(p), Field(description=p.help))
+        if p.required
+        else (_type(p) | None, Field(default=None, description=p.help))
+        for p in chosen
     }
-    name = f"{verb.name.title()}Options" if not names else f"{verb.name.title()}LawOptions"
+    name = f"{_class_name(verb.name)}{'LawOptions' if names else 'Options'}"
     model: type[Options] = create_model(
         name,
         __base__=Options,
-        __doc__=f"Keyword arguments of ``memberbound.{verb.name}``.",
+        __doc__=f"Keyword arguments of ``memberbound.{function_name(verb.name)}``.",
         **fields,
     )
     model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
     model.documents = tuple(p.name for p in chosen if p.kind == "document")
     return model
+
+
+def _class_name(command: str) -> str:
+    return command.title().replace("-", "")
 
 
 def _type(parameter: Parameter) -> Any:
@@ -214,6 +221,7 @@ def _typed(parameter: Parameter, value: object) -> list[str]:
 
 
 def _python(verb: str, arguments: list[str]) -> str:
+    verb = function_name(verb)
     call = f"result = memberbound.{verb}({', '.join(arguments)})"
     if len(call) > 88:
         lines = "".join(f"    {argument},\n" for argument in arguments)
@@ -233,19 +241,23 @@ class _Asked(BaseModel):
 
 
 #: Verbs that run as jobs, in processes of their own.
-JOBS = ("audit", "bounds", "certify", "harden", "plan", "population", "protect", "study")
+JOBS = (
+    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population", "protect"),
+    "study",
+)
 
 
 def _job(name: str) -> type[_Asked]:
     """Return the request that starts a job of a verb, from the verb's declaration."""
     verb = verb_named(name)
     options = options_model(verb)
+    needed = any(p.required for p in asked_over_the_web(verb))
     return create_model(
-        f"{name.title()}Job",
+        f"{_class_name(name)}Job",
         __base__=_Asked,
         __doc__=verb.summary,
         verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time
-        options=(options, options()),
+        options=(options, ... if needed else options()),
     )
 
 

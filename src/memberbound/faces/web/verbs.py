@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
     from memberbound.report.drawing import Chart
     from memberbound.tables import Table
+    from memberbound.verbs.audit_answer import AuditAnswer
     from memberbound.verbs.population import Comparison, PopulationAnswer
 
 __all__ = ["load_all", "outputs_of", "performed"]
@@ -47,7 +48,7 @@ def performed(
     """
     from joblib import parallel_config
 
-    given = options | {"workers": workers} if verb == "audit" else options
+    given = options | {"workers": workers} if verb.startswith("audit") else options
     with parallel_config(backend="threading"):
         return _VERBS[verb](table, given, progress)
 
@@ -259,10 +260,22 @@ def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.report.charts import attacks_chart
     from memberbound.verbs.audit import audit
 
+    return _attacked(audit, table, options, progress)
+
+
+def _audit_learner(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.audit_learner import audit_learner
+
+    return _attacked(audit_learner, table, options, progress)
+
+
+def _attacked(
+    verb: Callable[..., AuditAnswer], table: str | None, options: Keywords, progress: Progress
+) -> Answer:
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.csv"
     progress(0, None, "reading the table")
-    result = audit(
+    result = verb(
         table,
         progress=lambda done, total: progress(done, total, "training models"),
         **options,
@@ -351,6 +364,7 @@ def _leak_histogram(leaks: RecordLeaks) -> dict[str, Any]:
 
 _VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "audit": _audit,
+    "audit-learner": _audit_learner,
     "bounds": _bounds,
     "certify": _certify,
     "harden": _harden,

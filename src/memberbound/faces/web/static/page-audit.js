@@ -60,7 +60,7 @@ export function open(root, given) {
     job.outdated();
   });
   const more = new MoreOptions("audit", form, [
-    ...["target", "learner", "nonmembers", "model", "predictions", "roles", "unit", "shadows"],
+    ...["target", "learner", "nonmembers", "model", "predictions", "shadows"],
   ]);
   const aim = element("div", {});
   const start = element("button", { type: "submit", class: "main", disabled: true }, "Attack it");
