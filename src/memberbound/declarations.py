@@ -302,7 +302,8 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     answer = hints.get("return")
     limited = (getattr(answer, "FAILS_ON", ()), getattr(answer, "COMPARED", ""))
     answers = answer is not NoneType
-    return Verb(function.__name__, function, summary, examples, tuple(found), answers, *limited)
+    name = function.__name__.replace("_", "-")
+    return Verb(name, function, summary, examples, tuple(found), answers, *limited)
 
 
 def _capitalised(text: str) -> str:

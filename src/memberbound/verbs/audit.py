@@ -80,7 +80,7 @@ from memberbound.quantities import (
     marked,
     significant,
 )
-from memberbound.release.estimator import ReleasedLearner
+from memberbound.release.half_estimator import ReleasedLearner
 from memberbound.release.methods import quick_to_fit
 from memberbound.tables.in_memory import column_names, read_population
 

@@ -71,6 +71,8 @@ VERBS = (
     "population",
     "bounds",
     "protect",
+    "summarize",
+    "protect-half",
     "audit",
     "study",
 )

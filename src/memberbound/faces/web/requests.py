@@ -112,13 +112,17 @@ def options_model(verb: Verb, *names: str) -> type[Options]:
     """Return the request model of a verb, or of some of its arguments."""
     chosen = [p for p in asked_over_the_web(verb) if not names or p.name in names]
     fields: dict[str, Any] = {
-        p.name: (_type(p) | None, Field(default=None, description=p.help)) for p in chosen
+        p.name: (_type(p), Field(description=p.help))
+        if p.required
+        else (_type(p) | None, Field(default=None, description=p.help))
+        for p in chosen
     }
-    name = f"{verb.name.title()}Options" if not names else f"{verb.name.title()}LawOptions"
+    title = verb.name.title().replace("-", "")
+    name = f"{title}Options" if not names else f"{title}LawOptions"
     model: type[Options] = create_model(
         name,
         __base__=Options,
-        __doc__=f"Keyword arguments of ``memberbound.{verb.name}``.",
+        __doc__=f"Keyword arguments of ``memberbound.{verb.function.__name__}``.",
         **fields,
     )
     model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
@@ -192,7 +196,9 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
+    return Equivalent(
+        notes + shlex.join([*words, "--json"]), _python(verb.function.__name__, arguments)
+    )
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -233,7 +239,14 @@ class _Asked(BaseModel):
 
 
 #: Verbs that run as jobs, in processes of their own.
-JOBS = ("audit", "bounds", "certify", "harden", "plan", "population", "protect", "study")
+JOBS = (
+    *("audit", "bounds", "certify", "harden", "plan", "population"),
+    *("protect", "protect-half", "study", "summarize"),
+)
+
+
+def _required(verb: Verb) -> bool:
+    return any(p.required and not p.positional for p in verb.parameters)
 
 
 def _job(name: str) -> type[_Asked]:
@@ -241,11 +254,11 @@ def _job(name: str) -> type[_Asked]:
     verb = verb_named(name)
     options = options_model(verb)
     return create_model(
-        f"{name.title()}Job",
+        f"{name.title().replace('-', '')}Job",
         __base__=_Asked,
         __doc__=verb.summary,
         verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time
-        options=(options, options()),
+        options=(options, ... if _required(verb) else options()),
     )
 
 

@@ -57,7 +57,7 @@ def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
         written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
     elif verb == "bounds":
         written = {"out": "bounds.yaml"}
-    elif verb == "protect":
+    elif verb in ("protect", "protect-half", "summarize"):
         ending = "skops" if options.get("statistic") is None else "safetensors"
         written = {"out": f"release.{ending}"}
     elif verb == "study":
@@ -77,7 +77,9 @@ def load_all() -> None:
         import_module(f"sklearn.{name}")
     for verb in ("audit", "bounds", "certify", "explain", "harden", "plan", "population"):
         import_module(f"memberbound.verbs.{verb}")
-    for name in ("verbs.protect", "studies", "report.page", "faces.web.answering"):
+    for verb in ("protect", "protect_half", "summarize"):
+        import_module(f"memberbound.verbs.{verb}")
+    for name in ("studies", "report.page", "faces.web.answering"):
         import_module(f"memberbound.{name}")
 
 
@@ -241,22 +243,44 @@ def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.faces.web.answering import ceiling_points
+    from memberbound.release.neighbour import PrivateModel
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
-    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
     result = protect(
+        table,
+        out="release.skops",
+        progress=lambda done, total: progress(done, total, "training on all rows"),
+        **options,
+    )
+    assert isinstance(result.released, PrivateModel)
+    plots: dict[str, object] = {
+        "success": {"upper": result.success_upper, "blind": result.blind},
+        "roc": ceiling_points(result.released.budget.curve()),
+    }
+    return {"result": result.to_dict(), "plots": plots}
+
+
+def _summarize(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.summarize import summarize
+
+    progress(0, None, "reading the table")
+    return {"result": summarize(table, out="release.safetensors", **options).to_dict(), "plots": {}}
+
+
+def _protect_half(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.protect_half import protect_half
+
+    progress(0, None, "reading the table")
+    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
+    result = protect_half(
         table,
         out=out,
         workers=1,
         progress=lambda done, total: progress(done, total, "calibrating the noise"),
         **options,
     )
-    budget = getattr(result.released, "budget", None)
-    plots: dict[str, object] = {"success": {"upper": result.success_upper, "blind": result.blind}}
-    if budget is not None:  # all rows: the whole curve is known
-        plots["roc"] = ceiling_points(budget.curve())
-    return {"result": result.to_dict(), "plots": plots}
+    return {"result": result.to_dict(), "plots": {}}
 
 
 def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -299,5 +323,7 @@ _VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "plan": _plan,
     "population": _population,
     "protect": _protect,
+    "protect-half": _protect_half,
+    "summarize": _summarize,
     "study": _study,
 }
