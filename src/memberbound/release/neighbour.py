@@ -542,8 +542,7 @@ def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None
         raise InputError(
             f"the table must have at least about {needed} rows for {what} at this eta, "
             f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
-            "columns and the target, leave columns out, allow a larger eta, or use the subset "
-            "game (game='subset')."
+            "columns and the target, leave columns out, or allow a larger eta."
         )
 
 

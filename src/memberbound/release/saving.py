@@ -63,7 +63,7 @@ def _can(name: str) -> Callable[[TableModel], bool]:
 
 
 class TableModel(BaseEstimator):  # type: ignore[misc]
-    """What ``protect`` releases and saves: it takes the columns of the table, by name.
+    """What ``protect-half`` releases and saves: it takes the columns of the table, by name.
 
     Scales, categories and class names come from the whole population, which is public in the game
     that the certificate is about.

@@ -81,6 +81,8 @@ _ANSWERS = {
     "plan": "Plan",
     "population": "PopulationAnswer",
     "protect": "Protection",
+    "protect-half": "Protection",
+    "summarize": "Protection",
 }
 
 
@@ -92,7 +94,7 @@ def sides_of(command: object) -> Sides:
     """
     if command not in _ANSWERS:
         return {}
-    module = import_module(f"memberbound.verbs.{command}")
+    module = import_module(f"memberbound.verbs.{str(command).replace('-', '_')}")
     sides: Sides = getattr(module, _ANSWERS[str(command)]).SIDES
     return sides
 
