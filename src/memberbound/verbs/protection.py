@@ -132,7 +132,7 @@ class Protection(Readable):
         return self.calibration.noise_scale
 
     @property
-    def _budget(self) -> NeighbourBudget | None:
+    def budget(self) -> NeighbourBudget | None:
         """What was spent on all rows, in the neighbour game."""
         return getattr(self.released, "budget", None)
 
@@ -145,7 +145,7 @@ class Protection(Readable):
     @property
     def success_upper(self) -> float:
         """How often anybody is right at most, rounded up."""
-        read = 1.0 if self._budget is None else self._budget.curve().accuracy()
+        read = 1.0 if self.budget is None else self.budget.curve().accuracy()
         return min(read, sum_up(self.blind, self.calibration.certificate.value))
 
     @property
@@ -157,14 +157,14 @@ class Protection(Readable):
     @property
     def mu(self) -> float | None:
         """The shift of the normal pair that the release stays below, in the neighbour game."""
-        return None if self._budget is None else self._budget.normal_mu
+        return None if self.budget is None else self.budget.normal_mu
 
     @property
     def guess_upper(self) -> dict[str, float]:
         """Best chance of guessing something about a record, by the chance before the release."""
-        if self._budget is None:
+        if self.budget is None:
             return {}
-        curve = self._budget.curve()
+        curve = self.budget.curve()
         return {repr(before): curve.tpr(before) for before in self.baseline}
 
     def to_dict(self) -> dict[str, object]:
@@ -173,7 +173,7 @@ class Protection(Readable):
         In the subset game the population is public, and so is everything computed from it.
         """
         owner = self.owner_fields()
-        private = [] if self._budget is None else sorted(owner)
+        private = [] if self.budget is None else sorted(owner)
         return self.published_fields() | owner | {"owner_only": private}
 
     def owner_fields(self) -> dict[str, object]:
@@ -218,8 +218,8 @@ class Protection(Readable):
             | dict(self.details)
             | (
                 {}
-                if self._budget is None
-                else {"curve": self._budget.described(), "budget": self._budget.shares()}
+                if self.budget is None
+                else {"curve": self.budget.described(), "budget": self.budget.shares()}
             )
             | ({"guess_upper": self.guess_upper} if self.baseline else {})
         )
@@ -231,7 +231,7 @@ class Protection(Readable):
         whom = "any record's" if self.calibration.record == "every" else "the average record's"
         game, odds = bound.game, ""
         knows, made = "every other record", ""
-        if self._budget is not None:
+        if self.budget is not None:
             given = ", the columns' names and the bounds given"
             public = given if self.details.get("bounds") else " and the columns' names"
             verb = "computed from" if isinstance(self.released, Release) else "trained on"
@@ -255,7 +255,7 @@ class Protection(Readable):
 
     def _read_off(self) -> list[tuple[str, object]]:
         """Return what the curve of all rows says about a record that is replaced."""
-        budget = self._budget
+        budget = self.budget
         if budget is None:
             return []
         curve = budget.curve()
@@ -298,7 +298,7 @@ class Protection(Readable):
             ("noise, rms length", significant(self.noise_scale, "upper")),
         ]
         rows += self._read_off() or [("fits for calibration", f"{self.calibration.fits}")]
-        private = "" if self._budget is None else " (owner only)"
+        private = "" if self.budget is None else " (owner only)"
         for score in self.scores:
             rows += [
                 (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")

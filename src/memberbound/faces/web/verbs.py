@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
     from memberbound.tables import Table
     from memberbound.verbs.population import Comparison, PopulationAnswer
+    from memberbound.verbs.protection import Protection
 
 __all__ = ["load_all", "outputs_of", "performed"]
 
@@ -242,8 +243,6 @@ def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
 
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.faces.web.answering import ceiling_points
-    from memberbound.release.neighbour import PrivateModel
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
@@ -253,19 +252,26 @@ def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer
         progress=lambda done, total: progress(done, total, "training on all rows"),
         **options,
     )
-    assert isinstance(result.released, PrivateModel)
-    plots: dict[str, object] = {
-        "success": {"upper": result.success_upper, "blind": result.blind},
-        "roc": ceiling_points(result.released.budget.curve()),
-    }
-    return {"result": result.to_dict(), "plots": plots}
+    return {"result": result.to_dict(), "plots": _ceilings(result)}
 
 
 def _summarize(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.verbs.summarize import summarize
 
     progress(0, None, "reading the table")
-    return {"result": summarize(table, out="release.safetensors", **options).to_dict(), "plots": {}}
+    result = summarize(table, out="release.safetensors", **options)
+    return {"result": result.to_dict(), "plots": _ceilings(result)}
+
+
+def _ceilings(result: Protection) -> dict[str, object]:
+    """Return what nobody exceeds who sees a release of all rows."""
+    from memberbound.faces.web.answering import ceiling_points
+
+    assert result.budget is not None
+    return {
+        "success": {"upper": result.success_upper, "blind": result.blind},
+        "roc": ceiling_points(result.budget.curve()),
+    }
 
 
 def _protect_half(table: str | None, options: Keywords, progress: Progress) -> Answer:
