@@ -372,8 +372,8 @@ def audit(
     Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
     a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
     Theorem: proofs/audit-intervals.md (scores), proofs/given-models.md (models),
-    proofs/audit-subset-game.md (learners); X24 where the learner is a release of ``protect`` with
-    normal noise (``released_learner``).
+    proofs/audit-subset-game.md (learners); X24 where the learner is a release of ``protect-half``
+    with normal noise (``released_learner``).
     Assumes: the answer's ``assumptions``.
     Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
 
