@@ -565,7 +565,11 @@ def answers() -> Iterator[Any]:
     yield translated(epsilon=None, target_pmp=1.0)
     yield audited()
     yield audited_learner()
-    yield memberbound.protect(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1)
+    yield memberbound.protect_half(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1)
+    rows = np.column_stack([np.linspace(0, 1, 400), np.arange(400) % 2])
+    bounds = {"x0": [0, 1], "x1": {"categories": [0, 1]}}
+    yield memberbound.summarize(rows, statistic="mean", columns=["x0"], bounds=bounds)
+    yield memberbound.protect(rows, target="x1", bounds=bounds, eta=0.1, baseline=0.1)
     yield hardened()
 
 
@@ -589,16 +593,10 @@ def test_an_undeclared_number_is_found() -> None:
 
 
 def test_names_that_end_in_a_side_have_it() -> None:
-    for command in (
-        "audit",
-        "audit-learner",
-        "certify",
-        "explain",
-        "harden",
-        "plan",
-        "population",
-        "protect",
-    ):
+    released = ("protect", "protect-half", "summarize")
+    audits = ("audit", "audit-learner")
+    for command in (*audits, "certify", "explain", "harden", "plan", "population", *released):
+        assert sides_of(command)
         for name, side in sides_of(command).items():
             for end in ("upper", "lower", "estimate"):
                 if name.endswith(f"_{end}") and isinstance(side, str):

@@ -48,6 +48,7 @@ __all__ = [
     "read_frame",
     "read_population",
     "read_records",
+    "read_secret_columns",
     "readings_of",
 ]
 
@@ -224,6 +225,44 @@ def read_records(
         except InputError as problem:
             raise InputError(f"column {column!r} of {name}: {problem}") from None
     return Records(values, rows, name)
+
+
+def read_secret_columns(
+    source: object,
+    forms: Mapping[str, Form],
+    *,
+    target: str | None = None,
+    columns: Columns = None,
+    unit: str | None = None,
+    database_table: str | None = None,
+) -> Records:
+    """Read the columns of a secret table that a release uses: named ones or all, and the target.
+
+    ``forms`` are those of the columns with bounds.  With ``unit`` only the first record of each of
+    its values is kept (:meth:`Records.first_of`).
+
+    Edge cases: names that the table does not have are refused, as is a unit that is also used.
+    """
+    from pandas import DataFrame
+
+    if not isinstance(source, (DataFrame, list, tuple, np.ndarray, Records, Table)):
+        source = open_table(source, database_table, secret=True)  # once: a stream is read once
+    names, name = column_names(source)
+    asked = [columns] if isinstance(columns, str) else list(columns or names)
+    aim = [] if target is None else [target]
+    whose = [] if unit is None else [unit]
+    for column in (*aim, *asked, *forms, *whose):
+        if column not in names:
+            known = ", ".join(map(repr, names))
+            raise InputError(f"{name} has no column {column!r}; it has {known}.")
+    if unit is not None and unit in (*aim, *(asked if columns is not None else ()), *forms):
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
+    kept = [c for c in dict.fromkeys(asked) if c not in (target, unit)]
+    records = read_records(source, forms, columns=[*kept, *aim, *whose])
+    return records if unit is None else records.first_of(unit)
 
 
 def _listed_columns(source: Sequence[object]) -> tuple[dict[str, list[object]], int]:

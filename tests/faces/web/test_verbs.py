@@ -240,7 +240,8 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
 
 def test_protect_writes_its_release(run, path, tmp_path):
     pytest.importorskip("safetensors")
-    job = run("protect", path, statistic="mean", columns=["age"], record="every")
+    job = run("protect-half", path, statistic="mean", columns=["age"], record="every")
+    assert job["result"]["command"] == "protect-half"
     assert job["result"]["out"] == "release.safetensors"
     assert job["result"]["certificate"]["upper"] <= 0.05
     assert "release.safetensors" in job["files"]

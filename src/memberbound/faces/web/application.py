@@ -72,6 +72,8 @@ VERBS = (
     "population",
     "bounds",
     "protect",
+    "summarize",
+    "protect-half",
     "audit",
     "audit-learner",
     "study",

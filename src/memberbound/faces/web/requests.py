@@ -199,7 +199,9 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
+    return Equivalent(
+        notes + shlex.join([*words, "--json"]), _python(verb.function.__name__, arguments)
+    )
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -242,8 +244,8 @@ class _Asked(BaseModel):
 
 #: Verbs that run as jobs, in processes of their own.
 JOBS = (
-    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population", "protect"),
-    "study",
+    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population"),
+    *("protect", "protect-half", "study", "summarize"),
 )
 
 

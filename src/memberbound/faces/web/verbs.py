@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memberbound.tables import Table
     from memberbound.verbs.audit_answer import AuditAnswer
     from memberbound.verbs.population import Comparison, PopulationAnswer
+    from memberbound.verbs.protection import Protection
 
 __all__ = ["load_all", "outputs_of", "performed"]
 
@@ -60,7 +61,7 @@ def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
         written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
     elif verb == "bounds":
         written = {"out": "bounds.yaml"}
-    elif verb == "protect":
+    elif verb in ("protect", "protect-half", "summarize"):
         ending = "skops" if options.get("statistic") is None else "safetensors"
         written = {"out": f"release.{ending}"}
     elif verb == "study":
@@ -82,7 +83,9 @@ def load_all() -> None:
         import_module(f"memberbound.verbs.{verb}")
     for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
         import_module(name)
-    for name in ("verbs.protect", "studies", "report.page", "faces.web.answering"):
+    for verb in ("audit_learner", "protect", "protect_half", "summarize"):
+        import_module(f"memberbound.verbs.{verb}")
+    for name in ("studies", "report.page", "faces.web.answering"):
         import_module(f"memberbound.{name}")
 
 
@@ -257,7 +260,6 @@ def _swept(answer: PopulationAnswer, epsilons: list[float], progress: Progress) 
 
 
 def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.report.charts import attacks_chart
     from memberbound.verbs.audit import audit
 
     return _attacked(audit, table, options, progress)
@@ -272,6 +274,8 @@ def _audit_learner(table: str | None, options: Keywords, progress: Progress) -> 
 def _attacked(
     verb: Callable[..., AuditAnswer], table: str | None, options: Keywords, progress: Progress
 ) -> Answer:
+    from memberbound.report.charts import attacks_chart
+
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.csv"
     progress(0, None, "reading the table")
@@ -293,29 +297,55 @@ def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
 
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.faces.web.answering import ceiling_points
-    from memberbound.report.charts import ceiling_chart
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
-    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
     result = protect(
+        table,
+        out="release.skops",
+        progress=lambda done, total: progress(done, total, "training on all rows"),
+        **options,
+    )
+    return _of_all_rows(result)
+
+
+def _summarize(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.summarize import summarize
+
+    progress(0, None, "reading the table")
+    result = summarize(table, out="release.safetensors", **options)
+    return _of_all_rows(result)
+
+
+def _of_all_rows(result: Protection) -> Answer:
+    """Return a release with what nobody exceeds who sees it."""
+    from memberbound.faces.web.answering import ceiling_points
+    from memberbound.report.charts import ceiling_chart
+
+    assert result.budget is not None
+    curve, answer = result.budget.curve(), dict[str, Any](result.to_dict())
+    rates = [float(rate) for rate in answer["curve"]["replace_one"]["tpr_upper"]]
+    plots = {
+        "success": {"upper": result.success_upper, "blind": result.blind},
+        "roc": ceiling_points(curve),
+    }
+    roc = ceiling_chart({"no attack gets above this": curve.roc}, rates, "this release")
+    return _answer(answer, plots, roc=roc)
+
+
+def _protect_half(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.protect_half import protect_half
+
+    progress(0, None, "reading the table")
+    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
+    result = protect_half(
         table,
         out=out,
         workers=1,
         progress=lambda done, total: progress(done, total, "calibrating the noise"),
         **options,
     )
-    budget = getattr(result.released, "budget", None)
-    plots: dict[str, object] = {"success": {"upper": result.success_upper, "blind": result.blind}}
-    answer: dict[str, Any] = result.to_dict()
-    roc = None
-    if budget is not None:  # all rows: the whole curve is known
-        curve = budget.curve()
-        plots["roc"] = ceiling_points(curve)
-        rates = [float(rate) for rate in answer["curve"]["replace_one"]["tpr_upper"]]
-        roc = ceiling_chart({"no attack gets above this": curve.roc}, rates, "this release")
-    return _answer(answer, plots, roc=roc)
+    return _answer(result.to_dict())
 
 
 def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -372,5 +402,7 @@ _VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "plan": _plan,
     "population": _population,
     "protect": _protect,
+    "protect-half": _protect_half,
+    "summarize": _summarize,
     "study": _study,
 }
