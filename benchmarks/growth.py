@@ -76,7 +76,7 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "protect-half (mean)": lambda: mb.protect_half(
             path, statistic="mean", columns=["n0", "n1"]
         ),
-        "audit": lambda: mb.audit(path, **ask, shadows=16),
+        "audit-learner": lambda: mb.audit_learner(path, **ask, shadows=16),
         "study": lambda: mb.study(path, **ask, bounds=bounds),
         "study --quick": lambda: mb.study(path, **ask, bounds=bounds, quick=True),
     }

@@ -41,6 +41,8 @@ from memberbound.subset.record_bounds import RecordBounds as RecordBounds
 from memberbound.tables.coarsening import Coarsener as Coarsener
 from memberbound.verbs.audit import Audit as Audit
 from memberbound.verbs.audit import audit as audit
+from memberbound.verbs.audit_learner import LearnerAudit as LearnerAudit
+from memberbound.verbs.audit_learner import audit_learner as audit_learner
 from memberbound.verbs.bounds import BoundsTemplate as BoundsTemplate
 from memberbound.verbs.bounds import bounds as bounds
 from memberbound.verbs.certify import Certification as Certification

@@ -115,9 +115,10 @@ SCENARIOS = {
     #: Over another release.
     "protect-half again": (f"{HALF} --force", ""),
     "predict": ("predict model.skops people.csv --out out/answers.csv --force", ""),
-    "audit": (
-        "audit people.csv --target y --learner tree --shadows 8 --workers 1 --records out/e.csv "
-        "--cache out/fits",
+    "audit": ("audit scores.csv --records out/r.csv", "--force"),
+    "audit-learner": (
+        "audit-learner people.csv --target y --learner tree --shadows 8 --workers 1 "
+        "--records out/e.csv --cache out/fits",
         "--force",
     ),
     "compare": ("compare report.json report.json", ""),
@@ -164,6 +165,8 @@ def people(folder: Path) -> None:
     )
     public = {"a": [0, 2], "b": [f"b{i}" for i in range(4)], "y": {"categories": [0, 1]}}
     (folder / "public.json").write_text(json.dumps(public))
+    scores = {"score": np.arange(rows) % 7, "member": np.arange(rows) % 2}
+    pd.DataFrame(scores).to_csv(folder / "scores.csv", index=False)
     # As many rows as coarser columns take; what a study finds about ε is slow for more.
     few = np.arange(30) % 3
     pd.DataFrame({"a": few, "y": few.clip(max=1)}).to_csv(folder / "few.csv", index=False)

@@ -26,7 +26,7 @@ from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables import open_table, roles
 from memberbound.tables.in_memory import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
-from memberbound.verbs.audit import audit
+from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
@@ -188,7 +188,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> No
         "plan": plan(table, security=0.5),
         "population": population(table, epsilon=1.0),
         "harden": harden(table, security=0.3, target="ill", learners=False),
-        "audit": audit(table, target="ill", **quick),
+        "audit_learner": audit_learner(table, target="ill", **quick),
         "protect-half": protect_half(table, target="ill", **protected),
     }
     for verb, answer in answers.items():
@@ -247,7 +247,7 @@ def test_overrides() -> None:
         certify(pd.DataFrame({"town": ["a", "b"]}), roles={"town": "number"})
 
 
-@pytest.mark.parametrize("verb", ["protect-half", "audit", "harden", "study"])
+@pytest.mark.parametrize("verb", ["protect-half", "audit_learner", "harden", "study"])
 @pytest.mark.parametrize(
     ("target", "words"),
     [("born", "holds dates"), ("patient", "looks like an identifier"), ("note", "free text")],
@@ -257,7 +257,7 @@ def test_a_target_that_cannot_be_learnt_is_refused(
 ) -> None:
     ask = {
         "protect-half": lambda: protect_half(narrow, target=target, record="average"),
-        "audit": lambda: audit(narrow, target=target),
+        "audit_learner": lambda: audit_learner(narrow, target=target),
         "harden": lambda: harden(narrow, security=0.5, target=target),
         "study": lambda: StudyData.read(narrow, StudyQuestion(target)),
     }[verb]

@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from memberbound import PUBLIC
 from memberbound._version import __version__
-from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
+from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
@@ -36,7 +36,7 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 #: Headings of the help page and the verbs below them.
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
-    "Models": ("bounds", "protect", "predict", "audit"),
+    "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
     "Tables": ("certify", "plan", "harden"),
     "Numbers": ("summarize", "explain", "population"),
     "The papers": ("protect-half", "reproduce", "theorems"),
@@ -47,7 +47,7 @@ _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-_MEASURING = ("audit", "compare", "study")
+_MEASURING = ("audit", "audit-learner", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -60,7 +60,7 @@ def verb_named(name: str) -> Verb:
         from memberbound.faces.serving import serve
 
         return declared(serve)
-    return declared(getattr(memberbound, name.replace("-", "_")))
+    return declared(getattr(memberbound, function_name(name)))
 
 
 # ── what is typed → what Python takes ─────────────────────────────────────────────────────────────
@@ -237,7 +237,7 @@ class _Command:
     ) -> None:
         """Run the verb, say what was written, print the answer, hold it to a limit."""
         if plot is not None:
-            from memberbound.report.pictures import check_target
+            from memberbound.report.drawing import check_target
 
             check_target(plot)
         limit = self.limit(fail_above, fail_on, junit)
@@ -503,7 +503,7 @@ def _out_of_place() -> None:
 
 def _purpose(name: str) -> str:
     """Return the first sentence of a verb, read from its source: to import all takes seconds."""
-    function = name.replace("-", "_")
+    function = function_name(name)
     elsewhere = {"serve": "memberbound.faces.serving", "study": "memberbound.studies.studying"}
     module = elsewhere.get(name) or PUBLIC[function]
     source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
@@ -523,9 +523,11 @@ def _choices(verb: Verb) -> str | None:
         names = PRIVATE if verb.name == "protect" else LEARNERS
         said.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
-        from memberbound.attacks.attacks import ATTACKS
+        from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
-        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+        learner = verb.name == "audit-learner"
+        listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
+        said.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(said) or None
 
 

@@ -21,6 +21,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values, label_of
 from memberbound.tables.counting import repeated_rows
+from memberbound.tables.exact import movable
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import (
     Reading,
@@ -202,8 +203,11 @@ def read_records(
         frame = _tidied(source)
         raw, rows = {str(c): frame[c] for c in frame.columns}, len(frame)
     elif isinstance(source, np.ndarray):
-        if source.ndim != 2:
-            raise InputError(f"the array must hold rows of numbers, got shape {source.shape}.")
+        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
+            raise InputError(
+                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
+                f"shape {source.shape}."
+            )
         raw, rows = {f"x{i}": source[:, i] for i in range(source.shape[1])}, len(source)
     else:
         with open_table(source, database_table, secret=True) as opened:
@@ -274,7 +278,7 @@ def _arrow_of(opened: Table, columns: Iterable[str] | None) -> pa.Table:
         with repeated_rows(opened, columns) as local:
             return _arrow_of(local, None)
     expr = opened.expr if columns is None else opened.expr.select(*opened.choose(list(columns)))
-    return opened.fetch(expr, "reading rows")
+    return opened.fetch(movable(expr, opened.name), "reading rows")
 
 
 def read_population(
@@ -293,8 +297,9 @@ def read_population(
     another role.  With ``numeric`` only numbers and truth values are used (named columns may also
     be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
 
-    Edge cases: an array has numbers in every column.  A target that is a date, an identifier or
-    free text is refused, and so is a named column without numbers where numbers are needed.
+    Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
+    that is a date, an identifier or free text is refused, and so is a named column without numbers
+    where numbers are needed.
 
     Examples:
         >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
@@ -315,6 +320,9 @@ def read_population(
     if unit is not None:
         frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
         chosen = replace(chosen, notes=(*chosen.notes, note))
+    if target is not None:
+        frame, notes = _with_target(frame, target)
+        chosen = replace(chosen, notes=(*chosen.notes, *notes))
     if numeric:
         chosen = _numeric(chosen, columns, name)
     if not chosen.columns:
@@ -324,6 +332,17 @@ def read_population(
         name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
     kept = frame if used == list(frame.columns) else frame[used]
     return Population(kept, chosen, target, name)
+
+
+def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
+    missing = Values.of(frame[target]).positions([""]) == 0
+    count = int(missing.sum())
+    if not 0 < count < len(frame):
+        return frame, ()
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
+    return frame[~missing].reset_index(drop=True), (note,)
 
 
 def is_array(source: object) -> bool:
@@ -394,7 +413,8 @@ def column_names(source: object, database_table: str | None = None) -> tuple[lis
         return list(_listed_columns(source)[0]), "the table"
     if isinstance(source, Records):
         return list(source.columns), source.name
-    with open_table(source, database_table) as opened:
+    # The rows may be secret: no value of theirs may stop this.
+    with open_table(source, database_table, secret=True) as opened:
         return list(opened.columns), opened.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -45,6 +46,11 @@ class TrialScores:
     clean: float | None
     released: float
     constant: float | None
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of it are numbers that can be shown."""
+        return all(map(math.isfinite, (self.clean or 0.0, self.released, self.constant or 0.0)))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""

@@ -97,10 +97,10 @@ WORDS = [
         "audit p.csv --nonmembers q.csv --model m.skops --target y --json",
     ),
     (
-        "audit",
+        "audit-learner",
         "p.csv",
         {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},
-        "audit p.csv --target '$(rm -r x)' --attacks loss,lira --json",
+        "audit-learner p.csv --target '$(rm -r x)' --attacks loss,lira --json",
     ),
 ]
 

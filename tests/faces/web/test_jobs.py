@@ -100,7 +100,9 @@ def test_a_job_from_start_to_download(client, table, path):
     assert job["seconds"] > 0
     assert sum(job["plots"]["record_leak"]["rows"]) == 2000
     listed = {j["job"]: j for j in client.get("/api/jobs").json()["jobs"]}
-    assert listed[job["job"]] == {k: v for k, v in job.items() if k not in ("result", "plots")}
+    assert listed[job["job"]] == {
+        k: v for k, v in job.items() if k not in ("result", "plots", "charts")
+    }
     assert [f["name"] for f in job["files"]] == ["records.parquet"]
     records = pq.read_table(io.BytesIO(download(client, job, "records.parquet")))
     assert records.num_rows == 2000
@@ -119,7 +121,7 @@ def test_a_job_from_start_to_download(client, table, path):
 
 @pytest.mark.long
 def test_audit_of_a_learner_tells_how_far_it_is(client, table):
-    asked = start(client, "audit", table, target="income", shadows=24, records=True).json()
+    asked = start(client, "audit-learner", table, target="income", shadows=24, records=True).json()
     totals = set()
     while (state := client.get(f"/api/jobs/{asked['job']}").json())["state"] != "done":
         assert state["state"] in ("queued", "running"), state
@@ -185,7 +187,7 @@ def slow(client):
     values = rng.normal(size=(300, 3)).round(5)
     content = "a,b,y\n" + "\n".join(f"{a},{b},{int(c > 0)}" for a, b, c in values)
     file = uploaded(client, content.encode(), "slow.csv")["file"]
-    asked = start(client, "audit", file, target="y", learner="random-forest", shadows=5000)
+    asked = start(client, "audit-learner", file, target="y", learner="random-forest", shadows=5000)
     assert asked.status_code == 202, asked.text
     return asked.json()["job"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from memberbound.declarations import Keywords, Kind, Parameter, Verb
+from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import joined, verb_named
 from memberbound.learners import LEARNERS
 
@@ -117,17 +117,20 @@ def options_model(verb: Verb, *names: str) -> type[Options]:
         else (_type(p) | None, Field(default=None, description=p.help))
         for p in chosen
     }
-    title = verb.name.title().replace("-", "")
-    name = f"{title}Options" if not names else f"{title}LawOptions"
+    name = f"{_class_name(verb.name)}{'LawOptions' if names else 'Options'}"
     model: type[Options] = create_model(
         name,
         __base__=Options,
-        __doc__=f"Keyword arguments of ``memberbound.{verb.function.__name__}``.",
+        __doc__=f"Keyword arguments of ``memberbound.{function_name(verb.name)}``.",
         **fields,
     )
     model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
     model.documents = tuple(p.name for p in chosen if p.kind == "document")
     return model
+
+
+def _class_name(command: str) -> str:
+    return command.title().replace("-", "")
 
 
 def _type(parameter: Parameter) -> Any:
@@ -220,6 +223,7 @@ def _typed(parameter: Parameter, value: object) -> list[str]:
 
 
 def _python(verb: str, arguments: list[str]) -> str:
+    verb = function_name(verb)
     call = f"result = memberbound.{verb}({', '.join(arguments)})"
     if len(call) > 88:
         lines = "".join(f"    {argument},\n" for argument in arguments)
@@ -240,25 +244,22 @@ class _Asked(BaseModel):
 
 #: Verbs that run as jobs, in processes of their own.
 JOBS = (
-    *("audit", "bounds", "certify", "harden", "plan", "population"),
+    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population"),
     *("protect", "protect-half", "study", "summarize"),
 )
-
-
-def _required(verb: Verb) -> bool:
-    return any(p.required and not p.positional for p in verb.parameters)
 
 
 def _job(name: str) -> type[_Asked]:
     """Return the request that starts a job of a verb, from the verb's declaration."""
     verb = verb_named(name)
     options = options_model(verb)
+    needed = any(p.required for p in asked_over_the_web(verb))
     return create_model(
-        f"{name.title().replace('-', '')}Job",
+        f"{_class_name(name)}Job",
         __base__=_Asked,
         __doc__=verb.summary,
         verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time
-        options=(options, ... if _required(verb) else options()),
+        options=(options, ... if needed else options()),
     )
 
 
@@ -309,6 +310,16 @@ class Roc(BaseModel):
     tpr_replace_one: list[float] | None = Field(
         description="The ceiling at replace-one adjacency, where the one above is add-remove."
     )
+
+
+class Picture(BaseModel):
+    """A chart: the content of an SVG file, what it shows in words, and its numbers as a table."""
+
+    title: str
+    alt: str
+    svg: str
+    columns: list[str]
+    rows: list[list[str]]
 
 
 class Equivalents(BaseModel):
@@ -381,10 +392,11 @@ class JobSummary(BaseModel):
 
 
 class JobStatus(JobSummary):
-    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` data for charts."""
+    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` are more numbers."""
 
     result: dict[str, object] | None
     plots: dict[str, object]
+    charts: dict[str, Picture]
 
 
 class JobList(BaseModel):
@@ -394,6 +406,7 @@ class JobList(BaseModel):
 
 
 class View(BaseModel):
-    """A report that can be opened at ``/api/views/{view}``."""
+    """A report that can be opened at ``/api/views/{view}``, and its first chart."""
 
     view: str
+    chart: Picture | None

@@ -9,7 +9,6 @@ import { assumptions, ceiling, figure, figures, meter, security, verdict, warnin
 import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
 import { about, atMostInWords, count, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
-import { roc } from "./plots.js";
 import { TargetTable } from "./target-table.js";
 import { BoundsFile } from "./uploads.js";
 
@@ -37,7 +36,7 @@ const FILES = {
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   const results = element("div", { class: "results" });
-  const chart = new Chart(380);
+  const chart = new Chart();
   const exports = new Exports();
   const remember = keeping("protect", DEFAULTS, () => ({ ...state, ...form.values }));
   const form = new Form(
@@ -130,12 +129,7 @@ export function open(root, given) {
       ),
       assumptions(answer),
     );
-    const points = Object.entries(read.replace_one.tpr_upper).map(([fpr, tpr]) => [Number(fpr), tpr]);
-    chart.show(
-      roc(done.plots.roc, points, false),
-      `The certified ceiling of every attack on this release: ${atMostInWords(read.replace_one.advantage_upper)} above the diagonal.`,
-      "No attack on this release gets above the curve; the dotted line is blind guessing.",
-    );
+    chart.show(done.charts.roc, "No attack on this release gets above the curve; the dotted line is blind guessing.");
     exports.of(done, chart, FILES);
   }
 
@@ -175,6 +169,5 @@ export function open(root, given) {
   if (state.job) job.follow(state.job);
   return () => {
     job.stop();
-    chart.close();
   };
 }
