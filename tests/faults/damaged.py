@@ -124,10 +124,11 @@ def cached_fit():
 
 
 def _npz(path: Path) -> None:
-    from memberbound.attacks.shadows import FitCache
+    from memberbound.attacks.shadows import ShadowFit
+    from memberbound.learners.refits import FitStore
 
     member, signals = cached_fit()
-    FitCache(path.parent).store(0, member, signals, 0.5)
+    FitStore(path.parent).save(0, ShadowFit(signals, 0.5).arrays(member))
     (path.parent / "fit-000000.npz").rename(path)
 
 
@@ -419,14 +420,15 @@ def _engine(index: int) -> Table:
 
 
 def _fit(path: Path, index: int) -> object:
-    from memberbound.attacks.shadows import FitCache
+    from memberbound.attacks.shadows import ShadowFit
+    from memberbound.learners.refits import FitStore
 
     member, signals = cached_fit()
-    found = FitCache(path.parent).load(0, member)
+    found = FitStore(path.parent).load(0, lambda a: ShadowFit.stored(a, member, ROWS))
     # What is accepted is what was stored, not something else that can be read.
     if found is not None and not (
-        np.array_equal(found[0].logit, signals.logit)
-        and np.array_equal(found[0].correct, signals.correct)
+        np.array_equal(found.signals.logit, signals.logit)
+        and np.array_equal(found.signals.correct, signals.correct)
     ):
         raise AssertionError("a damaged fit was taken for a good one")
     return found

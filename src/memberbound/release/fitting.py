@@ -6,27 +6,24 @@ import math
 import os
 import random
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, combinations
-from pathlib import Path
-from pickle import PicklingError
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
-from memberbound._version import __version__
-from memberbound.clusters import IDLE, LOST, current
 from memberbound.errors import InputError, whole_number
-from memberbound.files import written_whole
 from memberbound.games import SubsetGame
+from memberbound.learners.refits import FitStore, current_cluster, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
 
@@ -102,17 +99,19 @@ def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
 
 #: Blocks entered: only the outermost keeps and restores the generators, which takes its time.
 _inside = 0
+#: The generators are the program's, and a worker of a cluster may have several threads.
+_ONE_THREAD = threading.RLock()
 
 
 @contextmanager
 def public_coins() -> Iterator[None]:
     """Seed the global generators at the start of the block; the outermost block restores them.
 
-    Not for threads: the generators are the program's.
+    Another thread waits until the block has ended.
     """
     global _inside  # noqa: PLW0603
     torch = sys.modules.get("torch")
-    with ExitStack() as stack:
+    with _ONE_THREAD, ExitStack() as stack:
         if _inside == 0:
             stack.callback(random.setstate, random.getstate())
             stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
@@ -158,12 +157,13 @@ _COIN_PROBES = 8
 #: More than one failure in this many fits is refused: zeros would be released as often.
 _FAILURES = 100
 
+Group = Sequence[Rows]
 Reduce = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """Reduced outputs, one row per group, with the numbers of fits, unconverged and failed ones.
+    """Outputs, one row per group, with the numbers of fits, unconverged and failed ones.
 
     ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
     """
@@ -173,17 +173,6 @@ class Fits:
     unconverged: int
     failed: int
     own_coins: bool
-
-
-@dataclass
-class _Portion:
-    """What came back from a few groups of subsets."""
-
-    rows: list[FloatArray] = field(default_factory=list)
-    fits: int = 0
-    unconverged: int = 0
-    failures: list[tuple[int, str]] = field(default_factory=list)
-    warned: dict[str, type[Warning]] = field(default_factory=dict)
 
 
 def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
@@ -226,41 +215,88 @@ def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
         )
 
 
-def _portion(
-    statistic: Statistic, groups: Sequence[Sequence[Rows]], first: int, reduce: Reduce
-) -> _Portion:
-    """Fit a few groups; ``first`` is the place of the first of them in the stream."""
-    done = _Portion()
-    with public_coins():
-        for place, group in enumerate(groups, start=first):
-            outputs = []
-            for rows in group:
-                done.fits += 1
-                with warnings.catch_warnings(record=True) as seen:
-                    warnings.simplefilter("always")
-                    value, reason = evaluated(statistic, rows)
-                outputs.append(value)
-                if reason is not None:
-                    done.failures.append((place, reason))
-                stuck = [w for w in seen if "Convergence" in w.category.__name__]
-                done.unconverged += bool(stuck)
-                done.warned |= {str(w.message): w.category for w in seen if w not in stuck}
-            done.rows.append(np.atleast_1d(reduce(np.array(outputs))))
-    return done
+@dataclass
+class _Portion:
+    """What came back from a few groups of subsets, by their places in the stream."""
+
+    places: NDArray[np.int64]
+    rows: FloatArray
+    unconverged: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    warned: dict[str, type[Warning]] = field(default_factory=dict)
 
 
-# ── Finished fits on disk, so that a calibration that was stopped goes on ─────────────────────────
+@dataclass(frozen=True, eq=False)
+class _Refit:
+    """Fits groups of subsets; sent to the workers."""
 
-_FOLDER: ContextVar[Path | None] = ContextVar("folder of finished fits", default=None)
+    statistic: Statistic
+    reduce: Reduce | None
+
+    def __call__(self, groups: Mapping[int, Group]) -> _Portion:
+        unconverged, rows = 0, []
+        failures: list[tuple[int, str]] = []
+        warned: dict[str, type[Warning]] = {}
+        with public_coins():
+            for place, group in groups.items():
+                outputs = []
+                for subset in group:
+                    with warnings.catch_warnings(record=True) as seen:
+                        warnings.simplefilter("always")
+                        value, reason = evaluated(self.statistic, subset)
+                    outputs.append(value)
+                    if reason is not None:
+                        failures.append((place, reason))
+                    stuck = [w for w in seen if "Convergence" in w.category.__name__]
+                    unconverged += bool(stuck)
+                    warned |= {str(w.message): w.category for w in seen if w not in stuck}
+                whole = np.array(outputs)
+                rows.append(whole if self.reduce is None else np.atleast_1d(self.reduce(whole)))
+        places = np.fromiter(groups, np.int64, len(groups))
+        return _Portion(places, np.array(rows), unconverged, failures, warned)
+
+    def portions(
+        self, groups: Mapping[int, Group], workers: int | None, *, own_coins: bool
+    ) -> Iterator[_Portion]:
+        """Yield the groups in portions, as they finish."""
+        jobs = joblib.cpu_count() if workers is None else workers
+        # The first groups say how long a fit takes, and fail before any process is started; the
+        # least of three, because first calls load things.
+        seconds = math.inf
+        places = list(groups)
+        for place in places[:_LEAD]:
+            began = time.perf_counter()
+            yield self({place: groups[place]})
+            seconds = min(seconds, time.perf_counter() - began)
+        left = places[_LEAD:]
+        if len(left) < jobs or (workers is None and seconds * len(left) < _WORTH_WORKERS):
+            jobs = 1
+        if jobs > 1 and own_coins:
+            # A generator that such a statistic carries is copied, state and all, with every portion
+            # of the work: draws of different portions would then not be independent, as X4 needs.
+            warnings.warn(
+                "The statistic differs from fit to fit on the same subset. Its copies in worker "
+                "processes could toss the same coins, so this process goes on alone.",
+                stacklevel=3,
+            )
+            jobs = 1
+        size = max(1, len(left) // (_PORTIONS * jobs))
+        pieces = [
+            {place: groups[place] for place in left[start : start + size]}
+            for start in range(0, len(left), size)
+        ]
+        cluster = current_cluster() if jobs > 1 else None
+        for _, portion in refits(self, pieces, workers=jobs, cluster=cluster):
+            yield portion
+
+
+_FOLDER: ContextVar[str | os.PathLike[str] | None] = ContextVar("folder of fits", default=None)
 
 
 @contextmanager
 def kept_fits(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Keep the fits of this block in a folder, and take from it what an earlier run has finished.
-
-    The folder is for one learner on one table: whoever names it answers for that.
-    """
-    before = _FOLDER.set(None if folder is None else Path(folder))
+    """Keep the fits of this block in a folder, and take from it those that an earlier run did."""
+    before = _FOLDER.set(folder)
     try:
         yield
     finally:
@@ -268,72 +304,56 @@ def kept_fits(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The first portions of one stream of fits; a portion with a failure or a warning ends them."""
+class _KeptPortions:
+    """The portions of one stream of fits, each under the place of its first group."""
 
-    folder: Path
+    store: FitStore
 
     @classmethod
-    def of(
-        cls, statistic: Statistic, groups: Sequence[Sequence[Rows]], reduce: Reduce, seed: object
-    ) -> _Kept | None:
-        """Return the place of a stream, None where nothing is kept or a change would go unseen."""
-        root = _FOLDER.get()
-        if root is None:
+    def of(cls, *described: object) -> _KeptPortions | None:
+        """Return those of a stream; None where nothing is kept or a change would go unnoticed."""
+        folder = _FOLDER.get()
+        if folder is None:
             return None
         try:
-            cells = [cell.cell_contents for cell in getattr(reduce, "__closure__", None) or ()]
-            how = (reduce.__module__, reduce.__qualname__, cells)
-            what = (statistic, [list(group) for group in groups], how, seed)
-            key = str(joblib.hash((what, __version__, np.__version__), hash_name="sha1"))
-        except (PicklingError, TypeError, AttributeError):
+            key = fingerprint(*described)
+        except InputError:
             return None
-        folder = root / "calibrations" / key
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder)
+        return cls(FitStore.at(folder, key))
 
-    def portions(self, total: int) -> Iterator[_Portion]:
-        """Yield the portions that are there, in order; a missing or damaged one is the last."""
-        place = 0
-        while place < total:
-            try:
-                with np.load(self.folder / f"{place:06d}.npz", allow_pickle=False) as stored:
-                    rows, fits, stuck = (stored[name] for name in ("rows", "fits", "unconverged"))
-                if not 1 <= len(rows) <= total - place:
-                    return
-            except Exception:  # a damaged archive raises whatever its broken part leads to
-                return
-            place += len(rows)
-            yield _Portion(list(rows), int(fits), int(stuck))
+    def load(self, total: int) -> list[_Portion]:
+        """Return the portions that are there; each place is in one of them at most."""
 
-    def keep(self, place: int, done: _Portion) -> bool:
-        """Write a portion, all of it or nothing; tell whether the next one may follow."""
-        if done.failures or done.warned:
-            return False
+        def read(arrays: Mapping[str, NDArray[Any]]) -> _Portion | None:
+            portion = _Portion(arrays["places"], arrays["rows"], int(arrays["unconverged"]))
+            return portion if len(portion.places) == len(portion.rows) else None
 
-        def write(draft: Path) -> None:
-            with draft.open("wb") as file:
-                np.savez(
-                    file,
-                    rows=np.array(done.rows),
-                    fits=np.array(done.fits),
-                    unconverged=np.array(done.unconverged),
-                )
+        portions, free = [], set(range(total))
+        for place in range(total):
+            portion = self.store.load(place, read)
+            if portion is not None and free.issuperset(portion.places.tolist()):
+                portions.append(portion)
+                free.difference_update(portion.places.tolist())
+        return portions
 
-        written_whole(self.folder / f"{place:06d}.npz", write, force=True)
-        return True
+    def save(self, portion: _Portion) -> None:
+        """Write a portion, unless it has failures or warnings, which a later run must see too."""
+        if not portion.failures and not portion.warned:
+            unconverged = np.array(portion.unconverged)
+            arrays = {"places": portion.places, "rows": portion.rows, "unconverged": unconverged}
+            self.store.save(int(portion.places[0]), arrays)
 
 
 def fitted(
     statistic: Statistic,
-    groups: Sequence[Sequence[Rows]],
-    reduce: Reduce,
+    groups: Sequence[Group],
+    reduce: Reduce | None = None,
     *,
     seed: object,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Fits:
-    """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
+    """Return the statistic's outputs, (group size, dimension), or ``reduce`` of them, by group.
 
     Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
     (``None``: all cores, unless the work takes a moment only); the result does not depend on their
@@ -344,109 +364,53 @@ def fitted(
     Edge cases: InputError naming the stream's seed and the place in it when more than one fit in
     a hundred fails.
     """
-    jobs = joblib.cpu_count() if workers is None else whole_number("workers", workers)
+    if workers is not None:
+        whole_number("workers", workers)
     total, planned = len(groups), sum(map(len, groups))
-    places = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
-    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(places)]
+    probed = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
+    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(probed)]
     own = tosses_coins(statistic, probes)
-    rows: list[FloatArray] = []
-    fits = unconverged = 0
-    warned: dict[str, type[Warning]] = {}
+    kept = None if own else _KeptPortions.of(statistic, groups, reduce, seed, _Refit)
+    stored = [] if kept is None else kept.load(total)
+    finished = {place for portion in stored for place in portion.places.tolist()}
+    missing = {place: group for place, group in enumerate(groups) if place not in finished}
+    portions: list[_Portion] = []
     failures: list[tuple[int, str]] = []
-    kept = None if own else _Kept.of(statistic, groups, reduce, seed)
-    known = [] if kept is None else list(kept.portions(total))
-    first = sum(len(portion.rows) for portion in known)
-    missing = _portions(
-        statistic, groups, reduce, jobs, first=first, automatic=workers is None, own=own
-    )
-    for done in chain(known, missing):
-        if kept is not None and len(rows) >= first and not kept.keep(len(rows), done):
-            kept = None
-        fits, unconverged = fits + done.fits, unconverged + done.unconverged
-        warned |= done.warned
-        failures += done.failures
+    fits = done = 0
+    refitted = _Refit(statistic, reduce).portions(missing, workers, own_coins=own)
+    for portion in chain(stored, refitted):
+        if kept is not None and len(portions) >= len(stored):
+            kept.save(portion)
+        portions.append(portion)
+        failures += portion.failures
+        fits += sum(len(groups[place]) for place in portion.places)
         if len(failures) * _FAILURES > planned:
-            place, reason = failures[0]
+            place, reason = min(failures)
             raise InputError(
                 f"statistic must be finite on nearly every subset, got {len(failures)} failed of "
                 f"{fits} fits, the first at subset {place} of the stream with seed {seed!r}: "
                 f"{reason} Failed fits cannot be left out; make the learner robust "
                 "(regularise, merge rare classes)."
             )
-        rows.extend(done.rows)
+        done += len(portion.places)
         if progress is not None:
-            progress(len(rows), total)
+            progress(done, total)
+    portions.sort(key=lambda portion: int(portion.places[0]))
+    warned: dict[str, type[Warning]] = {}
+    for portion in portions:
+        warned |= portion.warned
     if failures:
-        place, reason = failures[0]
+        place, reason = min(failures)
         warned[
             f"{len(failures)} of {fits} fits failed, the first at subset {place} of the stream "
             f"with seed {seed!r}: {reason} A fit that fails releases zeros, and the noise hides it."
         ] = UserWarning
     for message, category in list(warned.items())[-3:]:
         warnings.warn(message, category, stacklevel=3)
-    return Fits(np.array(rows), fits, unconverged, len(failures), own)
-
-
-def _portions(
-    statistic: Statistic,
-    groups: Sequence[Sequence[Rows]],
-    reduce: Reduce,
-    jobs: int,
-    *,
-    first: int = 0,
-    automatic: bool,
-    own: bool,
-) -> Iterator[_Portion]:
-    """Yield the portions from the group ``first`` on, in order."""
-    # The first groups say how long a fit takes, and fail before any process is started; the least
-    # of three, because first calls load things.
-    seconds = math.inf
-    lead = min(first + _LEAD, len(groups))
-    for place in range(first, lead):
-        began = time.perf_counter()
-        yield _portion(statistic, groups[place : place + 1], place, reduce)
-        seconds = min(seconds, time.perf_counter() - began)
-    left = len(groups) - lead
-    if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
-        jobs = 1
-    if jobs > 1 and own:
-        # A generator that such a statistic carries is copied, state and all, with every portion of
-        # the work: draws of different portions would then not be independent, as X4 needs.
-        warnings.warn(
-            "The statistic differs from fit to fit on the same subset. Its copies in worker "
-            "processes could toss the same coins, so this process goes on alone.",
-            stacklevel=3,
-        )
-        jobs = 1
-    size = max(1, left // (_PORTIONS * jobs))
-    starts = range(lead, len(groups), size)
-    finished = 0
-    cluster = current()
-    lost = () if cluster is None else LOST
-    if jobs > 1:
-        tasks = (
-            joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
-            for start in starts
-        )
-        with nullcontext() if cluster is None else joblib.parallel_config("dask", client=cluster):
-            parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", idle_worker_timeout=IDLE)
-            running = parallel(tasks)
-        try:
-            for done in running:
-                finished += 1
-                yield done
-        except (BrokenProcessPool, PicklingError, *lost) as problem:
-            unsent = isinstance(problem, PicklingError) or not str(problem).count("terminated")
-            reason = "The statistic cannot be sent to workers" if unsent else "A worker was killed"
-            reason = "The cluster was lost" if isinstance(problem, lost) else reason
-            warnings.warn(f"{reason}; this process goes on alone.", stacklevel=3)
-        finally:
-            with warnings.catch_warnings():
-                # joblib remarks that tasks were cancelled: that is meant, after a failed fit.
-                warnings.simplefilter("ignore")
-                running.close()
-    for start in starts[finished:]:
-        yield _portion(statistic, groups[start : start + size], start, reduce)
+    order = np.argsort(np.concatenate([portion.places for portion in portions]))
+    rows = np.concatenate([portion.rows for portion in portions])[order]
+    unconverged = sum(portion.unconverged for portion in portions)
+    return Fits(rows, fits, unconverged, len(failures), own)
 
 
 # ── All subsets instead of a sample: certificates without a confidence level ──────────────────────

@@ -41,8 +41,7 @@ from memberbound.attacks.noisy_releases import (
 )
 from memberbound.attacks.recognised import Recognised
 from memberbound.attacks.scores import ScoreAudit, audit_scores
-from memberbound.attacks.shadows import ShadowRun, default_cache, train_shadows
-from memberbound.clusters import Scheduler, on_cluster
+from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -64,6 +63,7 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import Game
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
+from memberbound.learners.refits import Scheduler, default_cache, on_cluster
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down, shared_confidence
 from memberbound.quantities import (

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -39,6 +38,7 @@ from memberbound.learners import (
     network_factory,
     read_examples,
 )
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     CERTIFICATE,
