@@ -11,7 +11,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
-from memberbound.attacks.shadows import ShadowFit, _Training, draw_half, train_shadows
+from memberbound.attacks.shadows import FailedFit, ShadowFit, _Training, train_shadows
 from memberbound.errors import InputError
 from memberbound.learners import Examples
 from memberbound.learners.refits import FitStore, default_cache
@@ -133,25 +133,17 @@ def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
 def test_a_round_trip_keeps_every_signal(tmp_path):
     data = examples()
     run = train_shadows(data, DecisionTreeClassifier(), models=2, n_jobs=1, copies=2)
-    store = FitStore.at(tmp_path, "a" * 64)
-    member, _ = draw_half(40, 0, 0)
-    store.save(0, ShadowFit(run.signals[:1], 1.5).arrays(member))
-
-    def load(number=0, half=member, attacked=40):
-        return store.load(number, lambda arrays: ShadowFit.stored(arrays, half, attacked))
-
-    found = load()
-    assert found is not None
-    signals = found.signals
-    assert found.seconds == 1.5
+    store = FitStore.at(tmp_path, "a" * 64, ShadowFit.arrays, ShadowFit.read)
+    store.save({3: ShadowFit(run.signals[:1], 1.5), 5: FailedFit(5, 0, "ValueError: no")})
+    (found,) = store.load().items()
+    assert found[0] == 3
+    signals = found[1].signals
+    assert found[1].seconds == 1.5
     assert signals.kind == "probabilities"
     assert np.array_equal(signals.logit, run.signals.logit[:1])
     assert np.array_equal(signals.correct, run.signals.correct[:1])
     assert np.array_equal(signals.agreement, run.signals.agreement[:1])
     assert signals.gradient is None
-    assert load(number=1) is None
-    assert load(half=~member) is None
-    assert load(attacked=39) is None
 
 
 def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
@@ -162,4 +154,4 @@ def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
     assert default_cache().name == "memberbound"
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cache must be a folder"):
-        FitStore.at(tmp_path / "file", "a" * 64)
+        FitStore.at(tmp_path / "file", "a" * 64, ShadowFit.arrays, ShadowFit.read)

@@ -114,21 +114,24 @@ def _duckdb(path: Path) -> None:
 
 
 def cached_fit():
-    """The membership and the signals of the fit in the good cache file."""
+    """The fit in the good cache file."""
+    from memberbound.attacks.shadows import ShadowFit
     from memberbound.attacks.signals import Signals
 
-    rng = np.random.default_rng(4)
-    member = rng.random(ROWS) < 0.5
-    logit = rng.normal(size=(1, ROWS))
-    return member, Signals(logit, logit > 0, "probabilities")
+    logit = np.random.default_rng(4).normal(size=(1, ROWS))
+    return ShadowFit(Signals(logit, logit > 0, "probabilities"), 0.5)
 
 
-def _npz(path: Path) -> None:
+def fit_store(folder: Path):
+    """The cache in a folder."""
     from memberbound.attacks.shadows import ShadowFit
     from memberbound.learners.refits import FitStore
 
-    member, signals = cached_fit()
-    FitStore(path.parent).save(0, ShadowFit(signals, 0.5).arrays(member))
+    return FitStore(folder, ShadowFit.arrays, ShadowFit.read)
+
+
+def _npz(path: Path) -> None:
+    fit_store(path.parent).save({0: cached_fit()})
     (path.parent / "fit-000000.npz").rename(path)
 
 
@@ -420,11 +423,10 @@ def _engine(index: int) -> Table:
 
 
 def _fit(path: Path, index: int) -> object:
-    from memberbound.attacks.shadows import ShadowFit
-    from memberbound.learners.refits import FitStore
-
-    member, signals = cached_fit()
-    found = FitStore(path.parent).load(0, lambda a: ShadowFit.stored(a, member, ROWS))
+    signals = cached_fit().signals
+    stored = fit_store(path.parent).load()
+    assert set(stored) <= {0}
+    found = stored.get(0)
     # What is accepted is what was stored, not something else that can be read.
     if found is not None and not (
         np.array_equal(found.signals.logit, signals.logit)

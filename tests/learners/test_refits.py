@@ -48,15 +48,16 @@ PIECES = [3, 1, 4, 1, 5, 9]
 SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
 
 
-def collected(work, workers=2, pieces=PIECES):
-    pairs = list(refits(work, pieces, workers=workers))
+def collected(work, workers=2, pieces=PIECES, batches=None):
+    pairs = list(refits(work, dict(enumerate(pieces)), workers=workers, batches=batches))
     assert len(pairs) == len(pieces)
     return dict(pairs)
 
 
 def test_every_piece_comes_back_once_whatever_the_number_of_workers(tmp_path):
-    for workers in (1, 2, -1):
-        assert collected(Square(tmp_path), workers) == SQUARES
+    for workers in (1, 2, -1, None):
+        for batches in (None, 1):
+            assert collected(Square(tmp_path), workers, batches=batches) == SQUARES
     assert collected(Square(tmp_path), pieces=[]) == {}
 
 

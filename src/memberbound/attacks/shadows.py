@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from memberbound.errors import InputError, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples
 from memberbound.learners.examples import Learner
-from memberbound.learners.refits import FitStore, connected, fingerprint, refits
+from memberbound.learners.refits import Arrays, FitStore, connected, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 
 __all__ = [
@@ -62,32 +61,20 @@ class ShadowFit:
     signals: Signals
     seconds: float
 
-    def arrays(self, member: BoolArray) -> dict[str, NDArray[Any]]:
-        """Return what is stored of the fit on a half."""
-        signals = self.signals
-        fields = {
-            "member": member,
-            "logit": signals.logit,
-            "correct": signals.correct,
-            "kind": np.array(signals.kind),
-            "seconds": np.array(self.seconds),
-            "gradient": signals.gradient,
-            "agreement": signals.agreement,
-        }
-        return {name: array for name, array in fields.items() if array is not None}
+    @staticmethod
+    def arrays(fit: ShadowFit | FailedFit) -> Arrays | None:
+        """Return what is stored of a fit; failed ones are tried again."""
+        if isinstance(fit, FailedFit):
+            return None
+        fields = {**vars(fit.signals), "seconds": fit.seconds}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
-    def stored(
-        cls, arrays: Mapping[str, NDArray[Any]], member: BoolArray, attacked: int
-    ) -> ShadowFit | None:
-        """Return a stored fit; None for one on another half or about other records."""
-        if not np.array_equal(arrays["member"], member):
-            return None
-        parts = {name: arrays[name] for name in ("gradient", "agreement") if name in arrays}
-        signals = Signals(arrays["logit"], arrays["correct"], str(arrays["kind"]), **parts)  # type: ignore[arg-type]
-        if signals.logit.shape != (1, attacked):
-            return None
-        return cls(signals, float(arrays["seconds"]))
+    def read(cls, arrays: Arrays) -> ShadowFit:
+        """Return the fit that was stored."""
+        fields: dict[str, Any] = {**arrays, "kind": str(arrays["kind"])}
+        seconds = float(fields.pop("seconds"))
+        return cls(Signals(**fields), seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,27 +217,22 @@ def train_shadows(
     # A fit needs the numbers alone: the table that they came from would travel with every one.
     lean, asked = (replace(some, population=None, encoder=None) for some in (examples, attacked))
     work = _Training(lean, learner, seed, copies, asked, among)
-    store = None if cache is None else FitStore.at(cache, work.fingerprint())
-    fits = {} if store is None else work.stored(store, total)
-    failures: list[FailedFit] = []
+    store: FitStore[ShadowFit | FailedFit] | None = None
+    if cache is not None:
+        store = FitStore.at(cache, work.fingerprint(), ShadowFit.arrays, ShadowFit.read)
+    fits = {m: f for m, f in store.load().items() if m < total} if store is not None else {}
     reused = len(fits)
-    missing = [m for m in range(total) if m not in fits]
+    missing = {model: model for model in range(total) if model not in fits}
     damaged = [] if store is None else [m for m in missing if store.path(m).exists()]
     if progress is not None:
         progress(reused, total)
     workers = 1 if backend == "sequential" else n_jobs
     with connected(client=client) if backend == "dask" else nullcontext() as cluster:
-        for place, outcome in refits(work, missing, workers=workers, cluster=cluster):
-            if isinstance(outcome, FailedFit):
-                failures.append(outcome)
-            else:
-                model = missing[place]
-                fits[model] = outcome
-                if store is not None:
-                    store.save(model, outcome.arrays(work.half(model)[0]))
+        for model, fit in refits(work, missing, workers=workers, cluster=cluster, store=store):
+            fits[model] = fit
             if progress is not None:
-                progress(len(fits) + len(failures), total)
-    run = _collected(work, attacked, sample, fits, failures, reused=reused)
+                progress(len(fits), total)
+    run = _collected(work, attacked, sample, fits, reused=reused)
     if not damaged:
         return run
     note = f"Damaged fits in the cache were computed again: {len(damaged)} of {total}."
@@ -261,20 +243,19 @@ def _collected(
     work: _Training,
     attacked: Examples,
     sample: NDArray[np.intp] | None,
-    fits: dict[int, ShadowFit],
-    failures: list[FailedFit],
+    outcomes: dict[int, ShadowFit | FailedFit],
     *,
     reused: int,
 ) -> ShadowRun:
-    total = len(fits) + len(failures)
-    failures.sort(key=lambda f: f.model)
+    total = len(outcomes)
+    fits = {m: fit for m, fit in sorted(outcomes.items()) if isinstance(fit, ShadowFit)}
+    failures = [fit for _, fit in sorted(outcomes.items()) if isinstance(fit, FailedFit)]
     if 2 * len(failures) > total or len(fits) < 2:
         raise InputError(
             f"learner must be able to train on random halves, got {len(failures)} failures in "
             f"{total} fits; the first one said: {failures[0].message}"
         )
-    kept = tuple(sorted(fits))
-    signals = Signals.stacked([fits[m].signals for m in kept])
+    signals = Signals.stacked([fit.signals for fit in fits.values()])
     warnings = []
     if failures:
         warnings.append(
@@ -295,11 +276,11 @@ def _collected(
             "model was trained on a half of all."
         )
     return ShadowRun(
-        np.vstack([work.half(m)[0][chosen] for m in kept]),
+        np.vstack([work.half(m)[0][chosen] for m in fits]),
         signals,
-        kept,
+        tuple(fits),
         tuple(failures),
-        np.array([fits[m].seconds for m in kept]),
+        np.array([fit.seconds for fit in fits.values()]),
         attacked,
         reused,
         tuple(warnings),
@@ -327,16 +308,6 @@ class _Training:
         population, settings = self.examples, (self.seed, self.copies, self.among)
         numbers = (population.features, population.target, self.attacked.rows, population.task)
         return fingerprint(numbers, self.learner, settings, draw_half, signals_of)
-
-    def stored(self, store: FitStore, total: int) -> dict[int, ShadowFit]:
-        """Return the finished fits by the number of their model."""
-        fits = {}
-        for model in range(total):
-            member, attacked = self.half(model)[0], self.attacked.rows
-            fit = store.load(model, partial(ShadowFit.stored, member=member, attacked=attacked))
-            if fit is not None:
-                fits[model] = fit
-        return fits
 
     def __call__(self, model: int) -> ShadowFit | FailedFit:
         member, learner_seed = self.half(model)

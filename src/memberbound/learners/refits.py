@@ -12,6 +12,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import math
 import os
 import pickle
 import sys
@@ -25,17 +26,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.declarations import Option
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import unwritable, written_whole
 
 __all__ = [
+    "Arrays",
     "Cluster",
     "FitStore",
     "Scheduler",
@@ -50,42 +51,60 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 Piece = TypeVar("Piece")
+Arrays = Mapping[str, Any]
 
 # ── The engine ────────────────────────────────────────────────────────────────────────────────────
 
 #: Seconds without work after which a worker process of this machine ends: what it holds (a quarter
 #: of a gibibyte of code and of what its last fit left behind) is then free for what comes next.
 _IDLE = 15
-#: Losses of workers or of the cluster in a row, without a finished piece, before the run gives up.
+#: Losses of workers or of the cluster in a row, without a finished batch, before the run gives up.
 _LOSSES = 3
+#: Below this many expected seconds starting worker processes costs more than it saves.
+_WORTH_WORKERS = 2.0
+#: Pieces that are timed to find out.
+_TIMED = 3
 
 
 def refits(
     work: Callable[[Piece], R],
-    pieces: Sequence[Piece],
+    pieces: Mapping[int, Piece],
     *,
-    workers: int = 1,
+    workers: int | None = None,
     cluster: Cluster | None = None,
+    store: FitStore[R] | None = None,
+    batches: int | None = None,
 ) -> Iterator[tuple[int, R]]:
     """Yield the place of each piece and ``work(piece)``, as they finish.
 
     They are computed on the cluster if there is one, else in this process or in ``workers``
-    processes (-1: all cores).  What ``work`` raises is passed on.
+    processes (-1: all cores; None: all cores unless the work takes a moment only).  Each worker
+    gets about ``batches`` batches of pieces, or each piece alone; finished ones are stored.  What
+    ``work`` raises is passed on.
 
     Edge cases: when workers are killed or the cluster is lost, what is missing is sent again, and
-    MemberboundError is raised after three losses in a row without a finished piece.  Work that
+    MemberboundError is raised after three losses in a row without a finished batch.  Work that
     cannot be pickled is done in this process, with a warning.
     """
-    left = dict(enumerate(pieces))
+    left = dict(pieces)
+    if cluster is None and workers is None:
+        workers = yield from _timed(work, left, store)
+    jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
+    # Decided once: what killed its worker would kill this process too.
+    alone = cluster is None and (jobs == 1 or len(left) == 1)
     losses = 0
-    while left and (cluster is not None or workers != 1):
+    while left and not alone:
         before = len(left)
-        run = _processes(work, dict(left), workers) if cluster is None else cluster.run(work, left)
+        cut = _batches(left, jobs, batches)
+        run = _processes(work, cut, jobs) if cluster is None else cluster.run(work, cut)
         try:
             with contextlib.closing(run):
-                for place, result in run:
-                    del left[place]
-                    yield place, result
+                for results in run:
+                    if store is not None:
+                        store.save(results)
+                    for place in results:
+                        del left[place]
+                    yield from results.items()
         except pickle.PicklingError:
             warnings.warn(
                 "The learner cannot be sent to workers; this process goes on alone.", stacklevel=2
@@ -101,8 +120,43 @@ def refits(
                 ) from problem
             if cluster is not None:
                 cluster.reconnect()
-    for place, piece in left.items():
-        yield place, work(piece)
+    for batch in _batches(left, 1, batches):
+        yield from _here(work, batch, store)
+
+
+def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> list[dict[int, Piece]]:
+    size = 1 if batches is None else max(1, len(pieces) // (batches * jobs))
+    items = list(pieces.items())
+    return [dict(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _timed(
+    work: Callable[[Piece], R], left: dict[int, Piece], store: FitStore[R] | None
+) -> Generator[tuple[int, R], None, int]:
+    """Take the first pieces and do them here; return how many workers the others are worth."""
+    seconds = math.inf  # of the quickest, because first calls load things
+    for place in list(left)[:_TIMED]:
+        began = time.perf_counter()
+        yield from _here(work, {place: left.pop(place)}, store)
+        seconds = min(seconds, time.perf_counter() - began)
+    return 1 if seconds * len(left) < _WORTH_WORKERS else -1
+
+
+def _here(
+    work: Callable[[Piece], R], batch: Mapping[int, Piece], store: FitStore[R] | None
+) -> Iterator[tuple[int, R]]:
+    results: dict[int, R] = {}
+    try:
+        for place, piece in batch.items():
+            results[place] = work(piece)
+            yield place, results[place]
+    finally:
+        if store is not None:
+            store.save(results)
+
+
+def _batch(work: Callable[[Piece], R], batch: Mapping[int, Piece]) -> dict[int, R]:
+    return {place: work(piece) for place, piece in batch.items()}
 
 
 class _LostError(Exception):
@@ -110,17 +164,15 @@ class _LostError(Exception):
 
 
 def _processes(
-    work: Callable[[Piece], R], pieces: Mapping[int, Piece], workers: int
-) -> Generator[tuple[int, R]]:
+    work: Callable[[Piece], R], batches: Sequence[Mapping[int, Piece]], workers: int
+) -> Generator[dict[int, R]]:
     parallel = joblib.Parallel(
-        n_jobs=workers,
-        return_as="generator_unordered",
-        batch_size=1,
-        idle_worker_timeout=_IDLE,
+        n_jobs=workers, return_as="generator_unordered", batch_size=1, idle_worker_timeout=_IDLE
     )
-    running = parallel(joblib.delayed(_placed)(work, *item) for item in pieces.items())
+    running = parallel(joblib.delayed(_batch)(work, batch) for batch in batches)
     try:
-        yield from running
+        for results in running:  # noqa: UP028 - "yield from" would close it with a warning
+            yield results
     except BrokenProcessPool as problem:
         if "terminated" not in str(problem):
             raise pickle.PicklingError("a task could not be unpickled.") from problem
@@ -130,10 +182,6 @@ def _processes(
             # joblib warns that tasks were cancelled: that is meant, where the caller has stopped.
             warnings.simplefilter("ignore")
             running.close()
-
-
-def _placed(work: Callable[[Piece], R], place: int, piece: Piece) -> tuple[int, R]:
-    return place, work(piece)
 
 
 # ── A dask cluster that is there already, named by its scheduler's address or by a client of it ───
@@ -160,16 +208,13 @@ class Cluster:
         return max(2, int(sum(self.client.ncores().values())))
 
     def run(
-        self, work: Callable[[Piece], R], pieces: Mapping[int, Piece]
-    ) -> Generator[tuple[int, R]]:
-        """Yield the places of pieces and their results, as they finish."""
+        self, work: Callable[[Piece], R], batches: Sequence[Mapping[int, Piece]]
+    ) -> Generator[dict[int, R]]:
+        """Yield the results of batches, as they finish."""
         try:
-            # Once to each worker, not with every piece.
+            # Once to each worker, not with every batch.
             sent = self.client.scatter(work, broadcast=True)
-            futures = [
-                self.client.submit(_placed, sent, place, piece, pure=False)
-                for place, piece in pieces.items()
-            ]
+            futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
             for future in import_module("distributed").as_completed(futures):
                 yield future.result()
         # KeyError: a worker was killed while it was sent to, and dask looks it up.
@@ -287,13 +332,24 @@ def default_cache() -> Path:
 
 
 @dataclass(frozen=True)
-class FitStore:
-    """The finished pieces of one run, one file of arrays each."""
+class FitStore(Generic[R]):
+    """The finished fits of one run, a file for each batch.
+
+    ``arrays`` says what is stored of a fit (None: nothing), and ``read`` makes the fit of it.
+    """
 
     folder: Path
+    arrays: Callable[[R], Arrays | None]
+    read: Callable[[Arrays], R]
 
     @classmethod
-    def at(cls, root: str | os.PathLike[str], key: str) -> FitStore:
+    def at(
+        cls,
+        root: str | os.PathLike[str],
+        key: str,
+        arrays: Callable[[R], Arrays | None],
+        read: Callable[[Arrays], R],
+    ) -> FitStore[R]:
         """Return the store of the run with this fingerprint below ``root``, making its folder."""
         folder = Path(root) / "fits" / key[:32]
         try:
@@ -302,28 +358,44 @@ class FitStore:
             raise InputError(f"cache must be a folder, got {problem}.") from None
         except OSError as problem:
             raise unwritable(str(folder), problem) from problem
-        return cls(folder)
+        return cls(folder, arrays, read)
 
-    def path(self, number: int) -> Path:
-        """Return the file of a piece."""
-        return self.folder / f"fit-{number:06d}.npz"
+    def path(self, place: int) -> Path:
+        """Return the file of the batch that begins with this place."""
+        return self.folder / f"fit-{place:06d}.npz"
 
-    def load(self, number: int, read: Callable[[Mapping[str, NDArray[Any]]], R | None]) -> R | None:
-        """Return ``read`` of the stored arrays; None where they are missing or damaged."""
-        try:
-            with np.load(self.path(number), allow_pickle=False) as stored:
-                return read(stored)
-        except Exception:  # a damaged archive raises whatever its broken part leads to
-            return None
+    def load(self) -> dict[int, R]:
+        """Return the fits by their places; what is damaged is left out."""
+        fits: dict[int, R] = {}
+        for path in self.folder.glob("fit-*.npz"):
+            arrays: dict[int, dict[str, object]] = {}
+            try:
+                with np.load(path, allow_pickle=False) as stored:
+                    for name in stored.files:
+                        place, _, field = name.partition("/")
+                        arrays.setdefault(int(place), {})[field] = stored[name]
+                fits |= {place: self.read(fields) for place, fields in arrays.items()}
+            except Exception:  # a damaged archive raises whatever its broken part leads to
+                continue
+        return fits
 
-    def save(self, number: int, arrays: Mapping[str, Any]) -> None:
-        """Write a piece so that a reader sees all of it or nothing."""
+    def save(self, fits: Mapping[int, R]) -> None:
+        """Write a batch so that a reader sees all of it or nothing."""
+        arrays = {place: self.arrays(fit) for place, fit in fits.items()}
+        places = [place for place, fields in arrays.items() if fields is not None]
+        if not places:
+            return
+        named = {
+            f"{place}/{name}": array
+            for place, fields in arrays.items()
+            for name, array in (fields or {}).items()
+        }
 
         def write(draft: Path) -> None:
             with draft.open("wb") as file:
-                np.savez(file, **arrays)
+                np.savez(file, **named)
 
-        written_whole(self.path(number), write, force=True)
+        written_whole(self.path(places[0]), write, force=True)
 
 
 def fingerprint(*parts: object) -> str:

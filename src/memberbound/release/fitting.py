@@ -7,23 +7,20 @@ import os
 import random
 import sys
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import joblib
 import numpy as np
-from numpy.typing import NDArray
 
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
-from memberbound.learners.refits import FitStore, current_cluster, fingerprint, refits
+from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
 
@@ -146,12 +143,8 @@ def _seed_torch(torch: ModuleType, *, thoroughly: bool) -> None:
 # fit on the secret failed.  So a failed fit has a value like any other: zeros, in the calibration
 # as in the release.
 
-#: Below this many expected seconds starting worker processes costs more than it saves.
-_WORTH_WORKERS = 2.0
-#: Groups are handed out in about this many portions per worker.
-_PORTIONS = 8
-#: Groups fitted before deciding on workers.
-_LEAD = 3
+#: Batches of groups for each worker.
+_BATCHES = 8
 #: Groups of which a subset is fitted twice, to find coins that cannot be seeded.
 _COIN_PROBES = 8
 #: More than one failure in this many fits is refused: zeros would be released as often.
@@ -215,79 +208,51 @@ def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
         )
 
 
-@dataclass
-class _Portion:
-    """What came back from a few groups of subsets, by their places in the stream."""
+@dataclass(frozen=True, eq=False)
+class _GroupFit:
+    """What came back from a group of subsets."""
 
-    places: NDArray[np.int64]
-    rows: FloatArray
-    unconverged: int = 0
-    failures: list[tuple[int, str]] = field(default_factory=list)
+    row: FloatArray
+    unconverged: int
+    failures: tuple[str, ...] = ()
     warned: dict[str, type[Warning]] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays | None:
+        """Return what is stored; not what a later run must fail or warn about too."""
+        if self.failures or self.warned:
+            return None
+        return {"row": self.row, "unconverged": self.unconverged}
+
+    @classmethod
+    def read(cls, arrays: Arrays) -> _GroupFit:
+        """Return what was stored."""
+        return cls(arrays["row"], int(arrays["unconverged"]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Refit:
-    """Fits groups of subsets; sent to the workers."""
+    """Fits a group of subsets; sent to the workers."""
 
     statistic: Statistic
     reduce: Reduce | None
 
-    def __call__(self, groups: Mapping[int, Group]) -> _Portion:
-        unconverged, rows = 0, []
-        failures: list[tuple[int, str]] = []
+    def __call__(self, group: Group) -> _GroupFit:
+        unconverged, outputs, failures = 0, [], []
         warned: dict[str, type[Warning]] = {}
         with public_coins():
-            for place, group in groups.items():
-                outputs = []
-                for subset in group:
-                    with warnings.catch_warnings(record=True) as seen:
-                        warnings.simplefilter("always")
-                        value, reason = evaluated(self.statistic, subset)
-                    outputs.append(value)
-                    if reason is not None:
-                        failures.append((place, reason))
-                    stuck = [w for w in seen if "Convergence" in w.category.__name__]
-                    unconverged += bool(stuck)
-                    warned |= {str(w.message): w.category for w in seen if w not in stuck}
-                whole = np.array(outputs)
-                rows.append(whole if self.reduce is None else np.atleast_1d(self.reduce(whole)))
-        places = np.fromiter(groups, np.int64, len(groups))
-        return _Portion(places, np.array(rows), unconverged, failures, warned)
-
-    def portions(
-        self, groups: Mapping[int, Group], workers: int | None, *, own_coins: bool
-    ) -> Iterator[_Portion]:
-        """Yield the groups in portions, as they finish."""
-        jobs = joblib.cpu_count() if workers is None else workers
-        # The first groups say how long a fit takes, and fail before any process is started; the
-        # least of three, because first calls load things.
-        seconds = math.inf
-        places = list(groups)
-        for place in places[:_LEAD]:
-            began = time.perf_counter()
-            yield self({place: groups[place]})
-            seconds = min(seconds, time.perf_counter() - began)
-        left = places[_LEAD:]
-        if len(left) < jobs or (workers is None and seconds * len(left) < _WORTH_WORKERS):
-            jobs = 1
-        if jobs > 1 and own_coins:
-            # A generator that such a statistic carries is copied, state and all, with every portion
-            # of the work: draws of different portions would then not be independent, as X4 needs.
-            warnings.warn(
-                "The statistic differs from fit to fit on the same subset. Its copies in worker "
-                "processes could toss the same coins, so this process goes on alone.",
-                stacklevel=3,
-            )
-            jobs = 1
-        size = max(1, len(left) // (_PORTIONS * jobs))
-        pieces = [
-            {place: groups[place] for place in left[start : start + size]}
-            for start in range(0, len(left), size)
-        ]
-        cluster = current_cluster() if jobs > 1 else None
-        for _, portion in refits(self, pieces, workers=jobs, cluster=cluster):
-            yield portion
+            for subset in group:
+                with warnings.catch_warnings(record=True) as seen:
+                    warnings.simplefilter("always")
+                    value, reason = evaluated(self.statistic, subset)
+                outputs.append(value)
+                if reason is not None:
+                    failures.append(reason)
+                stuck = [w for w in seen if "Convergence" in w.category.__name__]
+                unconverged += bool(stuck)
+                warned |= {str(w.message): w.category for w in seen if w not in stuck}
+            row = np.array(outputs)
+            row = row if self.reduce is None else np.atleast_1d(self.reduce(row))
+        return _GroupFit(row, unconverged, tuple(failures), warned)
 
 
 _FOLDER: ContextVar[str | os.PathLike[str] | None] = ContextVar("folder of fits", default=None)
@@ -303,45 +268,16 @@ def kept_fits(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         _FOLDER.reset(before)
 
 
-@dataclass(frozen=True)
-class _KeptPortions:
-    """The portions of one stream of fits, each under the place of its first group."""
-
-    store: FitStore
-
-    @classmethod
-    def of(cls, *described: object) -> _KeptPortions | None:
-        """Return those of a stream; None where nothing is kept or a change would go unnoticed."""
-        folder = _FOLDER.get()
-        if folder is None:
-            return None
-        try:
-            key = fingerprint(*described)
-        except InputError:
-            return None
-        return cls(FitStore.at(folder, key))
-
-    def load(self, total: int) -> list[_Portion]:
-        """Return the portions that are there; each place is in one of them at most."""
-
-        def read(arrays: Mapping[str, NDArray[Any]]) -> _Portion | None:
-            portion = _Portion(arrays["places"], arrays["rows"], int(arrays["unconverged"]))
-            return portion if len(portion.places) == len(portion.rows) else None
-
-        portions, free = [], set(range(total))
-        for place in range(total):
-            portion = self.store.load(place, read)
-            if portion is not None and free.issuperset(portion.places.tolist()):
-                portions.append(portion)
-                free.difference_update(portion.places.tolist())
-        return portions
-
-    def save(self, portion: _Portion) -> None:
-        """Write a portion, unless it has failures or warnings, which a later run must see too."""
-        if not portion.failures and not portion.warned:
-            unconverged = np.array(portion.unconverged)
-            arrays = {"places": portion.places, "rows": portion.rows, "unconverged": unconverged}
-            self.store.save(int(portion.places[0]), arrays)
+def _store(*described: object) -> FitStore[_GroupFit] | None:
+    """Return where fits are kept; None where none are, or where a change would go unnoticed."""
+    folder = _FOLDER.get()
+    if folder is None:
+        return None
+    try:
+        key = fingerprint(*described)
+    except InputError:
+        return None
+    return FitStore.at(folder, key, _GroupFit.arrays, _GroupFit.read)
 
 
 def fitted(
@@ -370,47 +306,59 @@ def fitted(
     probed = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
     probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(probed)]
     own = tosses_coins(statistic, probes)
-    kept = None if own else _KeptPortions.of(statistic, groups, reduce, seed, _Refit)
-    stored = [] if kept is None else kept.load(total)
-    finished = {place for portion in stored for place in portion.places.tolist()}
-    missing = {place: group for place, group in enumerate(groups) if place not in finished}
-    portions: list[_Portion] = []
-    failures: list[tuple[int, str]] = []
-    fits = done = 0
-    refitted = _Refit(statistic, reduce).portions(missing, workers, own_coins=own)
-    for portion in chain(stored, refitted):
-        if kept is not None and len(portions) >= len(stored):
-            kept.save(portion)
-        portions.append(portion)
-        failures += portion.failures
-        fits += sum(len(groups[place]) for place in portion.places)
-        if len(failures) * _FAILURES > planned:
-            place, reason = min(failures)
-            raise InputError(
-                f"statistic must be finite on nearly every subset, got {len(failures)} failed of "
-                f"{fits} fits, the first at subset {place} of the stream with seed {seed!r}: "
-                f"{reason} Failed fits cannot be left out; make the learner robust "
-                "(regularise, merge rare classes)."
+    if own:
+        # A generator that such a statistic carries is copied, state and all, with every batch of
+        # the work: draws of different batches would then not be independent, as X4 needs.
+        if workers is not None and workers > 1:
+            warnings.warn(
+                "The statistic differs from fit to fit on the same subset. Its copies in worker "
+                "processes could toss the same coins, so this process goes on alone.",
+                stacklevel=2,
             )
-        done += len(portion.places)
+        workers = 1
+    store = None if own else _store(statistic, groups, reduce, seed, _Refit)
+    fits = {} if store is None else store.load()
+    missing = {place: group for place, group in enumerate(groups) if place not in fits}
+    cluster = None if workers == 1 else current_cluster()
+    failures: list[tuple[int, str]] = []
+    for place, fit in refits(
+        _Refit(statistic, reduce),
+        missing,
+        workers=workers,
+        cluster=cluster,
+        store=store,
+        batches=_BATCHES,
+    ):
+        fits[place] = fit
+        failures += [(place, reason) for reason in fit.failures]
+        if len(failures) * _FAILURES > planned:
+            fitted_so_far = sum(len(groups[place]) for place in fits)
+            raise InputError(
+                "statistic must be finite on nearly every subset, got "
+                f"{_described(failures, fitted_so_far, seed)} Failed fits cannot be left out; "
+                "make the learner robust (regularise, merge rare classes)."
+            )
         if progress is not None:
-            progress(done, total)
-    portions.sort(key=lambda portion: int(portion.places[0]))
-    warned: dict[str, type[Warning]] = {}
-    for portion in portions:
-        warned |= portion.warned
+            progress(len(fits), total)
+    warned = dict(chain.from_iterable(fits[place].warned.items() for place in range(total)))
     if failures:
-        place, reason = min(failures)
         warned[
-            f"{len(failures)} of {fits} fits failed, the first at subset {place} of the stream "
-            f"with seed {seed!r}: {reason} A fit that fails releases zeros, and the noise hides it."
+            f"{_described(failures, planned, seed)} A fit that fails releases zeros, and the noise "
+            "hides it."
         ] = UserWarning
     for message, category in list(warned.items())[-3:]:
         warnings.warn(message, category, stacklevel=3)
-    order = np.argsort(np.concatenate([portion.places for portion in portions]))
-    rows = np.concatenate([portion.rows for portion in portions])[order]
-    unconverged = sum(portion.unconverged for portion in portions)
-    return Fits(rows, fits, unconverged, len(failures), own)
+    rows = np.array([fits[place].row for place in range(total)])
+    unconverged = sum(fit.unconverged for fit in fits.values())
+    return Fits(rows, planned, unconverged, len(failures), own)
+
+
+def _described(failures: Sequence[tuple[int, str]], fits: int, seed: object) -> str:
+    place, reason = min(failures)
+    return (
+        f"{len(failures)} failed of {fits} fits, the first at subset {place} of the stream with "
+        f"seed {seed!r}: {reason}"
+    )
 
 
 # ── All subsets instead of a sample: certificates without a confidence level ──────────────────────
