@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -31,6 +30,7 @@ from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import METHODS, released_statistic
