@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from memberbound.attacks import shadows
 from memberbound.attacks.shadows import bytes_of, train_shadows
 from memberbound.learners import Examples
-from memberbound.release.neighbour import PrivateRows
+from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.in_memory import read_records
 
