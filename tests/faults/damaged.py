@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 
 from memberbound.errors import MemberboundError
-from memberbound.tables import count_profile, open_table
+from memberbound.tables.counting import count_profile
 from memberbound.tables.in_memory import read_population
-from memberbound.tables.source import Table
+from memberbound.tables.source import Table, open_table
 
 ROWS = 40
 LONGEST = 600

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, refits
-from memberbound.release.neighbour import PrivateRows
+from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.in_memory import read_records
 

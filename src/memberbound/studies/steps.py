@@ -34,8 +34,8 @@ from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.fitting import kept_fits
 from memberbound.release.half_estimator import released_learner
-from memberbound.release.neighbour import PrivateRows, private_form
-from memberbound.release.saving import TableModel
+from memberbound.release.neighbour import private_form
+from memberbound.release.table_model import TableModel
 from memberbound.report.model import (
     AccessFloor,
     Floor,
@@ -54,6 +54,7 @@ from memberbound.report.model import (
     plain,
     typed_as,
 )
+from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import read_records

@@ -35,7 +35,7 @@ from memberbound.release.calibration import Calibration, Progress, Record, check
 from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import METHODS, released_statistic
 from memberbound.release.parameters import Labels
-from memberbound.release.saving import TableModel, save
+from memberbound.release.saving import save
 from memberbound.release.statistics import (
     SumStatistic,
     computed,
@@ -45,6 +45,7 @@ from memberbound.release.statistics import (
     quantiles,
     total,
 )
+from memberbound.release.table_model import TableModel
 from memberbound.release.table_statistics import TABLE_STATISTICS
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of

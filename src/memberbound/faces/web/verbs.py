@@ -22,7 +22,7 @@ from memberbound.quantities import marked, significant
 if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
     from memberbound.report.drawing import Chart
-    from memberbound.tables import Table
+    from memberbound.tables.source import Table
     from memberbound.verbs.audit_answer import AuditAnswer
     from memberbound.verbs.population import Comparison, PopulationAnswer
     from memberbound.verbs.protection import Protection
@@ -92,7 +92,7 @@ def load_all() -> None:
 @contextmanager
 def _watched(table: str, label: str, progress: Progress) -> Iterator[Table]:
     """Open a table and tell how far the engine is with its query while the block runs."""
-    from memberbound.tables import Table, open_table
+    from memberbound.tables.source import Table, open_table
 
     class Lent(Table):
         """A table that stays open when the verb is done with it, because it is still watched."""
@@ -167,7 +167,7 @@ def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
     from memberbound.report.charts import frontier_chart, leaks_chart
-    from memberbound.tables import count_profile
+    from memberbound.tables.counting import count_profile
     from memberbound.verbs.harden import harden
 
     progress(0, None, "searching for a recipe")
