@@ -28,7 +28,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
 
-import joblib
 import numpy as np
 
 from memberbound.declarations import Option
@@ -90,6 +89,8 @@ def refits(
     left = dict(pieces)
     if cluster is None and workers is None:
         workers = yield from _timed(work, left, store)
+    import joblib  # not before fits are asked for: a model is loaded without it
+
     jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
     # Decided once: what killed its worker would kill this process too.
     alone = cluster is None and (jobs == 1 or len(left) == 1)
@@ -167,6 +168,8 @@ class _LostError(Exception):
 def _processes(
     work: Callable[[Piece], R], batches: Sequence[Mapping[int, Piece]], workers: int
 ) -> Generator[dict[int, R]]:
+    import joblib
+
     parallel = joblib.Parallel(
         n_jobs=workers, return_as="generator_unordered", batch_size=1, idle_worker_timeout=_IDLE
     )
