@@ -441,7 +441,7 @@ def certify(
 ) -> Certification:
     """Certify how much any learner at all can leak about the rows of this table.
 
-    Give one of: a ``table`` (a file or an object that :func:`memberbound.tables.open_table` reads),
+    Give one of: a ``table`` (a file or an object that :func:`memberbound.tables.source.open_table` reads),
     the ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
     ``n``).
 
