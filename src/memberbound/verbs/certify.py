@@ -441,8 +441,8 @@ def certify(
 ) -> Certification:
     """Certify how much any learner at all can leak about the rows of this table.
 
-    Give one of: a ``table`` (a file or an object that :func:`memberbound.tables.source.open_table` reads),
-    the ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
+    Give one of: a ``table`` (a file or an object, see :mod:`memberbound.tables.source`), the
+    ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
     ``n``).
 
     Guarantee: with probability ≥ ``confidence`` over the rows of the table, ``delta_upper`` bounds
