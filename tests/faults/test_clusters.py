@@ -20,7 +20,7 @@ import pytest
 
 from commands import command
 from faults.slow_learner import SlowTree
-from memberbound import audit_learner, protect
+from memberbound import audit_learner, protect_half
 from memberbound.errors import InputError
 
 distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
@@ -143,15 +143,12 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
     alone = timeless(audit_learner(people, **asked, backend="sequential"))
     assert timeless(audit_learner(people, **asked, scheduler=worker.address)) == alone
     calibration = {
-        "target": "y", "eta": 0.3, "game": "subset", "pairs": 30, "insecure_seed": 1, "tune": False,
+        "target": "y", "eta": 0.3, "pairs": 30, "insecure_seed": 1, "tune": False,
         "calibration_seed": 1,
     }  # fmt: skip
-    here = protect(people, **calibration, workers=1).to_dict()
+    here = protect_half(people, **calibration, workers=1).to_dict()
     with distributed.Client(worker.address) as client:
-        assert protect(people, **calibration, client=client).to_dict() == here
-        # All rows are trained on in one process: a cluster would be asked for and ignored.
-        with pytest.raises(InputError, match="client applies only to the subset game"):
-            protect(people, target="y", record="every", client=client)
+        assert protect_half(people, **calibration, client=client).to_dict() == here
     # Every line of the page about clusters, with the address of this one.
     page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
     page = page.replace("tcp://127.0.0.1:8786", worker.address)
@@ -242,4 +239,4 @@ def test_an_address_where_nobody_answers(people, monkeypatch):
     with pytest.raises(InputError, match="client must be a distributed"):
         audit_learner(people, target="y", shadows=8, client="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="scheduler must be left out"):
-        protect(people, target="y", scheduler="tcp://127.0.0.1:1", client=object())
+        protect_half(people, target="y", scheduler="tcp://127.0.0.1:1", client=object())

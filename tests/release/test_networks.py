@@ -396,7 +396,7 @@ class TiedAndFrozen:
 def test_a_network_that_treats_every_row_by_itself_passes(factory, span):
     made = module._module(factory, (5,), 2)
     state = {name: t.clone() for name, t in made.state_dict().items()}
-    module._probe_training(made, (5,), 2, span)
+    module._probe_training(made, (5,), 2, span, 1e3)
     assert made.training
     assert all(torch.equal(t, state[name]) for name, t in made.state_dict().items())
 
@@ -404,7 +404,7 @@ def test_a_network_that_treats_every_row_by_itself_passes(factory, span):
 def test_the_probe_leaves_the_generator_as_it_was():
     made = module._module(normal_layers, (5,), 2)
     before = torch.random.get_rng_state()
-    module._probe_training(made, (5,), 2, (-3.0, 3.0))
+    module._probe_training(made, (5,), 2, (-3.0, 3.0), 1e3)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -419,7 +419,6 @@ def test_protect_and_predict_by_the_name_of_a_factory(tmp_path, monkeypatch):
         people(),
         target="ill",
         learner="nets_of_a_test:make",
-        record="every",
         bounds=BOUNDS,
         eta=0.2,
         out=file,

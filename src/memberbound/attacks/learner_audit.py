@@ -779,7 +779,7 @@ class Sandwich:
 def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, object]) -> Ceiling:
     """Return the ceiling that a certificate of η in the subset game puts on the advantage.
 
-    Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.
+    Takes a :class:`Certificate`, the file that ``protect-half`` writes, or its content.
     At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
     For odd N see :func:`_ceiling`.
     """
@@ -805,7 +805,7 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
         if said.get("population") is None or said.get("size") is None:
             raise InputError(
                 "certificate must say population and size, got none. Use the certificate file that "
-                "protect writes beside a release."
+                "protect-half writes beside a release."
             )
         return _ceiling(
             float(inner["upper"]),
@@ -817,7 +817,7 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
     except (KeyError, TypeError, ValueError) as problem:
         if isinstance(problem, InputError):
             raise
-        raise InputError("certificate must be one that protect has written.") from None
+        raise InputError("certificate must be one that protect-half has written.") from None
 
 
 def _ceiling(eta: float, confidence: float, record: str, population: int, size: int) -> Ceiling:

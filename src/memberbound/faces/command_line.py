@@ -22,7 +22,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from memberbound import _PUBLIC
+from memberbound import PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
@@ -36,10 +36,10 @@ __all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 #: Headings of the help page and the verbs below them.
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
-    "What does ε promise?": ("explain", "population"),
-    "Is this table safe to train on?": ("certify", "plan", "harden"),
-    "Train, release and attack models": ("bounds", "protect", "predict", "audit", "audit-learner"),
-    "The papers": ("reproduce", "theorems"),
+    "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
+    "Tables": ("certify", "plan", "harden"),
+    "Numbers": ("summarize", "explain", "population"),
+    "The papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),
 }
 #: Headings of a command's options, in their order.
@@ -237,7 +237,7 @@ class _Command:
     ) -> None:
         """Run the verb, say what was written, print the answer, hold it to a limit."""
         if plot is not None:
-            from memberbound.report.pictures import check_target
+            from memberbound.report.drawing import check_target
 
             check_target(plot)
         limit = self.limit(fail_above, fail_on, junit)
@@ -312,7 +312,7 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     signature = act.signature()
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
-    run.__name__ = verb.name
+    run.__name__ = verb.function.__name__
     # click keeps the line breaks of a paragraph that starts with a backspace.
     run.__doc__ = "\n".join([verb.summary, "", "\b", *verb.examples])
     return run
@@ -503,11 +503,12 @@ def _out_of_place() -> None:
 
 def _purpose(name: str) -> str:
     """Return the first sentence of a verb, read from its source: to import all takes seconds."""
-    name = function_name(name)
-    place = {"serve": "faces.serving", "study": "studies.studying"}.get(name, _PUBLIC.get(name, ""))
-    source = Path(__file__).parents[1].joinpath(*place.split(".")).with_suffix(".py")
+    function = function_name(name)
+    elsewhere = {"serve": "memberbound.faces.serving", "study": "memberbound.studies.studying"}
+    module = elsewhere.get(name) or PUBLIC[function]
+    source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
     found = re.search(
-        rf'^def {name}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
+        rf'^def {function}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
     )
     return found[1].replace("``", "") if found else ""
 
@@ -517,8 +518,10 @@ def _choices(verb: Verb) -> str | None:
     said = []
     if verb.of_kind("learner") and verb.name != "predict":
         from memberbound.learners import LEARNERS
+        from memberbound.release.neighbour import LEARNERS as PRIVATE
 
-        said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
+        names = PRIVATE if verb.name == "protect" else LEARNERS
+        said.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 

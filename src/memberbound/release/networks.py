@@ -75,8 +75,8 @@ _SINGLE, _UNDERFLOW = 2.0**29, 1e-15
 #: Up to this many weights lengths are taken in single precision.
 _MOST_SINGLE = 2**22
 #: The probe of training: gradients agree to this share of their length (roundings of single
-#: precision are a thousand times smaller); the largest companions are so many times the others.
-_PROBE_TOLERANCE, _PROBE_REACH = 1e-3, 1e3
+#: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
+_PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 _ROW_BY_ROW = (
     "The network computes a record's gradient from that record, its weights and coins of its own "
     "alone, also in its rounding: nothing in it mixes the rows of a batch.",
@@ -265,7 +265,7 @@ def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, place: int) -> Tens
 
 
 def _gradient_pairs(
-    wrapped: Any, shape: tuple[int, ...], outputs: int, span: tuple[float, float]
+    wrapped: Any, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
 
@@ -284,7 +284,7 @@ def _gradient_pairs(
 
     row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
     zeros, ends = torch.zeros(_BLOCK, *shape), torch.full((_BLOCK, *shape), high)
-    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * _PROBE_REACH, zeros]
+    companions = [zeros, drawn(_BLOCK), ends, drawn(_BLOCK), drawn(_BLOCK) * far, zeros]
 
     def gradient(others: Tensor, place: int) -> Tensor:
         rows, goals = others.clone(), torch.randn(_BLOCK, outputs, generator=generator)
@@ -304,12 +304,12 @@ def _gradient_pairs(
 
 
 def _probe_training(
-    module: Module, shape: tuple[int, ...], outputs: int, span: tuple[float, float]
+    module: Module, shape: tuple[int, ...], outputs: int, span: tuple[float, float], far: float
 ) -> None:
     """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
 
     Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
-    too. The rows of the probe are public, with entries drawn from ``span``.
+    too. The rows of the probe are public, with entries drawn from ``span``, or ``far`` times that.
     """
     torch = _torch()
     copied = copy.deepcopy(module).train()
@@ -318,7 +318,7 @@ def _probe_training(
         warnings.filterwarnings("ignore", message="Full backward hook")
         try:
             wrapped = _torch("opacus.grad_sample").GradSampleModule(copied, loss_reduction="sum")
-            pairs = list(_gradient_pairs(wrapped, shape, outputs, span))
+            pairs = list(_gradient_pairs(wrapped, shape, outputs, span, far))
         except (RuntimeError, ValueError, IndexError) as problem:
             raise InputError(
                 f"learner must be a network that trains on any number of rows: {problem}"
@@ -666,8 +666,10 @@ def _released(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{_weights(module)} weights."
         )
-    span = (encoder.low, encoder.high) if isinstance(encoder, PublicArray) else (-3.0, 3.0)
-    _probe_training(module, shape, outputs, span)
+    if isinstance(encoder, PublicArray):
+        _probe_training(module, shape, outputs, (encoder.low, encoder.high), 1.0)
+    else:
+        _probe_training(module, shape, outputs, _PROBE_SPAN, _PROBE_FAR)
     budget = NetworkBudget.trained(eta, paid, training.sample_rate, training.steps)
     reach = step_reach(training.clip, rows)
     scale = up(budget.training.noise_multiplier * reach, 2)

@@ -32,8 +32,8 @@ from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
-from memberbound.release.estimator import released_learner
 from memberbound.release.fitting import kept_fits
+from memberbound.release.half_estimator import released_learner
 from memberbound.release.neighbour import PrivateRows, private_form
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
@@ -66,6 +66,7 @@ from memberbound.verbs.harden import Hardening, harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 if TYPE_CHECKING:
     pass
@@ -596,7 +597,6 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         columns=list(examples.columns),
         learner=asked.learner,
         eta=asked.eta,
-        game="neighbour",
         bounds=bench.data.bounds,
         baseline=asked.baseline or None,
         # For trial: what the study makes is thrown away, the real release draws its own.
@@ -660,12 +660,12 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
         played = bench.played
         examples = played.examples
         refusal = ""
-        if (record == "every" or bench.huge) and private_form(asked.learner):
+        if (record == "every" or bench.huge or asked.quick) and private_form(asked.learner):
             try:
                 if _ALL_ROWS not in bench.found:
                     bench.found[_ALL_ROWS] = bench.told(_on_all_rows(bench, progress))
                 noised = bench.found[_ALL_ROWS]
-                also = " With so many rows the average record gets what protects every record."
+                also = " The average record gets what protects every record."
                 said = noised.sentence + also * (record == "average")
                 return replace(noised, sentence=said)
             except InputError as problem:
@@ -673,24 +673,25 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
         average = record == "average"
-        pairs = _PAIRS if average and bench.large else None
+        # Many pairs and many settings only lessen the noise: not worth most of a study's time.
+        short = bench.large or asked.quick
+        pairs = _PAIRS if average and short else None
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
         with kept_fits(bench.calibrations()):
-            found = protect(
+            found = protect_half(
                 played.frame,
                 target=asked.target,
                 **played.features,
                 learner=asked.learner,
                 eta=asked.eta,
                 record=record,
-                game="subset",
                 confidence=asked.confidence,
                 pairs=pairs,
                 # Some hundred more fits for less noise, of which many records need little.
-                tune=False if bench.large else None,
+                tune=not short,
                 workers=None if bench.workers < 1 else bench.workers,
                 # For trial: what the study makes is thrown away, the real release draws its own.
                 insecure_seed=asked.seed,

@@ -61,7 +61,7 @@ from memberbound.quantities import (
     marked,
     significant,
 )
-from memberbound.release.estimator import ReleasedLearner
+from memberbound.release.half_estimator import ReleasedLearner
 from memberbound.release.methods import quick_to_fit
 from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns
 

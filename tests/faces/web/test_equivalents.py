@@ -59,12 +59,30 @@ WORDS = [
         "population p.csv --epsilon 1.0 --candidates c.csv --records records.csv --json",
     ),
     (
+        "summarize",
+        "p.csv",
+        {"statistic": "mean", "bounds": "bounds.yaml"},
+        "summarize p.csv --statistic mean --bounds bounds.yaml --out release.safetensors --json",
+    ),
+    (
+        "protect-half",
+        "p.csv",
+        {"statistic": "mean", "record": "average", "tune": False},
+        "protect-half p.csv --statistic mean --record average --no-tune "
+        "--out release.safetensors --json",
+    ),
+    (
+        "protect-half",
+        "p.csv",
+        {"target": "y"},
+        "protect-half p.csv --target y --out release.skops --json",
+    ),
+    (
         "protect",
         "p.csv",
-        {"statistic": "mean", "tune": True},
-        "protect p.csv --statistic mean --tune --out release.safetensors --json",
+        {"target": "y", "tune": True},
+        "protect p.csv --target y --tune --out release.skops --json",
     ),
-    ("protect", "p.csv", {"target": "y"}, "protect p.csv --target y --out release.skops --json"),
     (
         "protect",
         "p.csv",

@@ -58,10 +58,10 @@ def working(folder):
 
 
 def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
-    """The bounds of ``protect`` are sent as text; a model is no table, and a table is no model."""
+    """The bounds of ``summarize`` are text; a model is no table, and a table is no model."""
     bounds = "age: [0, 120]\n"
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
-    job = performed(client, "protect", table, **asked)
+    job = performed(client, "summarize", table, **asked)
     assert job["state"] == "done", job["error"]
     (typed,) = client.app.state.desk.folder.rglob(f"{job['job']}/out/bounds.yaml")
     assert stat.S_IMODE(typed.stat().st_mode) == 0o600
@@ -72,7 +72,7 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     assert job["plots"]["success"]["upper"] >= 0.5 + job["result"]["certificate"]["upper"]
     roc = job["plots"]["roc"]
     assert all(tpr >= fpr for fpr, tpr in zip(roc["fpr"], roc["tpr"], strict=True))
-    refused = performed(client, "protect", table, **asked | {"bounds": "age: [9, 1]"})
+    refused = performed(client, "summarize", table, **asked | {"bounds": "age: [9, 1]"})
     assert refused["state"] == "failed"
     assert "bounds" in refused["error"]["message"]
     template = performed(client, "bounds", table)
@@ -100,7 +100,9 @@ def test_a_job_from_start_to_download(client, table, path):
     assert job["seconds"] > 0
     assert sum(job["plots"]["record_leak"]["rows"]) == 2000
     listed = {j["job"]: j for j in client.get("/api/jobs").json()["jobs"]}
-    assert listed[job["job"]] == {k: v for k, v in job.items() if k not in ("result", "plots")}
+    assert listed[job["job"]] == {
+        k: v for k, v in job.items() if k not in ("result", "plots", "charts")
+    }
     assert [f["name"] for f in job["files"]] == ["records.parquet"]
     records = pq.read_table(io.BytesIO(download(client, job, "records.parquet")))
     assert records.num_rows == 2000

@@ -199,7 +199,9 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
+    return Equivalent(
+        notes + shlex.join([*words, "--json"]), _python(verb.function.__name__, arguments)
+    )
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -242,8 +244,8 @@ class _Asked(BaseModel):
 
 #: Verbs that run as jobs, in processes of their own.
 JOBS = (
-    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population", "protect"),
-    "study",
+    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population"),
+    *("protect", "protect-half", "study", "summarize"),
 )
 
 
@@ -308,6 +310,16 @@ class Roc(BaseModel):
     tpr_replace_one: list[float] | None = Field(
         description="The ceiling at replace-one adjacency, where the one above is add-remove."
     )
+
+
+class Picture(BaseModel):
+    """A chart: the content of an SVG file, what it shows in words, and its numbers as a table."""
+
+    title: str
+    alt: str
+    svg: str
+    columns: list[str]
+    rows: list[list[str]]
 
 
 class Equivalents(BaseModel):
@@ -380,10 +392,11 @@ class JobSummary(BaseModel):
 
 
 class JobStatus(JobSummary):
-    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` data for charts."""
+    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` are more numbers."""
 
     result: dict[str, object] | None
     plots: dict[str, object]
+    charts: dict[str, Picture]
 
 
 class JobList(BaseModel):
@@ -393,6 +406,7 @@ class JobList(BaseModel):
 
 
 class View(BaseModel):
-    """A report that can be opened at ``/api/views/{view}``."""
+    """A report that can be opened at ``/api/views/{view}``, and its first chart."""
 
     view: str
+    chart: Picture | None

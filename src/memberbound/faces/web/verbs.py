@@ -1,4 +1,4 @@
-"""What a job does: call the verb, keep its dictionary as it is, and add data for plots and files.
+"""What a job does: call the verb, keep its dictionary as it is, and add charts and files.
 
 Runs in the child process, in the job's folder of outputs; ``table`` and the files among the
 options are paths of our own.
@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.declarations import Keywords
 from memberbound.faces.web.work import Answer
+from memberbound.quantities import marked, significant
 
 if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
+    from memberbound.report.drawing import Chart
     from memberbound.tables import Table
     from memberbound.verbs.audit_answer import AuditAnswer
     from memberbound.verbs.population import Comparison, PopulationAnswer
+    from memberbound.verbs.protection import Protection
 
 __all__ = ["load_all", "outputs_of", "performed"]
 
@@ -39,7 +42,7 @@ _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 def performed(
     verb: str, table: str | None, options: Keywords, progress: Progress, workers: int = 1
 ) -> Answer:
-    """Return ``{"result", "plots"}`` of a verb, or what it raises.
+    """Return ``{"result", "plots", "charts"}`` of a verb, or what it raises.
 
     ``workers`` models of an audit are trained at the same time, as threads: the limits of memory
     and time are those of this process, and whatever stops it stops them.
@@ -58,7 +61,7 @@ def outputs_of(verb: str, options: Keywords) -> dict[str, str]:
         written = {"out": f"{HARDENED}.parquet", "recipe": RECIPE}
     elif verb == "bounds":
         written = {"out": "bounds.yaml"}
-    elif verb == "protect":
+    elif verb in ("protect", "protect-half", "summarize"):
         ending = "skops" if options.get("statistic") is None else "safetensors"
         written = {"out": f"release.{ending}"}
     elif verb == "study":
@@ -78,7 +81,11 @@ def load_all() -> None:
         import_module(f"sklearn.{name}")
     for verb in ("audit", "bounds", "certify", "explain", "harden", "plan", "population"):
         import_module(f"memberbound.verbs.{verb}")
-    for name in ("verbs.protect", "studies", "report.page", "faces.web.answering"):
+    for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
+        import_module(name)
+    for verb in ("audit_learner", "protect", "protect_half", "summarize"):
+        import_module(f"memberbound.verbs.{verb}")
+    for name in ("studies", "report.page", "faces.web.answering"):
         import_module(f"memberbound.{name}")
 
 
@@ -117,24 +124,31 @@ def _inspect(table: str | None, options: Keywords, progress: Progress) -> Answer
 
     assert table is not None
     progress(0, None, "looking at the file")
-    return {"result": dict(inspected(Path(table), **options)), "plots": {}}
+    return _answer(dict(inspected(Path(table), **options)))
 
 
 def _certify(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.report.charts import leaks_chart
     from memberbound.verbs.certify import certify
 
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.parquet"
     if table is None:
         progress(0, None, "computing the worst case")
-        return {"result": certify(**options).to_dict(), "plots": {}}
+        return _answer(certify(**options).to_dict())
     with _watched(table, "counting cells", progress) as opened:
         result = certify(opened, **options)
     assert result.leaks is not None
-    return {
-        "result": result.to_dict(),
-        "plots": {"record_leak": _leak_histogram(result.leaks)},
-    }
+    answer: dict[str, Any] = result.to_dict()
+    plot = _leak_histogram(result.leaks)
+    leak, unit = answer["record_leak"], answer["unit"]
+    rows = "rows" if unit is None else f"values of “{unit}”"
+    words = (
+        f"Histogram of the certified leak of the {rows}: half of them {_leak(leak['median'])}; "
+        f"the worst {_leak(leak['max'])}."
+    )
+    chart = leaks_chart(plot["edges"], {rows: plot["rows"]}, leak["exposed_above"] or 0.5, words)
+    return _answer(answer, {"record_leak": plot}, leaks=chart)
 
 
 def _plan(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -142,9 +156,9 @@ def _plan(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
     if table is None:
         progress(0, None, "searching")
-        return {"result": plan(**options).to_dict(), "plots": {}}
+        return _answer(plan(**options).to_dict())
     with _watched(table, "counting cells", progress) as opened:
-        return {"result": plan(opened, **options).to_dict(), "plots": {}}
+        return _answer(plan(opened, **options).to_dict())
 
 
 def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -152,6 +166,7 @@ def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.files import write_table
     from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
+    from memberbound.report.charts import frontier_chart, leaks_chart
     from memberbound.tables import count_profile
     from memberbound.verbs.harden import harden
 
@@ -163,17 +178,21 @@ def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     with _watched(table, "counting cells", progress) as opened:
         before = count_profile(opened, result.counted)
     after = cell_profile(result.table)
-    return {
-        "result": result.to_dict(),
-        "plots": {
-            "record_leak_before": _leak_histogram(record_leaks(before, None, level)),
-            "record_leak_after": _leak_histogram(record_leaks(after, None, level)),
-        },
-    }
+    answer: dict[str, Any] = result.to_dict()
+    was, now = (_leak_histogram(record_leaks(each, None, level)) for each in (before, after))
+    worst = [_leak(answer[when]["record_leak"]["max"]) for when in ("before", "after")]
+    leaks = leaks_chart(
+        was["edges"],
+        {"rows before": was["rows"], "rows after": now["rows"]},
+        answer["after"]["record_leak"]["exposed_above"] or 0.5,
+        f"Leak of the rows: the worst before {worst[0]}; after {worst[1]}.",
+    )
+    plots: dict[str, object] = {"record_leak_before": was, "record_leak_after": now}
+    return _answer(answer, plots, leaks=leaks, frontier=frontier_chart(answer))
 
 
 def _population(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.report.pictures import swept_epsilons
+    from memberbound.report.charts import attackers_chart, success_chart, swept_epsilons
     from memberbound.verbs.population import population
 
     if options.pop("records", False):
@@ -181,12 +200,34 @@ def _population(table: str | None, options: Keywords, progress: Progress) -> Ans
     progress(0, None, "reading records")
     label = "bounding every record"
     result = population(table, progress=lambda done, total: progress(done, total, label), **options)
-    return {"result": result.to_dict(), "plots": _swept(result, swept_epsilons(result), progress)}
+    plots = _swept(result, swept_epsilons(result), progress)
+    compared = {name: getattr(result.compared, name) for name in _ATTACKERS}
+    bars = attackers_chart(
+        {_ATTACKERS[name]: upper for name, upper in compared.items()}, result.blind
+    )
+    lines = None
+    if plots:
+        curves = plots["success"]
+        lines = success_chart(
+            curves["epsilon"],
+            {name: curves[name] for name in _ATTACKERS},
+            compared,
+            asked=(result.epsilon, f"ε = {significant(result.epsilon, 'given')}"),
+            level=(result.blind, "blind guessing"),
+            axis="ε of the mechanism, worst case over all data sets",
+        )
+    return _answer(result.to_dict(), plots, attackers=bars, success=lines)
 
 
-def _swept(
-    answer: PopulationAnswer, epsilons: list[float], progress: Progress
-) -> dict[str, object]:
+#: Name among the swept curves → for people.
+_ATTACKERS = {
+    "worst_case": "worst case",
+    "population": "these records",
+    "practical": "practical attacker",
+}
+
+
+def _swept(answer: PopulationAnswer, epsilons: list[float], progress: Progress) -> dict[str, Any]:
     """Return the success bounds of the three attackers at other ε, for a plot."""
     from memberbound.errors import MemberboundError
 
@@ -233,6 +274,8 @@ def _audit_learner(table: str | None, options: Keywords, progress: Progress) -> 
 def _attacked(
     verb: Callable[..., AuditAnswer], table: str | None, options: Keywords, progress: Progress
 ) -> Answer:
+    from memberbound.report.charts import attacks_chart
+
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.csv"
     progress(0, None, "reading the table")
@@ -241,7 +284,8 @@ def _attacked(
         progress=lambda done, total: progress(done, total, "training models"),
         **options,
     )
-    return {"result": result.to_dict(), "plots": {}}
+    answer: dict[str, Any] = result.to_dict()
+    return _answer(answer, attacks=attacks_chart(answer["attacks"], answer["confidence"]))
 
 
 def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -249,27 +293,59 @@ def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
     progress(0, None, "looking at the columns")
     assert table is not None
-    return {"result": bounds(table, out="bounds.yaml", **options).to_dict(), "plots": {}}
+    return _answer(bounds(table, out="bounds.yaml", **options).to_dict())
 
 
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.faces.web.answering import ceiling_points
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
-    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
     result = protect(
+        table,
+        out="release.skops",
+        progress=lambda done, total: progress(done, total, "training on all rows"),
+        **options,
+    )
+    return _of_all_rows(result)
+
+
+def _summarize(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.summarize import summarize
+
+    progress(0, None, "reading the table")
+    result = summarize(table, out="release.safetensors", **options)
+    return _of_all_rows(result)
+
+
+def _of_all_rows(result: Protection) -> Answer:
+    """Return a release with what nobody exceeds who sees it."""
+    from memberbound.faces.web.answering import ceiling_points
+    from memberbound.report.charts import ceiling_chart
+
+    assert result.budget is not None
+    curve, answer = result.budget.curve(), dict[str, Any](result.to_dict())
+    rates = [float(rate) for rate in answer["curve"]["replace_one"]["tpr_upper"]]
+    plots = {
+        "success": {"upper": result.success_upper, "blind": result.blind},
+        "roc": ceiling_points(curve),
+    }
+    roc = ceiling_chart({"no attack gets above this": curve.roc}, rates, "this release")
+    return _answer(answer, plots, roc=roc)
+
+
+def _protect_half(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.verbs.protect_half import protect_half
+
+    progress(0, None, "reading the table")
+    out = "release.skops" if options.get("statistic") is None else "release.safetensors"
+    result = protect_half(
         table,
         out=out,
         workers=1,
         progress=lambda done, total: progress(done, total, "calibrating the noise"),
         **options,
     )
-    budget = getattr(result.released, "budget", None)
-    plots: dict[str, object] = {"success": {"upper": result.success_upper, "blind": result.blind}}
-    if budget is not None:  # all rows: the whole curve is known
-        plots["roc"] = ceiling_points(budget.curve())
-    return {"result": result.to_dict(), "plots": plots}
+    return _answer(result.to_dict())
 
 
 def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -280,17 +356,30 @@ def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
     def advance(step: str, done: int, total: int) -> None:
         progress(done, total, step)
 
-    result = study(table, out=".", workers=1, progress=advance, **options)
-    return {"result": result.to_dict(), "plots": {}}
+    return _answer(study(table, out=".", workers=1, progress=advance, **options).to_dict())
 
 
-def _leak_histogram(leaks: RecordLeaks) -> dict[str, object]:
+def _answer(
+    result: dict[str, Any], plots: dict[str, Any] | None = None, **charts: Chart | None
+) -> Answer:
+    """Return an answer with those of its charts that there are."""
+    made: dict[str, object] = {
+        name: chart.to_dict() for name, chart in charts.items() if chart is not None
+    }
+    return {"result": result, "plots": plots or {}, "charts": made}
+
+
+def _leak(upper: float) -> str:
+    return str(marked(upper, "certificate", "leak", 6))
+
+
+def _leak_histogram(leaks: RecordLeaks) -> dict[str, Any]:
     """Rows by certified leak, in equal bins and in bins of equal ratio.
 
     Bins are closed on the right: a row in (a, b] is certified to leak at most b.
     """
     rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, edges in (
         ("", np.linspace(0.0, 1.0, _BINS + 1)),
         ("_log", np.append(0.0, np.geomspace(1e-4, 1.0, _BINS + 1))),
@@ -313,5 +402,7 @@ _VERBS: dict[str, Callable[[str | None, Keywords, Progress], Answer]] = {
     "plan": _plan,
     "population": _population,
     "protect": _protect,
+    "protect-half": _protect_half,
+    "summarize": _summarize,
     "study": _study,
 }

@@ -6,11 +6,10 @@ import { FilePanel } from "./uploads.js";
 
 export class TargetTable {
   /** The choices stand in `form` and `state`; `changed()` is called after each, `chosen(file)` before
-      it where the file is another; `predicts()` says whether there is a column to predict. */
-  constructor({ form, state, legend, hint, help, changed, example = null, chosen = () => {}, predicts = () => true }) {
+      it where the file is another. With `roles`, what a column holds can be said as well. */
+  constructor({ form, state, legend, hint, help, changed, example = null, chosen = () => {}, roles = true }) {
     this.form = form;
     this.state = state;
-    this.predicts = predicts;
     this.file = null;
     this.aim = element("div", {});
     this.columns = new ColumnChooser(
@@ -20,7 +19,7 @@ export class TargetTable {
         state.roles = Object.keys(this.columns.roles).length ? JSON.stringify(this.columns.roles) : "";
         changed();
       },
-      { roles: true },
+      { roles },
     );
     this.panel = new FilePanel({
       title: "Choose a table",
@@ -46,7 +45,7 @@ export class TargetTable {
   /** All columns but the target; identifiers and free text are left out unless they are ticked. */
   choose() {
     const all = this.file?.columns ?? [];
-    const others = this.predicts() ? all.filter(({ name }) => name !== this.form.text("target")) : all;
+    const others = all.filter(({ name }) => name !== this.form.text("target"));
     const usual = others.filter(({ role }) => !["identifier", "text"].includes(role)).map(({ name }) => name);
     const roles = mapping(this.state.roles);
     this.columns.show(others, list(this.state.columns), { rows: this.file?.rows, usual, roles });
@@ -55,7 +54,7 @@ export class TargetTable {
   /** Show what there is to choose, unless another source is. */
   arrange(shown = true) {
     this.panel.node.hidden = !shown;
-    this.aim.hidden = !shown || !this.file || !this.predicts();
+    this.aim.hidden = !shown || !this.file;
     this.columns.node.hidden = !shown || !this.file;
   }
 }
