@@ -8,7 +8,7 @@ from memberbound.attacks.recognised import (
     audit_groups,
     recognised_members,
 )
-from memberbound.attacks.scores import audit_samples
+from memberbound.attacks.scores import Scores, audit_pair
 from memberbound.errors import InputError
 
 
@@ -103,7 +103,7 @@ def accused(rng: np.random.Generator, *, shared: bool) -> bool:
     for group in range(50):
         within = values == group
         pair = scores[within & member], scores[within & ~member]
-        if audit_samples(*pair, confidence=0.1, fpr=()).auc.lower > 0.5:
+        if audit_pair(Scores.from_samples(*pair), confidence=0.1, fpr=()).auc.lower > 0.5:
             return True
     return False
 

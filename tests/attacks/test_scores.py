@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memberbound.attacks.intervals import clopper_pearson_lower
-from memberbound.attacks.scores import Scores, audit_samples, audit_scores
+from memberbound.attacks.scores import Scores, audit_pair, audit_scores
 from memberbound.errors import InputError
 from memberbound.games import IidGame, ModelGame, SubsetGame
 from memberbound.quantities import AuditBound
@@ -72,7 +72,7 @@ def test_coverage(law, sizes):
     below = dict.fromkeys(truth, 0)
     above = dict.fromkeys(truth, 0)
     for _ in range(AUDITS):
-        audit = audit_samples(*draw(rng, *sizes), fpr=(0.1, 0.01))
+        audit = audit_pair(Scores.from_samples(*draw(rng, *sizes)), fpr=(0.1, 0.01))
         bounds = {"auc": audit.auc, "advantage": audit.advantage, **audit.tpr_at_fpr}
         for name, bound in bounds.items():
             if bound is not None:
@@ -110,7 +110,7 @@ def test_one_model_of_a_learner_that_memorises_in_half_of_its_runs(trained, list
         members = rng.normal(3.0 if memorises else 0.0, 1.0, trained)
         truth = own_truth(members)
         shown = rng.choice(members, listed, replace=False)
-        audit = audit_samples(shown, rng.normal(size=400), fpr=(0.1,))
+        audit = audit_pair(Scores.from_samples(shown, rng.normal(size=400)), fpr=(0.1,))
         assert audit.game == ModelGame()
         assert audit.auc.game.name == "model"
         for name, value in truth.items():
@@ -128,22 +128,22 @@ def test_a_model_that_ignores_its_data_is_not_accused_by_its_own_members():
     rng = np.random.default_rng(26)
     wrong = 0
     for _ in range(AUDITS):
-        audit = audit_samples(rng.normal(size=60), rng.normal(size=3000), fpr=())
+        audit = audit_pair(Scores.from_samples(rng.normal(size=60), rng.normal(size=3000)), fpr=())
         wrong += audit.advantage.lower > 0 or audit.auc.lower > 0.5
     assert wrong <= 2 * MISSES
 
 
 def test_the_game_is_that_of_the_model_unless_every_score_has_its_own_run():
-    audit = audit_samples(np.arange(50.0), np.arange(50.0))
+    audit = audit_pair(Scores.from_samples(np.arange(50.0), np.arange(50.0)))
     assert audit.game == ModelGame()
     assert any("nothing is said about other models" in a for a in audit.assumptions)
     assert "(model game)" in audit.summary()
-    runs = audit_samples(np.arange(50.0), np.arange(50.0), game=IidGame())
+    runs = audit_pair(Scores.from_samples(np.arange(50.0), np.arange(50.0)), game=IidGame())
     assert runs.auc.game == IidGame()
     assert any("training run of its own" in a for a in runs.assumptions)
     game = SubsetGame(population=100, size=50, record="average")
     with pytest.raises(InputError, match="game must be ModelGame or IidGame"):
-        audit_samples(np.arange(50.0), np.arange(50.0), game=game)
+        audit_pair(Scores.from_samples(np.arange(50.0), np.arange(50.0)), game=game)
 
 
 def test_misses_are_what_the_header_says():
@@ -191,14 +191,14 @@ def naive(x, y, rates):
     st.lists(st.integers(0, 8), min_size=50, max_size=80),
 )
 def test_estimates_agree_with_loops(x, y):
-    audit = audit_samples(x, y, fpr=(0.1, 0.25))
+    audit = audit_pair(Scores.from_samples(x, y), fpr=(0.1, 0.25))
     auc, advantage, tpr, roc = naive(x, y, (0.1, 0.25))
     assert audit.auc.estimate == pytest.approx(auc, abs=1e-12)
     assert audit.advantage.estimate == pytest.approx(advantage, abs=1e-12)
     assert audit.accuracy.estimate == pytest.approx((1 + advantage) / 2, abs=1e-12)
     for rate, value in tpr.items():
         assert audit.tpr_at_fpr[f"{rate:g}"].estimate == pytest.approx(value, abs=1e-12)
-    skewed = audit_samples(x, y, fpr=(), prior=0.8).accuracy
+    skewed = audit_pair(Scores.from_samples(x, y), fpr=(), prior=0.8).accuracy
     best = max(0.8 * t + 0.2 * (1 - f) for f, t in roc)
     assert skewed.estimate == pytest.approx(max(best, 0.8), abs=1e-12)
     assert skewed.lower >= 0.8 - 1e-12
@@ -209,7 +209,7 @@ def test_estimates_agree_with_loops(x, y):
 
 def test_lower_bounds_of_a_strong_attack_are_close():
     rng = np.random.default_rng(3)
-    audit = audit_samples(rng.normal(4, 1, 20_000), rng.normal(0, 1, 20_000))
+    audit = audit_pair(Scores.from_samples(rng.normal(4, 1, 20_000), rng.normal(0, 1, 20_000)))
     truth = 2 * PHI(2) - 1
     assert truth - 0.01 < audit.advantage.lower < truth
     assert 0.8 * PHI(4 + PPF(0.001)) < audit.tpr_at_fpr["0.001"].lower
@@ -222,7 +222,7 @@ def test_order_and_monotone_transforms_do_not_matter():
     shuffled = rng.permutation(600)
     first = audit_scores(scores, member).to_dict()
     assert audit_scores(scores[shuffled], member[shuffled]).to_dict() == first
-    assert audit_samples(x, y).to_dict() == first
+    assert audit_pair(Scores.from_samples(x, y)).to_dict() == first
     raised = audit_scores(np.exp(scores), member == 1).to_dict()
     assert raised["auc"] == first["auc"]
     assert raised["tpr_at_fpr"] == first["tpr_at_fpr"]
@@ -262,7 +262,7 @@ def test_infinite_scores_are_ranked():
 
 
 def test_too_few_non_members_make_no_claim():
-    audit = audit_samples(np.arange(5000.0), np.arange(436.0))
+    audit = audit_pair(Scores.from_samples(np.arange(5000.0), np.arange(436.0)))
     assert audit.tpr_at_fpr["0.1"] is not None
     assert audit.tpr_at_fpr["0.01"] is None
     assert audit.to_dict()["tpr_at_fpr"]["0.001"] is None
@@ -270,7 +270,7 @@ def test_too_few_non_members_make_no_claim():
 
 
 def test_contract_form():
-    audit = audit_samples(np.arange(50.0), np.arange(50.0), attack="loss")
+    audit = audit_pair(Scores.from_samples(np.arange(50.0), np.arange(50.0)), attack="loss")
     form = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
     assert set(form["auc"]) == {"estimate", "lower", "upper"}
     assert set(form["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
@@ -279,7 +279,7 @@ def test_contract_form():
 
 
 def test_one_member_is_enough_to_be_honest():
-    audit = audit_samples([1.0], np.zeros(30))
+    audit = audit_pair(Scores.from_samples([1.0], np.zeros(30)))
     assert (audit.advantage.estimate, audit.advantage.lower, audit.advantage.upper) == (1, 0, 1)
     assert audit.to_dict()["auc_standard_error_estimate"] is None
 

@@ -490,7 +490,7 @@ class GivenModel:
         lines = [""]
         if not self.comparable:
             lines.append("members and non-members are not comparable: there is no floor")
-        else:
+        elif self.audit.by_access:
             lines.append(
                 "what is given away at least (all lines hold together, confidence "
                 f"{confident(self.audit.confidence)}):"

@@ -14,7 +14,7 @@ import numpy as np
 
 from memberbound.attacks.evidence import Evidence, framed
 from memberbound.attacks.given_model import shuffled_p_value
-from memberbound.attacks.scores import audit_samples, interval_fields
+from memberbound.attacks.scores import Scores, audit_pair, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.splits import content_generator
 from memberbound.attacks.target import balancing_weights
@@ -201,9 +201,8 @@ def one_law_test(evidence: Evidence, *, confidence: float = 0.95, seed: int = 0)
         score = _blind_scores(table[train], member[train], table[~train], rng)
         truth = member[~train]
         values.append(shuffled_p_value(score, truth, rng))
-        found = audit_samples(
-            score[truth],
-            score[~truth],
+        found = audit_pair(
+            Scores.from_samples(score[truth], score[~truth]),
             confidence=shared_confidence(confidence, 2),
             fpr=(),
             attack="blind",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.scores import FEWEST_SCORES, ScoreAudit, audit_samples
+from memberbound.attacks.scores import FEWEST_SCORES, ScoreAudit, Scores, audit_pair
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.splits import content_generator
 from memberbound.errors import InputError, fraction
@@ -248,9 +248,8 @@ def audit_groups(
         within = texts == name
         measured = None
         if name in large:
-            measured = audit_samples(
-                scores[within & member],
-                scores[within & ~member],
+            measured = audit_pair(
+                Scores.from_samples(scores[within & member], scores[within & ~member]),
                 confidence=level,
                 fpr=(),
                 attack=attack,

@@ -31,7 +31,6 @@ __all__ = [
     "Scores",
     "area_under_roc",
     "audit_pair",
-    "audit_samples",
     "audit_scores",
     "interval_fields",
     "without_ends",
@@ -281,36 +280,6 @@ def audit_scores(
     )
 
 
-def audit_samples(
-    members: ArrayLike,
-    non_members: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    prior: float = 0.5,
-    game: ModelGame | IidGame | None = None,
-    attack: str = "scores",
-    seed: int = 0,
-) -> ScoreAudit:
-    """Measure an attack from the scores of members and those of non-members.
-
-    Guarantee, Theorem, Assumes, Numerics, Edge cases: as :func:`audit_scores`.
-
-    Examples:
-        >>> audit_samples(range(100), range(100)).auc.estimate
-        0.5
-    """
-    return audit_pair(
-        Scores.from_samples(members, non_members),
-        confidence=confidence,
-        fpr=fpr,
-        prior=prior,
-        game=game,
-        attack=attack,
-        seed=seed,
-    )
-
-
 def audit_pair(
     pair: Scores,
     *,
@@ -321,7 +290,12 @@ def audit_pair(
     attack: str = "scores",
     seed: int = 0,
 ) -> ScoreAudit:
-    """Measure an attack from scores that are checked and sorted; see :func:`audit_scores`."""
+    """Measure an attack from scores that are checked and sorted; see :func:`audit_scores`.
+
+    Examples:
+        >>> audit_pair(Scores.from_samples(range(100), range(100))).auc.estimate
+        0.5
+    """
     played = ModelGame() if game is None else game
     if not isinstance(played, (ModelGame, IidGame)):
         raise InputError(

@@ -146,9 +146,14 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
 
 
 def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
-    """Return the accuracy of every attack of an audit: estimates and floors, no ceiling."""
+    """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
+
+    An attack without scores (``learned``) has an advantage alone, and no row.
+    """
     rows = []
     for name, attack in attacks.items():
+        if attack["accuracy"] is None:
+            continue
         estimate, lower = (attack["accuracy"][key] for key in ("estimate", "lower"))
         floor = None if lower is None else Floor("audit", lower, confidence, name)
         seen = Seen("estimate", estimate, "accuracy")
