@@ -11,7 +11,7 @@ import memberbound
 from memberbound.faces.web.answering import ANSWERS, answered
 from memberbound.faces.web.child import Calculations
 from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from web.conftest import COMMAND, in_a_loop
 
 QUESTIONS = [
@@ -162,7 +162,7 @@ def test_a_question_that_takes_too_long_is_refused_and_the_next_one_answered(cli
 def test_too_many_waiting_questions_are_refused():
     # The pool itself: one at work, one allowed in all.
     async def crowd():
-        pool = Calculations(Limits(calculations=1, waiting=3), Nursery(forks=False))
+        pool = Calculations(Limits(calculations=1, waiting=3), Processes(forks=False))
         asked = [pool.ask("explain", {"epsilon": float(e)}) for e in range(5)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         await pool.close()
@@ -179,7 +179,7 @@ def test_nobody_computes_for_somebody_who_left():
         return True
 
     async def ask():
-        pool = Calculations(Limits(), Nursery())
+        pool = Calculations(Limits(), Processes())
         with pytest.raises(RefusedError, match="given up"):
             await pool.ask("explain", {"epsilon": 1.0}, left)
         await pool.close()

@@ -235,11 +235,15 @@ def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
     assert job["state"] == "failed"
     assert "stopped after 0.2 seconds" in job["error"]["message"]
     assert not working(client.app.state.desk.jobs[job["job"]].folder)
-    # Less than what is loaded.
-    restricted(job_memory_bytes=40 * MIB)
-    job = performed(client, "certify", None, uniform=10**6, n=10**6)
+    # Less than what is loaded: whatever does not fit into what is free within is refused.
+    restricted(job_memory_bytes=40 * MIB, upload_bytes=100 * MIB, rows=10**7)
+    lines = b"".join(b"0.%06d,%d\n" % (i, i % 2) for i in range(10**6))
+    scores = uploaded(client, b"score,member\n" + lines, "scores.csv")["file"]
+    job = performed(client, "audit", scores)
     assert job["state"] == "failed"
     assert "memory" in job["error"]["message"]
+    restricted(upload_bytes=100 * MIB, rows=10**7)
+    assert performed(client, "audit", scores)["state"] == "done"
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])

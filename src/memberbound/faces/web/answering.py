@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
+import socket
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -111,19 +111,14 @@ def answered(line: str) -> dict[str, object]:
         return {"error": f"the values must be less extreme ({type(problem).__name__})."}
 
 
-def main(memory: int) -> None:
-    """Answer lines until standard input ends."""
+def main(stream: socket.socket, memory: int) -> None:
+    """Answer lines until the stream ends."""
     limited(memory, 0)
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    channel = stream.makefile("rw", encoding="utf-8")
     warnings.simplefilter("ignore")
     channel.write('{"ready": true}\n')
     channel.flush()
-    for line in sys.stdin:
+    for line in iter(channel.readline, ""):
         channel.write(json.dumps(answered(line), allow_nan=False) + "\n")
         channel.flush()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -17,7 +17,7 @@ from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Child, prepared
 from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.faces.web.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads
 from memberbound.faces.web.verbs import outputs_of
@@ -77,10 +77,10 @@ class Job:
 class Jobs:
     """The jobs of one server, oldest first."""
 
-    def __init__(self, folder: Path, limits: Limits, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, limits: Limits, processes: Processes) -> None:
         self._folder = folder
         self._limits = limits
-        self._nursery = nursery
+        self._processes = processes
         self._found: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700)
@@ -195,7 +195,7 @@ class Jobs:
             job.progress = event
 
         try:
-            child = await Child.start(self._nursery, self._limits)
+            child = await Child.start(self._processes, self._limits)
             try:
                 answer = await child.perform(job.request, self._limits.job_seconds, progress)
             finally:

@@ -1,22 +1,19 @@
-"""The child process of a job: one request on standard input, JSON lines out, then it ends.
+"""The child process of a job: one request on its socket, JSON lines out, then it ends.
 
 A job runs apart from the server so that it can be stopped, so that its memory and its files are
 limited by the operating system, and so that a file that crashes a parser takes only itself along.
 The protocol is JSON in both directions, never pickle:
 
-* in: one line, ``{"verb", "folder", "table", "shown", "options", "names"}``;
+* in: one line, ``{"verb", "folder", "table", "options", "names"}``;
 * out: lines ``{"progress": {"done", "total", "label"}}`` and one last line, ``{"answered": true}``
   (the answer lies in ``answer.json`` of the job's folder) or ``{"error": sentence}``.
-
-When standard input ends, the server is gone, and so is this process with everything it started.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
+import socket
 import tempfile
 import threading
 from pathlib import Path
@@ -80,31 +77,6 @@ def limited(memory: int, disk: int) -> None:
     os.nice(_NICENESS)
 
 
-def _outlive_nobody() -> None:
-    """End with the server, however it ends: its side of standard input closes then."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _request() -> Request:
-    """Read one line from standard input without reading ahead."""
-    line = b""
-    while not line.endswith(b"\n"):
-        block = os.read(0, 1 << 16)
-        if not block:
-            os._exit(0)  # nobody needs it any more
-        line += block
-    request: Request = json.loads(line)
-    return request
-
-
 class Teller:
     """Writes events for the server; progress at most a few times a second."""
 
@@ -162,14 +134,14 @@ def renamed(value: object, names: dict[str, str]) -> object:
     return value
 
 
-def main(memory: int, disk: int, workers: int) -> None:
+def main(stream: socket.socket, memory: int, disk: int, workers: int) -> None:
     """Run the one request of this process."""
     limited(memory, disk)
-    # The channel is kept for events; whatever prints goes to standard error.
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    request = _request()
-    _outlive_nobody()
+    channel = stream.makefile("rw", encoding="utf-8")
+    line = channel.readline()
+    if not line:
+        os._exit(0)  # nobody needs it any more
+    request: Request = json.loads(line)
     folder = Path(request["folder"])
     kept = Path(tempfile.gettempdir())
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
@@ -198,7 +170,3 @@ def main(memory: int, disk: int, workers: int) -> None:
     channel.flush()
     # Threads of engines must not hold up the end.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
