@@ -102,7 +102,9 @@ check: $(STAMP) ## ruff, its formatter, mypy, the order of imports, spelling and
 	@# .proselintrc.json leaves out typography and repeated words: those of code and of tables.
 	$(BIN)/proselint check README.md CONTRIBUTING.md CHANGELOG.md docs paper
 
-docs: $(STAMP) ## the documentation, into site/
+docs: export PYTHONPATH := $(CURDIR)/scripts
+docs: $(STAMP) ## the documentation: plain Markdown into build/docs, pages into site/
+	$(BIN)/python -m documentation
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
 

@@ -42,14 +42,14 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
+from memberbound.report.charts import (
+    exposure_chart,
+    roc_chart,
+    sandwich_chart,
+    sweep_chart,
+)
 from memberbound.report.mlflow_log import owner_entry
 from memberbound.report.page import _headline, block_of, sides_of, text_of
-from memberbound.report.plots import (
-    exposure_drawing,
-    roc_drawing,
-    sandwich_drawing,
-    sweep_drawing,
-)
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.certify import Certification
@@ -432,14 +432,16 @@ def test_study_and_report(v: list[float]) -> None:
     assert wrong(table, numbers) == []
     assert len(printed(table)) > 20
     marks = [mark for _, mark, _ in _headline(shown) if mark is not None]
-    drawings = [sandwich_drawing(shown, record) for record in ("average", "worst")]
-    for drawing in drawings:
-        assert drawing is not None
-        marks += [cell for row in drawing.rows for cell in row if isinstance(cell, Mark)]
-        alt = re.sub(r"allowed are \S+ %|from 50 to 100 percent", "", drawing.alt)
+    for record in ("average", "worst"):
+        chart = sandwich_chart(shown, record)
+        assert chart is not None
+        marks += [cell for row in chart.rows for cell in row if isinstance(cell, Mark)]
+        alt = re.sub(r"allowed are \S+ %|from 50 to 100 percent", "", chart.alt)
         assert wrong(alt, numbers) == []
-        texts = [text for trace in drawing.data for text in trace.get("text", [])]
-        assert wrong("\n".join(texts), numbers) == []
+        texts = re.findall("<(?:text|title)[^>]*>([^<]*)<", chart.svg())
+        drawn = [text for text in texts if not re.search("guessing|allowed|^[0-9]+ %$", text)]
+        assert len(printed("\n".join(drawn))) >= 6
+        assert wrong("\n".join(drawn), numbers) == []
     allowance = {"55.09 %", "50.09 %"}
     said = [str(mark) for mark in marks if str(mark) not in allowance]
     assert wrong("\n".join(said), numbers) == []
@@ -486,7 +488,7 @@ def texts_of(block: Any) -> set[str]:
 @given(st.floats(1e-3, 1e3), st.floats(1e-9, 0.1))
 @example(1.0, 0.1)
 def test_curves_of_the_report(epsilon: float, delta: float) -> None:
-    """Certified lines in tables and hover texts; a bound read at a smaller ε holds as well."""
+    """Certified lines in tables; a bound read at a smaller ε holds as well."""
     report = sample()
     said = report["translation"]
     said |= {"epsilon": epsilon, "delta": delta}
@@ -496,17 +498,17 @@ def test_curves_of_the_report(epsilon: float, delta: float) -> None:
          "practical_upper": 0.7 + delta}
         for e in grid
     ]  # fmt: skip
-    drawing = sweep_drawing(typed(report))
-    assert drawing is not None
-    for at, row in zip(grid, drawing.rows, strict=True):
+    chart = sweep_chart(typed(report))
+    assert chart is not None
+    for at, row in zip(grid, chart.rows, strict=True):
         assert read(str(row[0])) <= exact(at)
         for cell, x in zip(row[1:], (0.9, 0.8, 0.7), strict=True):
             if x + delta >= 1:  # a ceiling of 1 is no proof, and is not printed as one
                 assert str(cell) == "nothing is proved"
             else:
                 assert read(str(cell).removeprefix("≤ ")) >= exact(x + delta)
-    assert f"ε = {significant(epsilon, 'given')}:" in drawing.alt
-    for other in (roc_drawing(typed(report)), exposure_drawing(typed(report))):
+    assert f"ε = {significant(epsilon, 'given')}:" in chart.alt
+    for other in (roc_chart(typed(report)), exposure_chart(typed(report))):
         assert other is not None
 
 
@@ -633,13 +635,12 @@ ELSEWHERE = {
     "report/pdf.py": "seconds that a browser may take",
     "studies/studying.py": "seconds that a step took",
     "studies/steps.py": "edges of a histogram, multiples of 0.05",
-    "report/plots.py": "heights of a curve by chance, not printed",
-    "report/svg.py": "pixels, and ticks of an axis",
+    "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/fourier_sums.py": "an integer weight",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
-SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round|%\{[^}]*:[^}]*\}|tickformat|hoverformat")
+SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")
 #: Script → why what it formats is no bound.
 SCRIPTS = {
     "numbers.js": "sizes of files",
@@ -647,8 +648,6 @@ SCRIPTS = {
     "jobs.js": "seconds",
     "explain-fields.js": "what somebody typed in per cent, as a share",
     "page-population.js": "what somebody typed in per cent, as a share",
-    "page-plan.js": "targets of the swept curve, which are then printed as given",
-    "plots.js": "ticks of axes",
 }
 
 
@@ -684,9 +683,6 @@ def test_no_other_module_formats_numbers() -> None:
 def test_no_other_script_formats_numbers() -> None:
     found = {p.name for p in STATIC.glob("*.js") if SCRIPT.search(p.read_text("utf-8"))}
     assert found == set(SCRIPTS)
-    plots = (STATIC / "plots.js").read_text("utf-8")
-    # Hover texts are written by numbers.js, not by plotly.
-    assert set(re.findall(r"%\{\w[^}]*\}", plots)) == {"%{text}"}
 
 
 def test_the_format_finder_finds(tmp_path: Path) -> None:
@@ -701,7 +697,6 @@ def test_the_format_finder_finds(tmp_path: Path) -> None:
 
 CALLS: dict[str, Callable[[float], str]] = {
     "n.percentUp(v)": lambda v: percent(v, "upper"),
-    "n.percentDown(v)": lambda v: percent(v, "lower"),
     "n.percentAbout(v)": lambda v: percent(v, "estimate"),
     "n.percent(v)": lambda v: percent(v, "given"),
     "n.sixUp(v)": lambda v: decimals(v, "upper"),

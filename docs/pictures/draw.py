@@ -22,14 +22,8 @@ from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.statistics import total
-from memberbound.report.pictures import (
-    BLUE,
-    GREEN,
-    save,
-    save_frontier,
-    save_roc,
-    save_success,
-)
+from memberbound.report.charts import save_frontier, save_roc, save_success
+from memberbound.report.drawing import BLUE, GREEN, save
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.gaussian import gaussian_success, noise_from_dp
 from memberbound.subset.profile import NeighbourProfile
@@ -130,10 +124,9 @@ def main() -> None:
                 executable_path=shutil.which("chromium"),
                 args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
             )
-            drawn_figure = ".js-plotly-plot .main-svg"
             pictured(browser, REPORT.as_uri(), "report", height=1110, ready=".plot svg")
             address = "http://127.0.0.1:8765/"
-            pictured(browser, address, "calculator", height=1100, ready=drawn_figure)
+            pictured(browser, address, "calculator", height=1100, ready=".plot[data-drawn]")
             browser.close()
     finally:
         server.terminate()

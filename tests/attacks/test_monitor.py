@@ -15,7 +15,7 @@ from memberbound.attacks.overfitting import (
     record_losses,
 )
 from memberbound.errors import InputError
-from memberbound.report.pictures import save_history
+from memberbound.report.charts import save_history
 
 
 def test_errors_of_all_looks_stay_within_the_budget():

@@ -34,3 +34,4 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(
         Figure, "savefig", lambda self, path, **options: Path(path).write_bytes(b"picture")
     )
+    monkeypatch.setattr("memberbound.report.drawing._svg", lambda *given, **options: "picture")

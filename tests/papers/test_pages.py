@@ -1,4 +1,4 @@
-"""The generated pages of the docs: every id has its anchor, every link leads somewhere.
+"""The pages that scripts/documentation writes: every id has its anchor, every link a target.
 
 Each check returns its complaints, so that it can also be fed a broken page.  Whether mkdocs accepts
 the pages is the strict build's part (``make docs``).
@@ -7,36 +7,25 @@ the pages is the strict build's part (``make docs``).
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
+import doctest
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import yaml
 
+from documentation import formulas, ledger, pages
 from memberbound.papers.ledger import ERRATA, PAPERS, Entry, entries
-
-pytest.importorskip("mkdocs", reason="the pages are drawn by a hook of mkdocs")
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"br", "wbr", "input", "meta", "img", "hr"}
 
 
-def hook() -> ModuleType:
-    place = ROOT / "docs" / "hooks" / "ledger_pages.py"
-    spec = importlib.util.spec_from_file_location("ledger_pages", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-HOOK = hook()
-PAGES: dict[str, str] = HOOK.pages(directories=False)
+PAGES: dict[str, str] = ledger.pages()
 
 
 class Reader(HTMLParser):
@@ -53,11 +42,11 @@ class Reader(HTMLParser):
         self.problems += [f"<{tag}> is never closed" for tag in self.open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if found.get("id"):
-            self.anchors.append(str(found["id"]))
-        if found.get("href"):
-            self.links.append(str(found["href"]))
+        attributes = dict(attrs)
+        if attributes.get("id"):
+            self.anchors.append(str(attributes["id"]))
+        if attributes.get("href"):
+            self.links.append(str(attributes["href"]))
         if tag == "tr":
             self.rows.append("")
         if tag not in VOID:
@@ -134,8 +123,8 @@ def test_a_row_tells_all_of_its_entry():
 
 def test_counts_are_those_of_the_ledger():
     counts = Counter(entry.status for entry in entries())
-    assert set(counts) == set(HOOK.STATUSES)
-    cells = [str(counts[status]) for status in HOOK.STATUSES]
+    assert set(counts) == set(ledger.STATUSES)
+    cells = [str(counts[status]) for status in ledger.STATUSES]
     assert f"| all | {' | '.join(cells)} | {len(entries())} |" in PAGES["theorems.md"]
 
 
@@ -160,7 +149,7 @@ def test_proofs_are_pages_of_the_site():
 )
 def test_formulas_survive_the_sites_markdown(written, emphasised):
     markdown = pytest.importorskip("markdown", reason="comes with mkdocs")
-    html = markdown.markdown(HOOK._for_site(written))
+    html = markdown.markdown(ledger._for_site(written))
     seen = Reader(f"<table><tr>{html}</tr></table>")
     assert re.findall(r"<em>(.*?)</em>", html) == emphasised
     plain = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", written).replace("`", "").replace("**", "")
@@ -169,18 +158,96 @@ def test_formulas_survive_the_sites_markdown(written, emphasised):
     assert seen.rows[-1] == plain
 
 
-def test_addresses_follow_the_setting_of_the_site():
-    pretty = HOOK.pages(directories=True)["theorems.md"]
-    assert 'href="../errata/#A25-L22"' in pretty
+def test_addresses_are_those_of_the_sites_settings():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert re.search(r"^use_directory_urls: false$", settings, flags=re.MULTILINE)
     assert 'href="errata.html#A25-L22"' in PAGES["theorems.md"]
+
+
+# The whole folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that a site generator reads, but for the examples of the gallery."""
+    place = tmp_path_factory.mktemp("written") / "docs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(pages._COMPLETIONS, "gallery.md", str)
+        pages.write(place)
+    return place
+
+
+def navigation(items: list[dict[str, object]]) -> Iterator[str]:
+    for item in items:
+        for target in item.values():
+            if isinstance(target, list):
+                yield from navigation(target)
+            else:
+                yield str(target)
+
+
+def empty_headings(text: str) -> list[str]:
+    """Tables of which a column has no name: a screen reader would read out nothing."""
+    tables = re.findall(r"^(\|.*\|)\n\|[-:| ]+\|$", text, flags=re.MULTILINE)
+    return [row for row in tables if any(not cell.strip() for cell in row.split("|")[1:-1])]
+
+
+def test_the_folder_is_plain_markdown_and_whole(folder):
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert "hooks" not in settings
+    assert [name for name in navigation(settings["nav"]) if not (folder / name).is_file()] == []
+    assert (folder / "howto" / "roc.svg").is_file()
+    assert {path.suffix for path in folder.rglob("*.*")} == {".md", ".png", ".svg", ".css", ".js"}
+    assert "## certify\n" in (folder / "cli.md").read_text(encoding="utf-8")
+    assert "## Games\n" in (folder / "glossary.md").read_text(encoding="utf-8")
+    assert "<sup>" in (folder / "proofs" / "coupling.md").read_text(encoding="utf-8")
+
+
+def test_no_page_has_a_column_without_a_name(folder):
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
+    assert {name: rows for name, text in texts.items() if (rows := empty_headings(text))} == {}
+    assert empty_headings("| | b |\n|---|--:|\n| 1 | 2 |")
+    assert not empty_headings("| a | b |\n|---|--:|\n| | 2 |")
+
+
+@pytest.mark.parametrize(
+    "verbatim",
+    [
+        "`e^ε` stays",
+        "```\ne^ε\n```",
+        "    e^ε",
+        "[text](x_1.md#y_2)",
+        '<a id="x_1"></a>',
+        "<style>.x_1 { a^2 }</style>",
+        "---\nx_1: 2^3\n---",
+        "## A { #x_1 }",
+        "names_with_underscores, MODEL",
+    ],
+)
+def test_what_is_not_prose_stays(verbatim):
+    assert formulas.set_formulas(verbatim) == verbatim
+    assert formulas.set_formulas(f"{verbatim}\n\nand x_1") == f"{verbatim}\n\nand x<sub>1</sub>"
+
+
+def test_the_examples_of_formulas_hold():
+    assert doctest.testmod(formulas) == (0, 2)
+
+
+def test_docstrings_keep_their_arguments_and_doctests():
+    pytest.importorskip("griffe", reason="comes with mkdocstrings")
+    from documentation.docstrings import with_formulas
+
+    example = "Example:\n    >>> x_1 = e^x\n    2^3\n\n"
+    assert with_formulas(f"Args:\n    p_k: the p_k of\n        x_1.\n\n{example}x^2") == (
+        f"Args:\n    p_k: the p<sub>k</sub> of\n        x<sub>1</sub>.\n\n{example}x<sup>2</sup>"
+    )
 
 
 # Broken variants
 
 
 def drawn(entry: Entry) -> str:
-    links = HOOK.Links(IDS, {"coupling"}, directories=False)
-    return str(HOOK.theorems_page({"A25": [entry]}, links))
+    return ledger.theorems_page({"A25": [entry]}, ledger.Links(IDS, {"coupling"}))
 
 
 ENTRY = next(entry for entry in entries() if entry.id == "A25-T14")
@@ -217,7 +284,7 @@ def test_the_filter_hides_other_rows(open_page, tmp_path):
     body = PAGES["theorems.md"].split("## A25", 1)
     table = body[1].split("\n", 1)[1]
     place.write_text(
-        f"<!doctype html><meta charset=utf-8>{HOOK.STYLE}{HOOK.FILTER}{table}", encoding="utf-8"
+        f"<!doctype html><meta charset=utf-8>{ledger.STYLE}{ledger.FILTER}{table}", encoding="utf-8"
     )
     page = open_page(place.as_uri(), width=390)
     rows = page.locator(".ledger tbody tr")

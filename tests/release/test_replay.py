@@ -7,8 +7,10 @@ must be paid for.
 """
 
 import datetime as dt
+import gzip
 import json
 import sqlite3
+import warnings
 from dataclasses import dataclass, field
 
 import duckdb
@@ -19,7 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 
+from memberbound import MembershipPrivate, protect
 from memberbound.errors import InputError
 from memberbound.release import (
     boosting,
@@ -439,3 +443,207 @@ def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):
             connection.execute(f"UPDATE t SET day = '{word}', seen = '{word}' WHERE big = 3")
         seen.append(replay(monkeypatch, make, path))
     assert seen[0][0] == seen[1][0] == seen[2][0]
+
+
+# ── Sound files and objects: one value among others that are read as before ───────────────────────
+
+
+def csv_with(value, folder, *, rows_before=3, name="t.csv"):
+    row = b"12345,abcdefghij\n"
+    content = b"a,b\n" + row * rows_before + value + b",x\n" + row * 3
+    path = folder / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(content, 1))
+    elif name.endswith(".zst"):
+        with pa.output_stream(str(path), compression="zstd") as stream:
+            stream.write(content)
+    else:
+        path.write_bytes(content)
+    return path
+
+
+#: The engine looks for the ends of lines where its blocks meet: at eight million bytes.
+ACROSS_BLOCKS = {"rows_before": 7_600_000 // len(b"12345,abcdefghij\n")}
+LINES_IN_QUOTES = b'"' + b"\n1,x" * 200_000 + b'"'
+CSV_VALUES = {
+    "a long value": (b"z" * 3_000_000, {}),
+    "a value longer than a block": (b"z" * 33_000_000, {}),
+    "lines in quotes": (LINES_IN_QUOTES, ACROSS_BLOCKS),
+    "lines in quotes, gz": (LINES_IN_QUOTES, {**ACROSS_BLOCKS, "name": "t.csv.gz"}),
+    "lines in quotes, zst": (LINES_IN_QUOTES, {**ACROSS_BLOCKS, "name": "t.csv.zst"}),
+    "quotes": (b'""""', {}),
+    "a separator": (b'"1,2"', {}),
+    "ends of lines in quotes": (b'"\r\n\n\r"', {}),
+    "a zero byte": (b"\0", {}),
+    "nothing": (b'""', {}),
+}
+
+
+@pytest.mark.parametrize("case", CSV_VALUES)
+def test_a_csv_file_is_read_whatever_one_field_holds(tmp_path, case):
+    value, where = CSV_VALUES[case]
+    first = in_memory.read_records(csv_with(b"1", tmp_path, **where))
+    second = in_memory.read_records(csv_with(value, tmp_path, **where))
+    assert_one_row_differs(first, second, where.get("rows_before", 3))
+
+
+def assert_one_row_differs(first, second, row):
+    assert second.rows == first.rows
+    assert list(second.columns) == list(first.columns)
+    rest = np.delete(np.arange(first.rows), row)
+    for name, values in first.columns.items():
+        one, other = values.taken(rest), second.columns[name].taken(rest)
+        np.testing.assert_array_equal(one.numbers, other.numbers)
+
+
+FAR = 2**62
+ARROW_VALUES = {
+    **{f"duration in {u}": ([5, FAR], pa.duration(u)) for u in ("s", "ms", "us", "ns")},
+    **{f"time in {u}": ([5, FAR], pa.timestamp(u)) for u in ("s", "ms", "us", "ns")},
+    **{f"time in {u} with a zone": ([5, -FAR], pa.timestamp(u, "UTC")) for u in ("s", "ms", "us")},
+    "date in milliseconds": ([0, 86_400_000 * 10**11], pa.date64()),
+}
+
+
+def as_arrow_stream(table, folder):
+    path = str(folder / "t.arrows")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+        out.write_table(table)
+    return folder / "t.arrows"
+
+
+def as_arrow_file(table, folder):
+    path = str(folder / "t.arrow")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+    return folder / "t.arrow"
+
+
+def as_parquet_file(table, folder):
+    pq.write_table(table, folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+ARROW_FORMS = {
+    "parquet": as_parquet_file,
+    "arrow file": as_arrow_file,
+    "arrow stream": as_arrow_stream,
+    "pyarrow": lambda table, _: table,
+    "stream": lambda table, _: table.to_reader(),
+    "pandas with arrow types": lambda table, _: table.to_pandas(types_mapper=pd.ArrowDtype),
+}
+
+
+@pytest.mark.parametrize("form", ARROW_FORMS)
+@pytest.mark.parametrize("case", ARROW_VALUES)
+def test_times_are_read_however_far_they_are(tmp_path, form, case):
+    (near, far), kind = ARROW_VALUES[case]
+    if form == "parquet" and getattr(kind, "unit", "") == "s" and "time" in case:
+        pytest.skip("Parquet has no times in seconds: they cannot be written")
+    read = []
+    for value in (near, far, None):
+        table = pa.table(
+            {"a": pa.array([near, near, value], pa.int64()).cast(kind), "b": [1, 2, 3]}
+        )
+        read.append(in_memory.read_records(ARROW_FORMS[form](table, tmp_path)))
+    assert_one_row_differs(read[0], read[1], 2)
+    assert_one_row_differs(read[0], read[2], 2)
+    days = (
+        near
+        / {"s": 86_400, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}[getattr(kind, "unit", "ms")]
+    )
+    assert read[0].columns["a"].numbers[0] == pytest.approx(days, rel=1e-15)
+    assert abs(read[1].columns["a"].numbers[2]) > days
+    assert read[2].columns["a"].label(2) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "near", "far"),
+    [
+        ("BIT", "'0110000101100001'", "'11111111'"),
+        ("BIGNUM", "1", "'1' || repeat('0', 500)"),
+        ("HUGEINT", "1", "170141183460469231731687303715884105727"),
+        ("UHUGEINT", "1", "340282366920938463463374607431768211455"),
+        ("TIME", "'10:00'", "'24:00:00'"),
+        ("TIMESTAMP_S", "'2020-01-01'", "'infinity'"),
+    ],
+)
+def test_a_type_of_duckdb_is_read_whatever_it_holds(tmp_path, kind, near, far):
+    read = []
+    for place, value in enumerate((near, far, "NULL")):
+        path = tmp_path / f"{place}.duckdb"
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(f"CREATE TABLE t (a {kind}, b INTEGER)")
+            connection.execute(f"INSERT INTO t VALUES ({near}, 1), ({near}, 2), ({value}, 3)")
+        read.append(in_memory.read_records(path))
+    assert_one_row_differs(read[0], read[1], 2)
+    assert_one_row_differs(read[0], read[2], 2)
+    if "HUGE" in kind:
+        assert read[1].columns["a"].label(2) == far
+
+
+@pytest.mark.parametrize("stored", ["ff41", "eda080"])
+def test_sqlite_text_need_not_be_utf8(tmp_path, stored):
+    read = []
+    for place, value in enumerate(("'y'", f"CAST(x'{stored}' AS TEXT)")):
+        path = tmp_path / f"{place}.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE t (a TEXT, b TEXT)")
+            connection.execute(f"INSERT INTO t VALUES ('1', 'x'), ('2', 'x'), ({value}, 'x')")
+        connection.close()
+        read.append(in_memory.read_records(path))
+    assert_one_row_differs(*read, 2)
+    assert read[1].columns["a"].label(2) == f"x'{stored}'"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([["a"], ["b"], ["\ud800"]]),
+        np.array([[1], [2], [FAR]]).astype("M8[s]"),
+        np.array([[1], [2], [FAR]]).astype("m8[s]"),
+    ],
+    ids=["half of a surrogate pair", "time", "duration"],
+)
+def test_a_stored_array_is_read_whatever_it_holds(tmp_path, column):
+    read = []
+    for place, array in enumerate((column[[0, 1, 1]], column)):
+        np.save(tmp_path / f"{place}.npy", array)
+        read.append(in_memory.read_records(tmp_path / f"{place}.npy"))
+    assert_one_row_differs(*read, 2)
+
+
+@pytest.mark.parametrize("value", [[1, 2], [10**5000], {"k": 1}, object()])
+def test_a_cell_of_a_list_is_read_whatever_it_holds(value):
+    """The estimator takes lists as the reader does: a list within a list is one value."""
+    table = [[k % 7, k % 3] for k in range(ROWS)]
+    goal = ["no", "yes"] * (ROWS // 2)
+    bounds = {"x0": [0, 7], "x1": {"categories": [0, 1, 2]}, "y": ["no", "yes"]}
+    for cells, goals in (
+        ([[value, 1], *table[1:]], goal),
+        (table, [value, *goal[1:]]),
+    ):
+        model = MembershipPrivate(LogisticRegression(), eta=ETA, bounds=bounds, insecure_seed=1)
+        assert model.fit(cells, goals).classes_.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("value", [1e307, -1e308, float("inf"), float("nan"), "word"])
+@pytest.mark.parametrize("learner", ["ridge", "huber"])
+def test_a_trial_cannot_stop_a_release(tmp_path, learner, value):
+    """What is published is JSON, and the noise decides about it, whatever one target is."""
+    draws = np.random.default_rng(2)
+    frame = pd.DataFrame({"a": draws.normal(size=ROWS)})
+    frame["z"] = frame["a"].astype(object)
+    frame.loc[7, "z"] = value
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = protect(
+            tmp_path / "t.csv",
+            target="z",
+            learner=learner,
+            eta=ETA,
+            bounds={"a": [-3, 3], "z": [-3, 3]},
+            insecure_seed=1,
+        )
+    json.dumps(found.to_dict(), allow_nan=False)

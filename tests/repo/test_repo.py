@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -139,8 +140,20 @@ def test_every_dependency_is_explained() -> None:
     assert not declared - explained
 
 
-def test_ci_is_executable() -> None:
+def test_ci_is_executable_and_what_the_workflow_runs() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_pre_commit_runs_ruff_only() -> None:
+    settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    entries = [hook["entry"] for repo in settings["repos"] for hook in repo["hooks"]]
+    assert [shlex.split(entry)[:2] for entry in entries] == [
+        [".venv/bin/ruff", "check"],
+        [".venv/bin/ruff", "format"],
+    ]
 
 
 def test_property_tests_draw_the_same_examples_every_time():

@@ -14,7 +14,7 @@ from memberbound.report.model import Report
 
 __all__ = ["EVIL", "extreme", "hostile", "partial", "regression", "sample", "stopped", "typed"]
 
-#: Closes a script, opens a tag, leaves an attribute, ends a comment, names Plotly's placeholders.
+#: Closes a script, opens a tag, leaves an attribute, ends a comment, names placeholders.
 EVIL = (
     "</script><script>window.stolen=1</script><img src=x onerror='window.stolen=1'>"
     "\"'`&amp;<!--${window.stolen=1}{{7*7}}%{x}\u2028@ink"

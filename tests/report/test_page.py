@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memberbound.quantities import Kind, marked, numbers_in
-from memberbound.report import plots, prose
+from memberbound.report import charts, prose
 from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.report.page import render as render_typed
 from memberbound.report.prose import assumed
@@ -41,8 +41,9 @@ FIGURES = ("sandwich-worst", "sandwich-average", "roc", "exposure", "remedies", 
 OUR_TAGS = set(
     re.findall(
         r"\w+",
-        """a b bdi body br caption circle code dd defs details div dl dt em fieldset figcaption
-        figure footer h1 h2 h3 h4 h5 h6 head header html input label legend li link main meta nav
+        """a b bdi body br caption circle clippath code dd defs desc details div dl dt em fieldset
+        figcaption
+        figure footer g h1 h2 h3 h4 h5 h6 head header html input label legend li link main meta nav
         ol output p path pattern pre rect script section small span strong style summary svg symbol
         table tbody td text th thead title tr tspan ul use""",
     )
@@ -62,6 +63,7 @@ class Reader(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self.raw: list[tuple[dict[str, str | None], str]] = []
+        self.texts: list[tuple[str, dict[str, str | None], str]] = []
         self.open: list[str] = []
         self.feed(page)
         self.close()
@@ -80,6 +82,8 @@ class Reader(HTMLParser):
             self.raw.append((self.tags[-1][1], data))
         else:
             self.words.append(data)
+            if self.open:
+                self.texts.append((self.open[-1], self.tags[-1][1], data))
 
     @property
     def text(self) -> str:
@@ -152,9 +156,18 @@ def test_figures_have_words_and_numbers(rendered: tuple[dict[str, Any], str, Rea
         "sweep": report["translation"] and report["translation"]["population"],
     }
     assert [a["data-figure"] for a in shown] == [name for name in FIGURES if expected[name]]
-    for attributes in shown:
+    texts = {
+        str(a["id"]): text
+        for tag, a, text in reader.texts
+        if tag in ("title", "desc") and "id" in a
+    }
+    drawn = [a for a in reader.all("svg") if str(a.get("aria-labelledby", "")).endswith("-title")]
+    views = {"roc": 2}
+    assert len(drawn) == sum(views.get(str(a["data-figure"]), 1) for a in shown)
+    for attributes in drawn:
         assert attributes["role"] == "img"
-        assert len(str(attributes["aria-label"])) > 60
+        assert len(texts[str(attributes["aria-labelledby"])]) > 10
+        assert len(texts[str(attributes["aria-describedby"])]) > 60
 
 
 def test_round_trip_and_purity(rendered: tuple[dict[str, Any], str, Reader]) -> None:
@@ -293,36 +306,43 @@ def test_kinds_never_look_alike() -> None:
     assert len({found.group(1) for found in rules.values() if found}) == len(shown)
 
 
+def marks_of(figure: Any, kind: str) -> list[Any]:
+    """What a figure draws of a kind of data."""
+    return figure.findobj(lambda artist: (artist.get_gid() or "").split("|")[0] == f"mark-{kind}")
+
+
 def test_sandwich_draws_the_numbers_of_the_report() -> None:
     report = reports.sample()
     for record in ("average", "worst"):
-        drawing = plots.sandwich_drawing(typed(report), record)
-        assert drawing is not None
+        chart = charts.sandwich_chart(typed(report), record)
+        assert chart is not None
+        figure = chart.figure()
         rows = [row for row in report["sandwich"] if row["record"] == record]
-        by_symbol: dict[str, list[float]] = {}
-        for trace in drawing.data:
-            if trace["type"] == "scatter" and trace["mode"] == "markers":
-                by_symbol.setdefault(trace["marker"]["symbol"], []).extend(trace["x"])
+
+        def drawn(kind: str, figure: Any = figure) -> list[float]:
+            return [x for mark in marks_of(figure, kind) for x in mark.get_xdata()]
+
         proved = [r for r in rows if r["ceiling"] is not None and r["ceiling"]["upper"] < 1]
-        assert by_symbol["pentagon"] == [r["ceiling"]["upper"] for r in proved]
+        assert drawn("ceiling") == [r["ceiling"]["upper"] for r in proved]
         floors = [r["floor"]["lower"] for r in rows if r["floor"]]
-        shown = [lower for lower in floors if lower > rows[0]["blind"]]
-        assert by_symbol.get("triangle-right", []) == shown
-        assert by_symbol["circle"] == [r["estimate"]["estimate"] for r in rows if r["estimate"]]
-        striped = [t for t in drawing.data if t.get("marker", {}).get("pattern", {}).get("shape")]
+        assert drawn("floor") == [lower for lower in floors if lower > rows[0]["blind"]]
+        assert drawn("estimate") == [r["estimate"]["estimate"] for r in rows if r["estimate"]]
+        closed, striped = marks_of(figure, "band"), marks_of(figure, "open")
+        assert [b.get_x() + b.get_width() for b in closed] == pytest.approx(drawn("ceiling"))
         assert len(striped) == len(rows) - len(proved) > 0
         # Open to the right: the stripes end at 100 %.
-        assert all(t["base"][0] + t["x"][0] == pytest.approx(1.0) for t in striped)
+        assert all(bar.get_hatch() for bar in striped)
+        assert [b.get_x() + b.get_width() for b in striped] == pytest.approx([1.0] * len(striped))
 
 
 def test_a_certified_curve_is_never_read_below_itself() -> None:
     report = reports.sample()
-    drawing = plots.roc_drawing(typed(report))
-    assert drawing is not None
-    for curve, row in zip(report["roc"], drawing.rows, strict=True):
+    chart = charts.roc_chart(typed(report))
+    assert chart is not None
+    for curve, row in zip(report["roc"], chart.rows, strict=True):
         if curve["kind"] == "certificate":
             gain = curve["tpr"][0]
-            for column, shown in zip(drawing.columns[1:], row[1:], strict=True):
+            for column, shown in zip(chart.columns[1:], row[1:], strict=True):
                 rate = Decimal(re.findall(r"\d+", column)[0]) / 100
                 said = Decimal(str(shown).removeprefix("≤ ").removesuffix(" %")) / 100
                 assert said >= rate + Decimal(gain) - Decimal("1e-12")
@@ -333,9 +353,9 @@ def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
     report = reports.sample()
     ends = [c for c in report["roc"] if c["kind"] == "certificate"][:1]
     ends[0] |= {"fpr": [0.0, 0.3125, 1.0], "tpr": [0.5625, 0.875, 1.0]}
-    drawing = plots.roc_drawing(typed(report | {"roc": ends}))
-    assert drawing is not None
-    assert [str(cell) for cell in drawing.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
+    chart = charts.roc_chart(typed(report | {"roc": ends}))
+    assert chart is not None
+    assert [str(cell) for cell in chart.rows[0][1:]] == ["≤ 87.5 %"] * 4 + ["nothing is proved"]
 
 
 def test_other_guesses_are_shown_with_what_they_assume() -> None:
@@ -355,8 +375,8 @@ def test_other_guesses_are_shown_with_what_they_assume() -> None:
 
 def test_chance_is_the_binomial_law() -> None:
     report = reports.sample()
-    drawing = plots.exposure_drawing(typed(report))
-    assert drawing is not None
+    chart = charts.exposure_chart(typed(report))
+    assert chart is not None
     item = report["exposure"][0]
     tries, blind = item["records"]["targets"], item["records"]["blind_accuracy"]
     edges, counts = item["histogram"]["edges"], item["histogram"]["counts"]
@@ -365,8 +385,15 @@ def test_chance_is_the_binomial_law() -> None:
         share = right / tries
         place = max(i for i in range(len(counts)) if edges[i] <= share)
         expected[place] += math.comb(tries, right) * blind**right * (1 - blind) ** (tries - right)
-    assert drawing.data[1]["y"] == pytest.approx(sum(counts) * expected, abs=2e-3)
-    assert drawing.data[0]["y"] == counts
+    figure = chart.figure()
+    chance = marks_of(figure, "chance")[0].get_data().values
+    assert chance == pytest.approx(sum(counts) * expected, abs=2e-3)
+    first = figure.axes[0]
+    bars = {b.get_center()[0]: b.get_height() for b in marks_of(first, "bar")}
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    filled = {m: count for m, count in zip(middles, counts, strict=True) if count}
+    assert list(bars) == pytest.approx(list(filled))
+    assert list(bars.values()) == list(filled.values())
 
 
 def _luminance(colour: str) -> float:
@@ -449,7 +476,7 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
     drawn = _drawn(page)
     assert set(drawn) == set(FIGURES)
     report = reports.sample()
-    least = {"roc": len(report["roc"]) + 1, "sweep": 3, "remedies": 4, "exposure": 20}
+    least = {"roc": len(report["roc"]), "sweep": 3, "remedies": 4, "exposure": 20}
     for name, count in drawn.items():
         assert count >= least.get(name, 5), (name, count)
     for section in SECTIONS:
@@ -462,7 +489,7 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
         """() => [...document.querySelectorAll("[data-figure]")].map(h =>
         [[...h.querySelectorAll("svg")].filter(s => s.clientWidth > 0).length, h.clientWidth])"""
     )
-    # One drawing at a time, of the width that there is.
+    # One view at a time, of the width that there is.
     assert all(count == 1 and room > 250 for count, room in boxes)
     small = page.evaluate(
         """() => [...document.querySelectorAll(".plot text")]
@@ -482,12 +509,12 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
     page = open_page(place(reports.sample))
     _drawn(page)
     # The axes, by keyboard alone.
-    log = page.locator("#plot-roc .wide.view-log svg")
+    log = page.locator("#plot-roc .view-log svg")
     page.locator("input[name=roc-view]").first.focus()
     assert not log.is_visible()
     page.keyboard.press("ArrowRight")
     assert log.is_visible()
-    assert not page.locator("#plot-roc .wide.view-linear svg").is_visible()
+    assert not page.locator("#plot-roc .view-linear svg").is_visible()
     assert page.evaluate("document.activeElement.value") == "log"
     page.keyboard.press("ArrowLeft")
     assert not log.is_visible()
@@ -532,10 +559,10 @@ def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
 @pytest.mark.browser
 def test_without_scripts_nothing_is_missing(open_page: Any, place: Any) -> None:
     page = open_page(place(reports.sample), java_script_enabled=False)
-    assert page.locator("#plot-sandwich-worst .wide svg").is_visible()
+    assert page.locator("#plot-sandwich-worst svg").is_visible()
     assert not page.locator("#slider").is_visible()
     page.get_by_text("logarithmic: few false alarms").click()
-    assert page.locator("#plot-roc .wide.view-log svg").is_visible()
+    assert page.locator("#plot-roc .view-log svg").is_visible()
     page.locator("summary", has_text="The numbers: the most exposed record").click()
     protected = "Model with noise that protects every record"
     row = page.locator("details[open] tr", has_text=protected).first
@@ -620,13 +647,13 @@ def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
     allowed, words = shown["Limit of this study"]
     assert allowed == "55.09 %"
     assert "blind guessing 50.09 % + 5 points" in words
-    for drawing in (
-        plots.sandwich_drawing(typed(report), "worst"),
-        plots.exposure_drawing(typed(report)),
-        plots.sweep_drawing(typed(report)),
+    for chart in (
+        charts.sandwich_chart(typed(report), "worst"),
+        charts.exposure_chart(typed(report)),
+        charts.sweep_chart(typed(report)),
     ):
-        assert drawing is not None
-        texts = [note["text"] for note in drawing.layout["annotations"]]
+        assert chart is not None
+        texts = re.findall("<text[^>]*>([^<]*)<", chart.svg())
         assert "allowed 55.09 %" in texts
         assert not any("55 %" in text for text in texts)
 

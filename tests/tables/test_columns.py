@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -352,3 +353,65 @@ def test_a_repeated_header_is_a_row_of_missing_values(tmp_path, ending):
     single = tmp_path / "one.csv"
     single.write_text("yes\nno\nyes\n")
     assert [read_records(single).columns["yes"].label(k) for k in (0, 1)] == ["no", "yes"]
+
+
+class Mute:
+    def __str__(self):
+        raise ValueError("no text")
+
+
+class Unhashable(str):
+    __hash__ = None
+
+
+class Caseless(str):
+    """Equal to texts that are read as other ones."""
+
+    def __eq__(self, other):
+        return self.lower() == other.lower()
+
+    def __hash__(self):
+        return hash(self.lower())
+
+
+def nested(depth):
+    cell = []
+    for _ in range(depth):
+        cell = [cell]
+    return cell
+
+
+HOSTILE = {
+    "no text": (Mute(), "Mute"),
+    "unhashable": (Unhashable("1"), "1"),
+    "a long number in a list": ([10**5000], "list"),
+    "a long fraction": (Fraction(10**5000, 3), "Fraction"),
+    "deep lists": (nested(100_000), "list"),
+    "a time after 9999": (pd.Timestamp(np.datetime64("20000-01-01", "s")), "day 6585322"),
+    "a time before 1": (pd.Timestamp(np.datetime64("-0500-01-01", "s")), "day -902149"),
+    "a period after all": (pd.Period(ordinal=2**40, freq="D"), "3010362559-12-15"),
+    "a long double": (np.longdouble("1e4000"), "inf"),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.parametrize("form", [*FORMS, "%d.%m.%Y"])
+def test_every_object_is_read(case, form):
+    value, label = HOSTILE[case]
+    column = Values.of(["1", value, 2], form)
+    assert column.label(1) == label
+    assert same(pairs_of(column)[1], read_value(value, form))
+
+
+def test_objects_that_call_themselves_equal_are_read_one_by_one():
+    assert [Values.of([Caseless("A"), Caseless("a")]).label(k) for k in (0, 1)] == ["A", "a"]
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int16()])
+def test_a_gap_beside_a_full_dictionary_is_missing(index):
+    """A dictionary may fill the type of its indices, which then has no number for a gap."""
+    size = {pa.int8(): 128, pa.uint8(): 256, pa.int16(): 2**15}[index]
+    words = pa.array([f"v{k}" for k in range(size)])
+    column = pa.DictionaryArray.from_arrays(pa.array([0, size - 1, None], index), words)
+    assert [Values.of(column).label(k) for k in range(3)] == ["v0", f"v{size - 1}", ""]

@@ -11,7 +11,7 @@ import pytest
 
 import memberbound
 from commands import command
-from memberbound.report.pictures import FORMATS
+from memberbound.report.drawing import FORMATS
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
 

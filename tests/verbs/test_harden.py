@@ -164,7 +164,7 @@ def test_a_file_that_appears_meanwhile_is_not_lost(tmp_path) -> None:
 
 
 def test_frontier_plot(frame, tmp_path) -> None:
-    from memberbound.report.pictures import save_frontier
+    from memberbound.report.charts import save_frontier
 
     result = harden(frame, security=0.9, target="y", learners=False)
     page = b"<!doctype html>"

@@ -237,7 +237,7 @@ class _Command:
     ) -> None:
         """Run the verb, say what was written, print the answer, hold it to a limit."""
         if plot is not None:
-            from memberbound.report.pictures import check_target
+            from memberbound.report.drawing import check_target
 
             check_target(plot)
         limit = self.limit(fail_above, fail_on, junit)

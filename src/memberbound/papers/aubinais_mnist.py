@@ -44,7 +44,7 @@ from memberbound.papers.experiments import (
     near,
     trend,
 )
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

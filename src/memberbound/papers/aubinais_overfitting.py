@@ -36,7 +36,7 @@ from memberbound.papers.experiments import (
     near,
     swept,
 )
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

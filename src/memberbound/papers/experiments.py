@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.games import Game
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
-from memberbound.report.pictures import BLUE, GREEN, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -40,7 +40,7 @@ from memberbound.papers.experiments import (
     swept,
 )
 from memberbound.release.noise import izzo_constant, norm_exponential_constant
-from memberbound.report.pictures import BLUE, GREY, ORANGE
+from memberbound.report.drawing import BLUE, GREY, ORANGE
 from memberbound.subset.laws import Law
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from memberbound.papers.experiments import (
     swept,
     trend,
 )
-from memberbound.report.pictures import BLUE, ORANGE
+from memberbound.report.drawing import BLUE, ORANGE
 from memberbound.subset.enumeration import exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.gaussian import clipped

@@ -32,7 +32,7 @@ from memberbound.papers.experiments import (
     swept,
     trend,
 )
-from memberbound.report.pictures import BLUE
+from memberbound.report.drawing import BLUE
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.gaussian import (
     clipped,

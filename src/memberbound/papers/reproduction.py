@@ -183,7 +183,7 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
     """Write figure, tables and answer; return the answer, which names the files."""
     import pandas as pd
 
-    from memberbound.report.pictures import save
+    from memberbound.report.drawing import save
 
     png, svg, table, single, record = _targets(folder, str(result.id))
     result = replace(

@@ -91,6 +91,11 @@ _INSECURE = "Training set and noise come from a seed: nobody who may know it is 
 _TARGET = "y"
 
 
+def _shape(target: Any) -> tuple[int, ...]:
+    """Return the shape of a target; what one value of a list holds is that value's business."""
+    return (len(target),) if isinstance(target, list | tuple) else np.shape(target)
+
+
 def _like(labels: tuple[str, ...], target: object) -> Labels:
     """Return classes as the target's type has them, from their names.
 
@@ -384,7 +389,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             )
         public = read_bounds(self.bounds)
         records = self._records(X, public, reset=True)
-        if y is None or np.shape(y) != (records.rows,):
+        if y is None or _shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
@@ -411,7 +416,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
         """Return raw rows, each value read by itself; unnamed columns are x0, x1, …."""
         validate_data(self, X, skip_check_array=True, reset=reset)
-        if np.ndim(X) != 2 and not hasattr(X, "columns"):
+        if not (isinstance(X, list | tuple) or hasattr(X, "columns")) and np.ndim(X) != 2:
             raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
         return read_records(X, forms_of(bounds))
 

@@ -1,4 +1,4 @@
-"""The report of a study, and the pictures of single answers."""
+"""The report of a study, and the charts of single answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["DRAWINGS"]
 
 def _drawn_by(name: str) -> Callable[[object, Path], Path]:
     def draw(answer: object, target: Path) -> Path:
-        from memberbound.report import pictures
+        from memberbound.report import charts
 
-        path: Path = getattr(pictures, name)(answer, target)
+        path: Path = getattr(charts, name)(answer, target)
         return path
 
     return draw

@@ -35,7 +35,8 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report import plots, prose
+from memberbound.report import charts, prose
+from memberbound.report.drawing import Chart
 from memberbound.report.model import RECORDS, Report, StepRecord, plain, scored
 
 if TYPE_CHECKING:
@@ -192,7 +193,6 @@ def render(report: Report, nonce: str | None = None) -> str:
         report: the content of ``report.json``.
         nonce: a random word of the server's policy.
     """
-    drawings = _drawings(report)
     style, script = _file("report.css"), _file("report.js")
     page: str = (
         _environment()
@@ -203,7 +203,7 @@ def render(report: Report, nonce: str | None = None) -> str:
             style=style,
             script=script,
             policy=_policy(style, script),
-            drawings=drawings,
+            charts=_charts(report),
             prose=prose,
             headline=_headline(report),
             people=_people(report),
@@ -225,7 +225,6 @@ def render(report: Report, nonce: str | None = None) -> str:
 def render_decision(report: Report) -> str:
     """Return the two sheets that a decision is signed on: verdict and chart; remedy and limit."""
     style = _file("report.css")
-    drawing = plots.sandwich_drawing(report, "worst")
     page: str = (
         _environment()
         .get_template("decision.html.j2")
@@ -233,7 +232,7 @@ def render_decision(report: Report) -> str:
             report=report,
             style=style,
             policy=_policy(style, ""),
-            drawings={} if drawing is None else {drawing.id: drawing},
+            chart=charts.sandwich_chart(report, "worst"),
             prose=prose,
             headline=_headline(report),
             unfinished=report.steps_in("failed", "stopped"),
@@ -242,16 +241,16 @@ def render_decision(report: Report) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _drawings(report: Report) -> dict[str, plots.Drawing]:
-    found = (
-        plots.sandwich_drawing(report, "worst"),
-        plots.sandwich_drawing(report, "average"),
-        plots.roc_drawing(report),
-        plots.exposure_drawing(report),
-        plots.remedies_drawing(report),
-        plots.sweep_drawing(report),
+def _charts(report: Report) -> dict[str, Chart]:
+    made = (
+        charts.sandwich_chart(report, "worst"),
+        charts.sandwich_chart(report, "average"),
+        charts.roc_chart(report),
+        charts.exposure_chart(report),
+        charts.remedies_chart(report),
+        charts.sweep_chart(report),
     )
-    return {drawing.id: drawing for drawing in found if drawing is not None}
+    return {chart.id: chart for chart in made if chart is not None}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -65,6 +65,9 @@ __all__ = [
     "label_of",
     "number_label",
     "read_value",
+    "total_batches",
+    "total_table",
+    "total_type",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -300,6 +303,7 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
     """Return a value as a number (NaN if it is none) and its label ('' if it is missing).
 
     Guarantee: a function of this value and the form.
+    Edge cases: an object that cannot be written as text has its type's name as label.
 
     Examples:
         >>> read_value("1,5"), read_value(1.5), read_value("31.01.1970")
@@ -307,6 +311,15 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
         >>> read_value("1,234"), read_value("1,234", "comma"), read_value("1,234", "number")
         ((nan, '1,234'), (1.234, '1.234'), (1234.0, '1234'))
     """
+    if type(value) is str:
+        return _read_text(value, form)
+    try:
+        return _read_object(value, form)
+    except Exception:  # whatever the object's own methods raise: a record cannot refuse a table
+        return math.nan, type(value).__name__
+
+
+def _read_object(value: object, form: Form) -> tuple[float, str]:
     if isinstance(value, str):
         return _read_text(str(value), form)
     if isinstance(value, np.generic):
@@ -332,11 +345,14 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
 
 def _read_time(value: object) -> tuple[float, str]:
     """Return a date, a time or a duration in days; anything else is its own text."""
-    if hasattr(value, "start_time"):  # a period of pandas
-        with contextlib.suppress(ValueError, OverflowError):
-            value = value.start_time
-    if hasattr(value, "to_pydatetime"):  # pandas': nanoseconds are cut off
-        value = value.to_pydatetime(warn=False)
+    # Of pandas, where they are in Python's range; nanoseconds are cut off.
+    with contextlib.suppress(AttributeError, ValueError, OverflowError):
+        value = value.start_time  # type: ignore[attr-defined]  # a period
+    if hasattr(value, "to_pydatetime"):
+        try:
+            value = value.to_pydatetime(warn=False)
+        except (ValueError, OverflowError):
+            return read_value(np.datetime64(value.asm8))  # type: ignore[attr-defined]
     if isinstance(value, datetime):
         days = _days_of(value)
         return days, iso_date(days)
@@ -531,7 +547,8 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
     if kind in "iu" or array.dtype in (np.float32, np.float64):
         return Values(array)
     if kind == "f":
-        return Values(array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64))
+        with np.errstate(over="ignore"):
+            return Values(array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64))
     if kind in "Mm":
         unit, step = np.datetime_data(array.dtype)  # type: ignore[arg-type]  # by its kind
         if unit in ("Y", "M", "W", "generic"):
@@ -557,6 +574,9 @@ def _in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
     return np.asarray(days + rest / (per_day // step))
 
 
+_COMPARED = (str, int, float, bool, np.str_, np.float64)
+
+
 def _of_objects(values: list[object], form: Form) -> Values:
     """Read Python objects, each by its own type."""
     import pyarrow as pa
@@ -573,7 +593,8 @@ def _of_objects(values: list[object], form: Form) -> Values:
     texts: list[str | None] = []
     for row, value in enumerate(values):
         # True, 1 and 1.0 are equal to Python, and NaN is not equal to itself.
-        key = (type(value), value if isinstance(value, str | int | float) else id(value))
+        # Only these types compare as they are read: a subclass may compare as it likes.
+        key = (type(value), value if type(value) in _COMPARED else id(value))
         code = seen.get(key)
         if code is None:
             code = seen[key] = len(numbers)
@@ -642,8 +663,8 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
 
     words = column.dictionary
     gap = len(words)
-    codes = column.indices.fill_null(gap) if column.null_count else column.indices
-    places = codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    codes = column.indices.cast(pa.int64())  # a shorter type may have no place for the gap
+    places = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)
     numbers = np.full(gap + 1, np.nan)
     texts: list[str | None] = [""] * (gap + 1)
     if types.is_string(words.type) or types.is_large_string(words.type):
@@ -663,3 +684,79 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     for place, word in zip(slow.tolist(), rest, strict=True):
         numbers[place], texts[place] = read_value(word, form)
     return Values(places, parsed=numbers, texts=texts)
+
+
+# ── Arrow types of which the engine refuses some values ───────────────────────────────────────────
+
+
+def total_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which the embedded engine takes every value of an Arrow type.
+
+    Durations become days.  Dates and times in seconds or milliseconds become microseconds, and what
+    is farther than these reach (300 000 years) is cut off: no record decides whether a table is
+    read.
+
+    Examples:
+        >>> import pyarrow
+        >>> print(total_type(pyarrow.duration("us")), total_type(pyarrow.timestamp("ms", "UTC")))
+        double timestamp[us, tz=UTC]
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        inner = total_type(kind.value_type)
+        return kind if inner == kind.value_type else inner
+    if types.is_duration(kind):
+        return pa.float64()
+    if types.is_date64(kind):
+        return pa.timestamp("us")
+    coarse = types.is_timestamp(kind) and kind.unit in ("s", "ms")
+    return pa.timestamp("us", kind.tz) if coarse else kind
+
+
+def _total_array(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return an array as the type that :func:`total_type` gives."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    given, kind = array.type, total_type(array.type)
+    if given == kind:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([_total_array(chunk) for chunk in array.chunks], kind)
+    if types.is_dictionary(given):
+        return _total_array(array.dictionary_decode())
+    if types.is_run_end_encoded(given):
+        return _total_array(pc.run_end_decode(array))
+    unit = "ms" if types.is_date64(given) else given.unit
+    whole = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    gaps = _gaps(array)
+    if types.is_duration(given):
+        return pa.array(_in_days(whole, unit), kind, mask=gaps)
+    finer = _PER_DAY["us"] // _PER_DAY[unit]
+    farthest = np.iinfo(np.int64).max // finer
+    micro = np.clip(whole, -farthest, farthest) * finer
+    return pa.array(micro, pa.int64(), mask=gaps).cast(kind)
+
+
+def total_table(table: pa.Table) -> pa.Table:
+    """Return a table with every column in its total type."""
+    import pyarrow as pa
+
+    return pa.table([_total_array(column) for column in table.columns], table.column_names)
+
+
+def total_batches(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return schema and batches with every column in its total type."""
+    import pyarrow as pa
+
+    total = pa.schema([field.with_type(total_type(field.type)) for field in schema])
+    made = (
+        pa.record_batch([_total_array(column) for column in batch.columns], schema=total)
+        for batch in batches
+    )
+    return total, made

@@ -36,6 +36,7 @@ __all__ = [
     "exact_rows",
     "exact_type",
     "from_pandas",
+    "movable",
     "moved",
     "moved_columns",
     "stored_types",
@@ -117,6 +118,24 @@ def moved(rows: ir.Table, name: str) -> str:
     compiled = rows.get_backend().compile(rows)
     chosen = moved_columns(stored_types(rows, compiled), name)
     return f"SELECT {chosen} FROM ({compiled}) AS stored_rows"
+
+
+def movable(rows: ir.Table, name: str) -> ir.Table:
+    """Return rows on DuckDB with the types that Arrow has not, or not for all values, as text."""
+    import ibis
+    import ibis.expr.datatypes as dt
+
+    backend = rows.get_backend()
+    compiled = backend.compile(rows)
+    types = stored_types(rows, compiled)
+    if not any(kind.id in _UNMOVED for kind in types.values()):
+        return rows
+    query = f"SELECT {moved_columns(types, name)} FROM ({compiled}) AS stored_rows"
+    schema = {
+        column: dt.string if kind.id in _UNMOVED else rows[column].type()
+        for column, kind in types.items()
+    }
+    return backend.sql(query, schema=ibis.schema(schema))
 
 
 def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:

@@ -21,6 +21,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values, label_of
 from memberbound.tables.counting import repeated_rows
+from memberbound.tables.exact import movable
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import (
     Reading,
@@ -237,7 +238,7 @@ def _arrow_of(opened: Table, columns: Iterable[str] | None) -> pa.Table:
         with repeated_rows(opened, columns) as local:
             return _arrow_of(local, None)
     expr = opened.expr if columns is None else opened.expr.select(*opened.choose(list(columns)))
-    return opened.fetch(expr, "reading rows")
+    return opened.fetch(movable(expr, opened.name), "reading rows")
 
 
 def read_population(
@@ -357,7 +358,8 @@ def column_names(source: object, database_table: str | None = None) -> tuple[lis
         return list(_listed_columns(source)[0]), "the table"
     if isinstance(source, Records):
         return list(source.columns), source.name
-    with open_table(source, database_table) as opened:
+    # The rows may be secret: no value of theirs may stop this.
+    with open_table(source, database_table, secret=True) as opened:
         return list(opened.columns), opened.name
 
 

@@ -58,6 +58,7 @@ import os
 import re
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -67,6 +68,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import FULL
+from memberbound.tables.columns import total_batches, total_table, total_type
 from memberbound.tables.engine import (
     BATCH_ROWS,
     Engine,
@@ -402,19 +404,32 @@ def _file(
     inner = Path(path.stem).suffix.lower() if compression else suffix
     if inner in _DELIMITED:
         chosen = delimiter or _DELIMITED[inner]
-        return delimited_table(engine, _plain(engine, path), str(path), compression, chosen)
+        plain = _plain(engine, path)
+        return delimited_table(engine, plain, str(path), compression, chosen, secret=secret)
     if suffix in _PARQUET:
         if _magic(path)[:4] != b"PAR1":
             raise InputError(f"{path} is not a Parquet file.")
-        return _parquet(engine, path)
+        return _parquet(engine, path, secret=secret)
     if suffix in _ARROW:
-        return _arrow_file(engine, path)
+        return _arrow_file(engine, path, secret=secret)
     if suffix == ".npy":
-        return _array(engine, stored_array(path), str(path))
+        return _array(engine, stored_array(path), str(path), secret=secret)
     raise InputError(f"{path} must end in one of {_KNOWN}.")
 
 
-def _parquet(engine: Engine, path: Path) -> ir.Table:
+def _copied(
+    engine: Engine, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, secret: bool
+) -> ir.Table:
+    """Copy batches; of secret rows none is refused for a value that its type can hold."""
+    return engine.copied(*(total_batches(schema, batches) if secret else (schema, batches)))
+
+
+def _as_it_is(schema: pa.Schema, *, secret: bool) -> bool:
+    """Tell whether the engine holds every value of secret rows without a change of type."""
+    return not secret or all(total_type(kind) == kind for kind in schema.types)
+
+
+def _parquet(engine: Engine, path: Path, *, secret: bool) -> ir.Table:
     """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -423,7 +438,8 @@ def _parquet(engine: Engine, path: Path) -> ir.Table:
         schema = file.schema_arrow
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
         old = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
-        if all(exact_type(field.type) == field.type for field in schema) and not old:
+        exact = all(exact_type(field.type) == field.type for field in schema)
+        if exact and not old and _as_it_is(schema, secret=secret):
             plain = literal(_plain(engine, path))
             return engine.view(f"SELECT * FROM read_parquet({plain}, hive_partitioning = false)")
     nested = next((name for name in old if name not in schema.names), None)
@@ -434,10 +450,11 @@ def _parquet(engine: Engine, path: Path) -> ir.Table:
         )
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as coarse:
         if not old:
-            return engine.copied(coarse.schema_arrow, coarse.iter_batches())
+            return _copied(engine, coarse.schema_arrow, coarse.iter_batches(), secret=secret)
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as fine:
             texts = [f.with_type(pa.string()) if f.name in old else f for f in coarse.schema_arrow]
-            return engine.copied(pa.schema(texts), _old_timestamps(coarse, fine, set(old)))
+            made = _old_timestamps(coarse, fine, set(old))
+            return _copied(engine, pa.schema(texts), made, secret=secret)
 
 
 def _old_timestamps(
@@ -466,7 +483,7 @@ def _old_timestamps(
         yield pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _arrow_file(engine: Engine, path: Path) -> ir.Table:
+def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> ir.Table:
     import pyarrow as pa
     import pyarrow.dataset as ds
     from pyarrow.fs import LocalFileSystem
@@ -476,11 +493,13 @@ def _arrow_file(engine: Engine, path: Path) -> ir.Table:
         stored = ds.dataset(str(path.absolute()), filesystem=local, format="ipc")
         for _ in _sound(stored.to_batches()):
             pass
+        if not _as_it_is(stored.schema, secret=secret):
+            return _copied(engine, stored.schema, stored.to_batches(), secret=secret)
         return engine.arrow(stored)
     if _magic(path).startswith(b"FEA1"):
         raise InputError(f"{path} is in the first Feather format; save it again as version 2.")
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        return engine.copied(stream.schema, _sound(stream))
+        return _copied(engine, stream.schema, _sound(stream), secret=secret)
 
 
 def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -508,8 +527,13 @@ def stored_array(path: Path) -> NDArray[np.generic]:
         raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 
-def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
-    """Copy an array in blocks; DuckDB cannot scan it as it lies on disk."""
+def _array(
+    engine: Engine, array: NDArray[np.generic], name: str, *, secret: bool = False
+) -> ir.Table:
+    """Copy an array in blocks; DuckDB cannot scan it as it lies on disk.
+
+    Halves of surrogate pairs, which no file of texts can hold, are question marks in secret rows.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -530,19 +554,24 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str) -> ir.Table:
     def blocks() -> Iterator[pa.RecordBatch]:
         for start in range(0, len(array), step):
             block = np.asarray(array[start : start + step])
+            if secret and block.dtype.kind == "U":
+                block = np.char.decode(np.char.encode(block, "utf-8", "replace"), "utf-8")
             yield pa.record_batch([np.ascontiguousarray(c) for c in block.T], names=names)
 
     kind = pa.array(np.asarray(array[:1]).ravel()).type
-    return engine.copied(pa.schema([(column, kind) for column in names]), blocks())
+    schema = pa.schema([(column, kind) for column in names])
+    return _copied(engine, schema, blocks(), secret=secret)
 
 
-def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation) -> ir.Table:
+def _stream(
+    engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool
+) -> ir.Table:
     """Copy a stream, or a query of somebody else's connection as one that loses nothing."""
     stream: pa.RecordBatchReader = rows
     if hasattr(rows, "project"):
         types = dict(zip(rows.columns, rows.types, strict=True))
         stream = rows.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
-    return engine.copied(stream.schema, stream)
+    return _copied(engine, stream.schema, stream, secret=secret)
 
 
 def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
@@ -561,7 +590,7 @@ def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
     if isinstance(source, duckdb.DuckDBPyRelation | pa.RecordBatchReader):
-        return _stream(engine, source)
+        return _stream(engine, source, secret=secret)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
@@ -577,7 +606,7 @@ def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
         )
     if not source.column_names:
         raise InputError("the table in memory has no columns.")
-    return engine.arrow(source)
+    return engine.arrow(total_table(source) if secret else source)
 
 
 def _duckdb(engine: Engine, path: Path, table: str | None) -> ir.Table:
@@ -629,7 +658,7 @@ def _from_sqlite(
 
     # A sign drops collation and declared type, which a connection may take as a cue to convert.
     places = [f"+{identifier(column)}" for column in texts]
-    text_factory, connection.text_factory = connection.text_factory, str
+    text_factory, connection.text_factory = connection.text_factory, _decoded if secret else str
     try:
         cursor = connection.cursor()
         cursor.row_factory = None
@@ -658,6 +687,14 @@ def _from_sqlite(
         return engine.copied(schema, produced())
     finally:
         connection.text_factory = text_factory
+
+
+def _decoded(stored: bytes) -> str | bytes:
+    """Return a text of SQLite, which stores what it is given: bytes that are no UTF-8 as bytes."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 def _spelled(value: object, text: bool) -> str | None:
@@ -729,23 +766,35 @@ _MARKS = re.compile(rb'["\r\n]')
 
 
 def delimited_table(
-    engine: Engine, path: Path, name: str, compression: str = "", delimiter: str | None = None
+    engine: Engine,
+    path: Path,
+    name: str,
+    compression: str = "",
+    delimiter: str | None = None,
+    *,
+    secret: bool = False,
 ) -> ir.Table:
-    """Return the expression of a CSV file; ``path`` must hold no glob characters."""
+    """Return the expression of a CSV file; ``path`` must hold no glob characters.
+
+    A ``secret`` file is read as one block: where blocks meet, the engine looks for the end of a
+    line, which it takes for one inside quotes too, and it refuses long lines.
+    """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise InputError(f"delimiter must be one character, got {delimiter!r}.")
-    if compression in _UNPACKED:
+    if compression in _UNPACKED or (secret and compression):
         plain = engine.folder / f"{engine.fresh('csv')}.csv"
         try:
-            with _UNPACKED[compression](path, "rb") as packed, plain.open("wb") as out:
+            with _open(path, compression) as packed, plain.open("wb") as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
-        except (lzma.LZMAError, EOFError, OSError, ValueError) as error:
+        except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise  # not the file's fault
             raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
         path, compression = plain, ""
     with _open(path, compression) as stream:
         delimiter, columns = _header(stream, name, delimiter)
+    size = max(path.stat().st_size, _CHUNK)
+    whole = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
     numbered = [f"c{i}" for i in range(len(columns))]
     typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
     pairs = list(zip(numbered, columns, strict=True))
@@ -760,7 +809,7 @@ def delimited_table(
         f"read_csv({literal(path)}, auto_detect = false, header = true, "
         f"columns = {{{typed}}}, delim = {literal(delimiter)}, quote = '\"', escape = '\"', "
         f"skip = 0, comment = '', nullstr = '', compression = {literal(_STREAMED[compression])}, "
-        "hive_partitioning = false))"
+        f"{whole}hive_partitioning = false))"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -125,6 +126,11 @@ class TrialScores:
     clean: float | None
     released: float
     constant: float | None
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of it are numbers that can be shown."""
+        return all(map(math.isfinite, (self.clean or 0.0, self.released, self.constant or 0.0)))
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -603,7 +609,26 @@ def _rehearsed(
     bounds: Bounds,
     seed: int | None,
 ) -> tuple[tuple[TrialScores, ...], list[str]]:
-    """Return the scores of a trial, and notes; no failure of it may stop the release."""
+    """Return the scores of a trial, and notes; no failure of it may stop the release.
+
+    Nor may what a trial says by failing: a score that is not finite is left out.
+    """
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores, notes = _trial_scores(table, target, released, bounds, seed)
+    except Exception:  # the rows decide what libraries do with them
+        return (), ["the trial failed: there are no scores"]
+    return tuple(score for score in scores if score.finite), notes
+
+
+def _trial_scores(
+    table: Records,
+    target: str,
+    released: PrivateModel,
+    bounds: Bounds,
+    seed: int | None,
+) -> tuple[Sequence[TrialScores], list[str]]:
     order = np.random.default_rng(seed).permutation(len(table))[:_MOST_REHEARSED]
     cut = int(len(order) * _TRAINED)
     train, test = table.taken(order[:cut]), table.taken(order[cut:])
@@ -640,7 +665,7 @@ def _rehearsed(
     notes = useless(found)
     if len(order) < len(table):
         notes.append(f"the trial took {len(order)} of {len(table)} rows")
-    return tuple(found), notes
+    return found, notes
 
 
 def _truth(trial: PrivateModel, values: Values) -> tuple[Labels, NDArray[np.bool_]]:

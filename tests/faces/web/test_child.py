@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from memberbound.faces.web.answering import ANSWERS, answered
 from memberbound.faces.web.child import Calculations
 from memberbound.faces.web.gate import Limits, RefusedError
 from memberbound.faces.web.processes import Processes
+from memberbound.quantities import marked, percent
 from web.conftest import COMMAND, in_a_loop
 
 QUESTIONS = [
@@ -79,6 +81,33 @@ def test_the_roc_is_a_ceiling_that_both_scales_can_draw(client, options):
         assert np.all(np.array(second) >= tpr - 1e-9)
 
 
+@pytest.mark.parametrize("options", QUESTIONS, ids=str)
+def test_the_chart_of_a_question_has_the_numbers_of_its_answer(client, options):
+    linear, log = (
+        client.post("/api/explain/chart", params={"scale": scale}, json=options).json()
+        for scale in ("linear", "log")
+    )
+    assert linear["svg"] != log["svg"]
+    assert {**linear, "svg": ""} == {**log, "svg": ""}
+    assert ElementTree.fromstring(linear["svg"]).get("role") == "img"
+    shown = {row[0]: row[1] for row in linear["rows"]}
+    for fpr, tpr in memberbound.explain(**options).tpr_upper.items():
+        if float(fpr) > 0:
+            expected = str(marked(min(1.0, tpr), "certificate", "tpr"))
+            assert shown[percent(float(fpr), "given")] == expected
+            assert f"{expected} at {percent(float(fpr), 'given')} false alarms" in linear["alt"]
+
+
+def test_the_chart_of_a_plan_has_the_rows_of_its_targets(client):
+    for options in ({"uniform": 300, "security": 0.9}, {"uniform": 30, "record_leak": 0.2}):
+        chart = client.post("/api/plan/chart", json=options).json()
+        (name,) = options.keys() - {"uniform"}
+        for target, rows in chart["rows"]:
+            own = memberbound.plan(**options | {name: float(target)})
+            assert rows == f"≥ {own.n_required:,}"
+        assert len(chart["rows"]) == 11
+
+
 def test_the_roc_of_epsilon_delta_goes_through_its_corner(client):
     # Exact: the two lines of (ε, δ)-DP meet where FPR = (1 - δ)/(1 + e^ε).
     found = client.post("/api/explain/roc", json={"epsilon": 2.0, "delta": 0.01}).json()
@@ -111,10 +140,12 @@ def test_a_run_that_leaves_nothing_private_is_answered(client):
     assert answer.json() == memberbound.explain(**run).to_dict()
     assert answer.json()["advantage_upper"] == 1
     assert client.post("/api/explain/roc", json=run).json()["tpr"][0] == 1
+    chart = client.post("/api/explain/chart", json=run).json()
+    assert {row[1] for row in chart["rows"]} == {"nothing is proved"}
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])
-@pytest.mark.parametrize("path", ["/api/explain", "/api/explain/roc"])
+@pytest.mark.parametrize("path", ["/api/explain", "/api/explain/roc", "/api/explain/chart"])
 def test_what_cannot_be_explained_is_refused_with_a_sentence(client, path, options, words):
     answer = client.post(path, json=options)
     assert answer.status_code == 422

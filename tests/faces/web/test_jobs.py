@@ -100,7 +100,9 @@ def test_a_job_from_start_to_download(client, table, path):
     assert job["seconds"] > 0
     assert sum(job["plots"]["record_leak"]["rows"]) == 2000
     listed = {j["job"]: j for j in client.get("/api/jobs").json()["jobs"]}
-    assert listed[job["job"]] == {k: v for k, v in job.items() if k not in ("result", "plots")}
+    assert listed[job["job"]] == {
+        k: v for k, v in job.items() if k not in ("result", "plots", "charts")
+    }
     assert [f["name"] for f in job["files"]] == ["records.parquet"]
     records = pq.read_table(io.BytesIO(download(client, job, "records.parquet")))
     assert records.num_rows == 2000

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from documentation.pages import page
 from web.pages_checks import until, violations
 
 ROOT = Path(__file__).parents[3]
@@ -37,13 +38,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     place = tmp_path_factory.mktemp("site") / "docs"
     place.mkdir()
-    for name in ("index.md", "theory.md", "glossary.md", "site.css", "site.js", "worker.js"):
+    for name in ("index.md", "theory.md", "glossary.md"):
+        (place / name).write_text(page(name), "utf-8")
+    for name in ("site.css", "site.js", "iframe-worker.js"):
         shutil.copy(ROOT / "docs" / name, place)
     shutil.copytree(ROOT / "docs/pictures", place / "pictures")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     settings["plugins"] = [name for name in settings["plugins"] if isinstance(name, str)]
     settings["nav"] = [{"Home": "index.md"}, {"Tour": "theory.md"}, {"Glossary": "glossary.md"}]
-    settings["hooks"] = [str(ROOT / f"docs/hooks/{name}.py") for name in ("cli_pages", "formulas")]
     # The links of three pages lead to the others, which are not there.
     settings["validation"] = {"links": {"not_found": "ignore", "anchors": "ignore"}}
     settings |= {"docs_dir": str(place), "site_dir": str(place.parent / "site")}
@@ -79,6 +81,15 @@ def test_the_home_page_and_its_formulas(site: Path) -> None:
     tour = (site / "theory.html").read_text("utf-8")
     assert "e<sup>ε</sup>" in tour
     assert "e^" not in tour
+
+
+def test_nothing_is_fetched_from_a_network(site: Path) -> None:
+    """The offline plugin would take a script from a network, and Material its fonts."""
+    for path in site.rglob("*.html"):
+        scripts = re.findall(
+            r"<(?:script|link)\b[^>]*(?:src|href)=\"(https?:[^\"]*)", path.read_text()
+        )
+        assert not scripts, path.name
 
 
 def test_the_search_works_without_a_server(site: Path, open_page: Callable[..., Any]) -> None:

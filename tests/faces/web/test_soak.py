@@ -112,7 +112,7 @@ def test_an_oversized_upload_is_refused_whether_or_not_it_says_how_large_it_is(c
 
 
 def test_files_of_the_pages_are_packed_and_not_sent_twice(client) -> None:
-    address = "/static/plotly.min.js"
+    address = "/static/app.css"
     plain = client.get(address, headers={"accept-encoding": "identity"})
     packed = client.get(address, headers={"accept-encoding": "br, gzip;q=0.8"})
     assert "content-encoding" not in plain.headers

@@ -15,6 +15,7 @@ import memberbound
 from memberbound.faces.web.answering import ANSWERS
 from memberbound.faces.web.verbs import performed as perform
 from memberbound.faces.web.work import Teller, renamed, sentence_of
+from memberbound.quantities import marked, significant
 
 
 @pytest.fixture
@@ -49,6 +50,15 @@ def run(tmp_path, monkeypatch):
     return run_
 
 
+#: The attackers of a chart of ``population``.
+WHO = ("worst_case", "population", "practical")
+
+
+def numbers_of(chart):
+    """The numbers of a chart, without what separates thousands."""
+    return [[cell.replace(",", "") for cell in row] for row in chart["rows"]]
+
+
 def as_json(result):
     return json.loads(json.dumps(result.to_dict(), allow_nan=False))
 
@@ -70,6 +80,11 @@ def test_certify(run, path, tmp_path):
         assert sum(rows) == 2000
         for low, high, count in zip(edges[:-1], edges[1:], rows, strict=True):
             assert count == int(((leaks > low) & (leaks <= high)).sum())
+    assert numbers_of(job["charts"]["leaks"]) == [
+        [significant(high, "upper", 4), str(count)]
+        for high, count in zip(plot["edges"][1:], plot["rows"], strict=True)
+        if count
+    ]
 
 
 def test_certify_with_a_reference(run, path, people, tmp_path):
@@ -115,15 +130,19 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     before, after = (job["plots"][f"record_leak_{when}"]["rows"] for when in ("before", "after"))
     assert sum(before) == 2000
     assert sum(after) == job["result"]["rows_released"]
+    was, now = (
+        sum(int(row[place]) for row in numbers_of(job["charts"]["leaks"])) for place in (1, 2)
+    )
+    assert (was, now) == (2000, job["result"]["rows_released"])
+    known = [p for p in job["result"]["frontier_estimate"] if p["security"] is not None]
+    assert len(numbers_of(job["charts"]["frontier"])) == len(known) > 1
     # The id is left out, as it is in the certificate of the table as it was.
     assert job["result"]["roles"]["id"] == "identifier"
     assert sum(before[20:]) == job["result"]["before"]["record_leak"]["exposed_rows"] < 2000
 
 
 def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "memberbound.report.pictures.swept_epsilons", lambda answer: [0.5, 2.0, 9.0]
-    )
+    monkeypatch.setattr("memberbound.report.charts.swept_epsilons", lambda answer: [0.5, 2.0, 9.0])
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(24, 2)).round(3)
     (tmp_path / "xy.csv").write_text("x,y\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
@@ -135,6 +154,13 @@ def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
     assert plot["epsilon"] == [0.5, 2.0, 9.0]
     assert plot["practical"] == [p.practical for p in own.sweep(plot["epsilon"])]
     assert plot["blind"] == 0.5
+    assert numbers_of(job["charts"]["success"])[1] == [
+        "2",
+        *(str(marked(plot[name][1], "certificate")) for name in WHO),
+    ]
+    assert [row[3] for row in numbers_of(job["charts"]["attackers"])] == [
+        str(marked(getattr(own.compared, name), "certificate")) for name in WHO
+    ]
     assert {"bounding every record", "other values of ε"} <= job["labels"]
     records = pd.read_csv(tmp_path / "out" / "records.csv")
     assert records["success_upper"].max() == own.bounds.success.max()
@@ -157,6 +183,7 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
     monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
     job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
     assert job["plots"] == {}
+    assert list(job["charts"]) == ["attackers"]
     assert 0.5 <= job["result"]["success_upper"] <= 1
 
 

@@ -29,6 +29,9 @@ def test_a_report_is_shown_with_a_policy_of_its_own(client):
     assert run == [f'<script nonce="{nonce[1]}">']
     assert "x-frame-options" not in answer.headers
     assert "x-content-type-options" in answer.headers
+    chart = client.post("/api/report", json=sample()).json()["chart"]
+    worst = [row for row in sample()["sandwich"] if row["record"] == "worst"]
+    assert [row[0] for row in chart["rows"]] == [row["label"] for row in worst]
     # Another view has another word: no report can know it beforehand.
     assert nonce[1] not in viewed(client, sample()).text
 

@@ -59,6 +59,41 @@ def roc(options: Keywords) -> dict[str, object]:
     return {**found, "adjacency": explanation.adjacency, "tpr_replace_one": replaced}
 
 
+def _explanation_chart(asked: Keywords) -> dict[str, object]:
+    """Return the certified ceiling of the ROC as a chart."""
+    from memberbound.report.charts import explanation_chart
+
+    explanation = _explanation(json.dumps(asked["options"], sort_keys=True))
+    return explanation_chart(explanation).to_dict(asked["scale"])
+
+
+def _plan_chart(options: Keywords) -> dict[str, object]:
+    """Return the rows that other targets need as a chart; nothing with fewer than two points."""
+    from memberbound.report.charts import rows_chart
+
+    law = {name: value for name, value in options.items() if name not in _TARGETS}
+    name = next(name for name in _TARGETS if options.get(name) is not None)
+    targets, axis = _TARGETS[name]
+    answers = {target: plan(**law | {name: target}).n_required for target in targets}
+    points = {target: rows for target, rows in answers.items() if rows is not None}
+    if len(points) < 2:
+        return {}
+    return rows_chart([*points], [*points.values()], axis, options[name]).to_dict()
+
+
+#: What may be asked of ``plan`` → values for a chart, and what it is.
+_TARGETS = {
+    "security": (
+        (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99),
+        "security MIS, at least",
+    ),
+    "record_leak": (
+        (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
+        "leak of the worst record, at most",
+    ),
+}
+
+
 def ceiling_points(curve: TradeoffCurve) -> dict[str, list[float]]:
     """Return the points of a drawn ceiling."""
     even = np.linspace(0.0, 1.0, _EVEN)
@@ -76,11 +111,17 @@ def _report(options: Keywords) -> dict[str, object]:
 
     The word that marks the script is drawn here, so that nothing in the report can know it.
     """
+    from memberbound.report.charts import sandwich_chart
     from memberbound.report.model import checked
     from memberbound.report.page import render
 
-    nonce = secrets.token_urlsafe(16)
-    return {"page": render(checked(options), nonce), "scripts": f"'nonce-{nonce}'"}
+    nonce, report = secrets.token_urlsafe(16), checked(options)
+    chart = sandwich_chart(report, "worst") or sandwich_chart(report, "average")
+    return {
+        "page": render(report, nonce),
+        "scripts": f"'nonce-{nonce}'",
+        "chart": None if chart is None else chart.to_dict(),
+    }
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +132,9 @@ def _explanation(key: str) -> Explanation:
 
 ANSWERS: dict[str, Callable[[Keywords], dict[str, object]]] = {
     "explain": explained,
+    "explain chart": _explanation_chart,
     "plan": planned,
+    "plan chart": _plan_chart,
     "report": _report,
     "roc": roc,
 }

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -44,6 +44,7 @@ from memberbound.faces.web.requests import (
     JobRequest,
     JobStatus,
     LawOptions,
+    Picture,
     Roc,
     UploadedFile,
     View,
@@ -135,8 +136,20 @@ async def explain(desk: AtDesk, request: Request, options: ExplainOptions) -> di
 
 @router.post("/explain/roc", response_model=Roc)
 async def explain_roc(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, object]:
-    """Return the certified ceiling of the ROC, from above, for linear and log-log plots."""
+    """Return the certified ceiling of the ROC at many rates, from above."""
     return await desk.calculations.ask("roc", options.given(), request.is_disconnected)
+
+
+@router.post("/explain/chart", response_model=Picture)
+async def explain_chart(
+    desk: AtDesk,
+    request: Request,
+    options: ExplainOptions,
+    scale: Literal["linear", "log"] = "linear",
+) -> dict[str, object]:
+    """Draw the certified ceiling of the ROC."""
+    asked = {"options": options.given(), "scale": scale}
+    return await desk.calculations.ask("explain chart", asked, request.is_disconnected)
 
 
 @router.post("/explain/equivalents", response_model=Equivalents)
@@ -149,6 +162,15 @@ async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
 async def plan(desk: AtDesk, request: Request, options: LawOptions) -> dict[str, object]:
     """Say how many rows are enough, for a known law; for a file, start a job."""
     return await desk.calculations.ask("plan", options.given(), request.is_disconnected)
+
+
+@router.post("/plan/chart", response_model=Picture | None)
+async def plan_chart(
+    desk: AtDesk, request: Request, options: LawOptions
+) -> dict[str, object] | None:
+    """Draw the rows that other targets need; nothing where fewer than two have an answer."""
+    asked = options.given()
+    return (await desk.calculations.ask("plan chart", asked, request.is_disconnected)) or None
 
 
 @router.post("/plan/equivalents", response_model=Equivalents)
@@ -235,10 +257,13 @@ async def download(desk: AtDesk, job: Id, name: Annotated[str, Path(max_length=2
 
 
 @router.post("/report", response_model=View)
-async def open_report(desk: AtDesk, report: Annotated[dict[str, object], Body()]) -> dict[str, str]:
+async def open_report(
+    desk: AtDesk, report: Annotated[dict[str, object], Body()]
+) -> dict[str, object]:
     """Check a ``report.json`` and keep it as a page."""
     rendered = await desk.calculations.ask("report", report)
-    return {"view": desk.views.add(str(rendered["page"]), str(rendered["scripts"]))}
+    view = desk.views.add(str(rendered["page"]), str(rendered["scripts"]))
+    return {"view": view, "chart": rendered["chart"]}
 
 
 @router.get("/views/{view}", response_class=HTMLResponse, responses=_PLAIN)
@@ -298,11 +323,9 @@ _VARY = "accept-encoding"
 
 
 def assets() -> dict[str, Asset]:
-    """Return every file of the pages by its name below ``/static/``, plotly's library included."""
+    """Return every file of the pages by its name below ``/static/``."""
     found: dict[str, Asset] = {}
     _collect(files("memberbound.faces.web").joinpath("static"), "", found)
-    library = files("plotly").joinpath("package_data", "plotly.min.js")
-    found["plotly.min.js"] = Asset(library.read_bytes(), _TYPES[".js"])
     return found
 
 

@@ -44,6 +44,7 @@ class Job:
     progress: dict[str, object] | None = None
     result: dict[str, object] | None = None
     plots: dict[str, object] = field(default_factory=dict)
+    charts: dict[str, object] = field(default_factory=dict)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None
@@ -71,7 +72,8 @@ class Job:
             "command": self.shown.command,
             "python": self.shown.python,
         }
-        return found | ({"result": self.result, "plots": self.plots} if whole else {})
+        answer = {"result": self.result, "plots": self.plots, "charts": self.charts}
+        return found | (answer if whole else {})
 
 
 class Jobs:
@@ -201,6 +203,7 @@ class Jobs:
             finally:
                 await child.stop()
             job.result, job.plots = answer["result"], answer["plots"]
+            job.charts = answer["charts"]
             job.files = _listed(job.folder / OUTPUTS)
             job.state = "done"
         except asyncio.CancelledError:

@@ -298,6 +298,16 @@ class Roc(BaseModel):
     )
 
 
+class Picture(BaseModel):
+    """A chart: the content of an SVG file, what it shows in words, and its numbers as a table."""
+
+    title: str
+    alt: str
+    svg: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
 class Equivalents(BaseModel):
     """The same question on the command line and in Python."""
 
@@ -368,10 +378,11 @@ class JobSummary(BaseModel):
 
 
 class JobStatus(JobSummary):
-    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` data for charts."""
+    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` are more numbers."""
 
     result: dict[str, object] | None
     plots: dict[str, object]
+    charts: dict[str, Picture]
 
 
 class JobList(BaseModel):
@@ -381,6 +392,7 @@ class JobList(BaseModel):
 
 
 class View(BaseModel):
-    """A report that can be opened at ``/api/views/{view}``."""
+    """A report that can be opened at ``/api/views/{view}``, and its first chart."""
 
     view: str
+    chart: Picture | None

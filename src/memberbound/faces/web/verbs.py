@@ -1,4 +1,4 @@
-"""What a job does: call the verb, keep its dictionary as it is, and add data for plots and files.
+"""What a job does: call the verb, keep its dictionary as it is, and add charts and files.
 
 Runs in the child process, in the job's folder of outputs; ``table`` and the files among the
 options are paths of our own.
@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.declarations import Keywords
 from memberbound.faces.web.work import Answer
+from memberbound.quantities import marked, significant
 
 if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
+    from memberbound.report.drawing import Chart
     from memberbound.tables import Table
     from memberbound.verbs.population import Comparison, PopulationAnswer
 
@@ -38,7 +40,7 @@ _SWEEP_SECONDS, _FEWEST_POINTS = 30.0, 7
 def performed(
     verb: str, table: str | None, options: Keywords, progress: Progress, workers: int = 1
 ) -> Answer:
-    """Return ``{"result", "plots"}`` of a verb, or what it raises.
+    """Return ``{"result", "plots", "charts"}`` of a verb, or what it raises.
 
     ``workers`` models of an audit are trained at the same time, as threads: the limits of memory
     and time are those of this process, and whatever stops it stops them.
@@ -77,6 +79,8 @@ def load_all() -> None:
         import_module(f"sklearn.{name}")
     for verb in ("audit", "bounds", "certify", "explain", "harden", "plan", "population"):
         import_module(f"memberbound.verbs.{verb}")
+    for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
+        import_module(name)
     for name in ("verbs.protect", "studies", "report.page", "faces.web.answering"):
         import_module(f"memberbound.{name}")
 
@@ -116,24 +120,31 @@ def _inspect(table: str | None, options: Keywords, progress: Progress) -> Answer
 
     assert table is not None
     progress(0, None, "looking at the file")
-    return {"result": dict(inspected(Path(table), **options)), "plots": {}}
+    return _answer(dict(inspected(Path(table), **options)))
 
 
 def _certify(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.report.charts import leaks_chart
     from memberbound.verbs.certify import certify
 
     if options.pop("records", False):
         options["records"] = f"{RECORDS}.parquet"
     if table is None:
         progress(0, None, "computing the worst case")
-        return {"result": certify(**options).to_dict(), "plots": {}}
+        return _answer(certify(**options).to_dict())
     with _watched(table, "counting cells", progress) as opened:
         result = certify(opened, **options)
     assert result.leaks is not None
-    return {
-        "result": result.to_dict(),
-        "plots": {"record_leak": _leak_histogram(result.leaks)},
-    }
+    answer: dict[str, Any] = result.to_dict()
+    plot = _leak_histogram(result.leaks)
+    leak, unit = answer["record_leak"], answer["unit"]
+    rows = "rows" if unit is None else f"values of “{unit}”"
+    words = (
+        f"Histogram of the certified leak of the {rows}: half of them {_leak(leak['median'])}; "
+        f"the worst {_leak(leak['max'])}."
+    )
+    chart = leaks_chart(plot["edges"], {rows: plot["rows"]}, leak["exposed_above"] or 0.5, words)
+    return _answer(answer, {"record_leak": plot}, leaks=chart)
 
 
 def _plan(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -141,9 +152,9 @@ def _plan(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
     if table is None:
         progress(0, None, "searching")
-        return {"result": plan(**options).to_dict(), "plots": {}}
+        return _answer(plan(**options).to_dict())
     with _watched(table, "counting cells", progress) as opened:
-        return {"result": plan(opened, **options).to_dict(), "plots": {}}
+        return _answer(plan(opened, **options).to_dict())
 
 
 def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -151,6 +162,7 @@ def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.files import write_table
     from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
+    from memberbound.report.charts import frontier_chart, leaks_chart
     from memberbound.tables import count_profile
     from memberbound.verbs.harden import harden
 
@@ -162,17 +174,21 @@ def _harden(table: str | None, options: Keywords, progress: Progress) -> Answer:
     with _watched(table, "counting cells", progress) as opened:
         before = count_profile(opened, result.counted)
     after = cell_profile(result.table)
-    return {
-        "result": result.to_dict(),
-        "plots": {
-            "record_leak_before": _leak_histogram(record_leaks(before, None, level)),
-            "record_leak_after": _leak_histogram(record_leaks(after, None, level)),
-        },
-    }
+    answer: dict[str, Any] = result.to_dict()
+    was, now = (_leak_histogram(record_leaks(each, None, level)) for each in (before, after))
+    worst = [_leak(answer[when]["record_leak"]["max"]) for when in ("before", "after")]
+    leaks = leaks_chart(
+        was["edges"],
+        {"rows before": was["rows"], "rows after": now["rows"]},
+        answer["after"]["record_leak"]["exposed_above"] or 0.5,
+        f"Leak of the rows: the worst before {worst[0]}; after {worst[1]}.",
+    )
+    plots: dict[str, object] = {"record_leak_before": was, "record_leak_after": now}
+    return _answer(answer, plots, leaks=leaks, frontier=frontier_chart(answer))
 
 
 def _population(table: str | None, options: Keywords, progress: Progress) -> Answer:
-    from memberbound.report.pictures import swept_epsilons
+    from memberbound.report.charts import attackers_chart, success_chart, swept_epsilons
     from memberbound.verbs.population import population
 
     if options.pop("records", False):
@@ -180,12 +196,34 @@ def _population(table: str | None, options: Keywords, progress: Progress) -> Ans
     progress(0, None, "reading records")
     label = "bounding every record"
     result = population(table, progress=lambda done, total: progress(done, total, label), **options)
-    return {"result": result.to_dict(), "plots": _swept(result, swept_epsilons(result), progress)}
+    plots = _swept(result, swept_epsilons(result), progress)
+    compared = {name: getattr(result.compared, name) for name in _ATTACKERS}
+    bars = attackers_chart(
+        {_ATTACKERS[name]: upper for name, upper in compared.items()}, result.blind
+    )
+    lines = None
+    if plots:
+        curves = plots["success"]
+        lines = success_chart(
+            curves["epsilon"],
+            {name: curves[name] for name in _ATTACKERS},
+            compared,
+            asked=(result.epsilon, f"ε = {significant(result.epsilon, 'given')}"),
+            level=(result.blind, "blind guessing"),
+            axis="ε of the mechanism, worst case over all data sets",
+        )
+    return _answer(result.to_dict(), plots, attackers=bars, success=lines)
 
 
-def _swept(
-    answer: PopulationAnswer, epsilons: list[float], progress: Progress
-) -> dict[str, object]:
+#: Name among the swept curves → for people.
+_ATTACKERS = {
+    "worst_case": "worst case",
+    "population": "these records",
+    "practical": "practical attacker",
+}
+
+
+def _swept(answer: PopulationAnswer, epsilons: list[float], progress: Progress) -> dict[str, Any]:
     """Return the success bounds of the three attackers at other ε, for a plot."""
     from memberbound.errors import MemberboundError
 
@@ -218,6 +256,7 @@ def _swept(
 
 
 def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
+    from memberbound.report.charts import attacks_chart
     from memberbound.verbs.audit import audit
 
     if options.pop("records", False):
@@ -228,7 +267,8 @@ def _audit(table: str | None, options: Keywords, progress: Progress) -> Answer:
         progress=lambda done, total: progress(done, total, "training models"),
         **options,
     )
-    return {"result": result.to_dict(), "plots": {}}
+    answer: dict[str, Any] = result.to_dict()
+    return _answer(answer, attacks=attacks_chart(answer["attacks"], answer["confidence"]))
 
 
 def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -236,11 +276,12 @@ def _bounds(table: str | None, options: Keywords, progress: Progress) -> Answer:
 
     progress(0, None, "looking at the columns")
     assert table is not None
-    return {"result": bounds(table, out="bounds.yaml", **options).to_dict(), "plots": {}}
+    return _answer(bounds(table, out="bounds.yaml", **options).to_dict())
 
 
 def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer:
     from memberbound.faces.web.answering import ceiling_points
+    from memberbound.report.charts import ceiling_chart
     from memberbound.verbs.protect import protect
 
     progress(0, None, "reading the table")
@@ -254,9 +295,14 @@ def _protect(table: str | None, options: Keywords, progress: Progress) -> Answer
     )
     budget = getattr(result.released, "budget", None)
     plots: dict[str, object] = {"success": {"upper": result.success_upper, "blind": result.blind}}
+    answer: dict[str, Any] = result.to_dict()
+    roc = None
     if budget is not None:  # all rows: the whole curve is known
-        plots["roc"] = ceiling_points(budget.curve())
-    return {"result": result.to_dict(), "plots": plots}
+        curve = budget.curve()
+        plots["roc"] = ceiling_points(curve)
+        rates = [float(rate) for rate in answer["curve"]["replace_one"]["tpr_upper"]]
+        roc = ceiling_chart({"no attack gets above this": curve.roc}, rates, "this release")
+    return _answer(answer, plots, roc=roc)
 
 
 def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
@@ -267,17 +313,30 @@ def _study(table: str | None, options: Keywords, progress: Progress) -> Answer:
     def advance(step: str, done: int, total: int) -> None:
         progress(done, total, step)
 
-    result = study(table, out=".", workers=1, progress=advance, **options)
-    return {"result": result.to_dict(), "plots": {}}
+    return _answer(study(table, out=".", workers=1, progress=advance, **options).to_dict())
 
 
-def _leak_histogram(leaks: RecordLeaks) -> dict[str, object]:
+def _answer(
+    result: dict[str, Any], plots: dict[str, Any] | None = None, **charts: Chart | None
+) -> Answer:
+    """Return an answer with those of its charts that there are."""
+    made: dict[str, object] = {
+        name: chart.to_dict() for name, chart in charts.items() if chart is not None
+    }
+    return {"result": result, "plots": plots or {}, "charts": made}
+
+
+def _leak(upper: float) -> str:
+    return str(marked(upper, "certificate", "leak", 6))
+
+
+def _leak_histogram(leaks: RecordLeaks) -> dict[str, Any]:
     """Rows by certified leak, in equal bins and in bins of equal ratio.
 
     Bins are closed on the right: a row in (a, b] is certified to leak at most b.
     """
     rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, edges in (
         ("", np.linspace(0.0, 1.0, _BINS + 1)),
         ("_log", np.append(0.0, np.geomspace(1e-4, 1.0, _BINS + 1))),

@@ -42,10 +42,11 @@ _NICENESS = 5
 
 
 class Answer(TypedDict):
-    """What a job gives: the dictionary of the contract, and data for plots."""
+    """What a job gives: the dictionary of the contract, more numbers of it, and its charts."""
 
     result: dict[str, Any]
     plots: dict[str, object]
+    charts: dict[str, object]
 
 
 class Request(TypedDict):

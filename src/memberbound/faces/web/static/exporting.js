@@ -75,7 +75,7 @@ export class Exports {
     this.node.hidden = false;
     const picture = element(
       "button",
-      { type: "button", disabled: chart === null, onclick: async () => save(`${name}.png`, await chart.png(sentence)) },
+      { type: "button", disabled: chart === null, onclick: async () => chart.shown && save(`${name}.png`, await chart.png(sentence)) },
       "Save picture (PNG)",
     );
     const block = (title, text) =>

@@ -51,8 +51,6 @@ function percentOf(value, side) {
 }
 /** Percent, rounded up. */
 export const percentUp = (value) => percentOf(value, "upper");
-/** Percent, rounded down. */
-export const percentDown = (value) => percentOf(value, "lower");
 /** An estimated share, to the nearest. */
 export const percentAbout = (value) => percentOf(value, "estimate");
 

@@ -7,8 +7,7 @@ import { Form } from "./fields.js";
 import { assumptions, figure, figures, verdict, warnings } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
-import { confident, count, decimals, percentAbout } from "./numbers.js";
-import { sandwich } from "./plots.js";
+import { confident, count, decimals } from "./numbers.js";
 import { FilePanel, MODELS } from "./uploads.js";
 
 export const title = "Audit";
@@ -52,7 +51,7 @@ export function open(root, given) {
   const files = {};
   const results = element("div", { class: "results" });
   const details = element("div", { class: "results" });
-  const chart = new Chart(320);
+  const chart = new Chart();
   const exports = new Exports();
   const remember = keeping("audit", DEFAULTS, () => ({ ...state, ...form.values }));
   const form = new Form("What to audit", state, ["source", "target", "learner"], () => {
@@ -131,12 +130,6 @@ export function open(root, given) {
   function show(done) {
     const answer = done.result;
     const best = answer.best_advantage ?? answer.attacks[answer.best].advantage;
-    const rows = Object.entries(answer.attacks).map(([name, found]) => ({
-      name,
-      blind: 0.5,
-      estimate: { estimate: found.accuracy.estimate },
-      floor: found.accuracy.lower === null ? null : { lower: found.accuracy.lower },
-    }));
     // A floor at blind guessing or below says nothing.
     const between = (found, blind) =>
       [
@@ -174,10 +167,8 @@ export function open(root, given) {
       answer.facts?.length ? facts(answer.facts) : null,
       assumptions(answer),
     );
-    chart.height = 120 + 34 * rows.length;
     chart.show(
-      sandwich(rows),
-      `How often each attack is right where half of the candidates are members. The best, ${answer.best}: about ${percentAbout(answer.attacks[answer.best].accuracy.estimate)}.`,
+      done.charts.attacks,
       "Circles are estimates, triangles pointing right are measured floors; the dotted line is blind guessing. Nothing here is a ceiling.",
     );
     exports.of(done, chart);
@@ -216,6 +207,5 @@ export function open(root, given) {
   if (state.job) job.follow(state.job);
   return () => {
     job.stop();
-    chart.close();
   };
 }

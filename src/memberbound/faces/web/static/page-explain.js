@@ -8,7 +8,6 @@ import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
 import { assumptions, ceiling, figure, figures, meter, security, verdict } from "./figures.js";
 import { atMost, atMostInWords, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
-import { roc } from "./plots.js";
 
 export const title = "Explain";
 export const heading = "What does a privacy setting mean, and which one should we take?";
@@ -78,11 +77,11 @@ export function open(root, given) {
     }
     results.setAttribute("aria-busy", "true");
     try {
-      const [answer, ceiling, same] = await Promise.all(
-        ["", "/roc", "/equivalents"].map((part) => post(`/api/explain${part}`, asked, signal)),
+      const [answer, same] = await Promise.all(
+        ["", "/equivalents"].map((part) => post(`/api/explain${part}`, asked, signal)),
       );
       if (signal.aborted) return;
-      latest = { answer, ceiling, same };
+      latest = { answer, same, asked };
       form.clear();
       show();
       compare(asked);
@@ -189,27 +188,27 @@ export function open(root, given) {
       assumptions(answer),
     );
     drawCurve();
-    exports.show({
-      name: "memberbound-explain",
-      sentence: answer.sentence,
-      json: answer,
-      chart,
-      command: same.command,
-      python: same.python,
-    });
+    exports.show({ name: "memberbound-explain", sentence: answer.sentence, json: answer, chart, ...same });
   }
 
-  function drawCurve() {
+  async function drawCurve() {
     if (!latest) return;
-    const { answer, ceiling } = latest;
-    curve.hidden = false;
-    const log = form.text("scale") === "log";
-    const points = Object.entries(answer.tpr_upper).map(([fpr, value]) => [Number(fpr), value]);
-    chart.show(
-      roc(ceiling, points, log),
-      `Curve of the best possible attack, ${log ? "logarithmic" : "linear"} axes. ${points.map(([fpr, value]) => `Accusing ${percent(fpr)} of the non-members finds at most ${percentUp(value)} of the members.`).join(" ")}`,
-      "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the more membership can be guessed.",
-    );
+    const { signal } = control;
+    const scale = form.text("scale");
+    // What is in sight belongs to another answer until this one is drawn.
+    chart.shown = null;
+    try {
+      const drawn = await post(`/api/explain/chart?scale=${scale}`, latest.asked, signal);
+      // The answer or the axes may have changed meanwhile.
+      if (signal.aborted || scale !== form.text("scale")) return;
+      curve.hidden = false;
+      chart.show(
+        drawn,
+        "Every attack lies on or below the line. The further it bends away from the dotted diagonal, the more membership can be guessed.",
+      );
+    } catch (problem) {
+      if (problem.name !== "AbortError") chart.hide();
+    }
   }
 
   /** The same question at other settings, side by side. */
@@ -313,6 +312,5 @@ export function open(root, given) {
   return () => {
     soon.cancel();
     control.abort();
-    chart.close();
   };
 }

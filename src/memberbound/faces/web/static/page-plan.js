@@ -9,8 +9,7 @@ import { Exports } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { assumptions, figure, figures, verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { count, plain } from "./numbers.js";
-import { lines } from "./plots.js";
+import { count } from "./numbers.js";
 import { FilePanel } from "./uploads.js";
 
 export const title = "Plan";
@@ -30,14 +29,13 @@ const DEFAULTS = {
   lam: "1",
 };
 const BY_SOURCE = { uniform: ["uniform"], probabilities: ["probabilities"], file: ["confidence"] };
-const SWEPT = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99];
 
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   let file = null;
   let control = new AbortController();
   const results = element("div", { class: "results" });
-  const chart = new Chart(340);
+  const chart = new Chart();
   const exports = new Exports();
   const remember = keeping(
     "plan",
@@ -169,57 +167,11 @@ export function open(root, given) {
         command: same.command,
         python: same.python,
       });
-      await sweep(asked, answer, signal);
+      const drawn = await post("/api/plan/chart", asked, signal);
+      if (!signal.aborted) chart.show(drawn, "Certified numbers of rows for other targets; the other line is yours.");
     } catch (problem) {
       if (problem.name !== "AbortError") refuse(problem);
     }
-  }
-
-  /** Rows needed for other targets, for the picture. */
-  async function sweep(asked, answer, signal) {
-    const { security, record_leak: leak, ...rest } = asked;
-    const average = security !== undefined;
-    const targets = average ? SWEPT : SWEPT.map((value) => Number((1 - value).toFixed(4)));
-    const answers = await Promise.all(
-      targets.map((value) =>
-        post(
-          "/api/plan",
-          { ...rest, ...(average ? { security: value } : { record_leak: value }) },
-          signal,
-        ),
-      ),
-    );
-    if (signal.aborted) return;
-    const points = answers
-      .map((each, index) => ({ x: targets[index], y: each.n_required }))
-      .filter((point) => point.y !== null);
-    if (points.length < 2) {
-      chart.hide();
-      return;
-    }
-    await chart.show(
-      lines(
-        [
-          {
-            name: "training rows",
-            x: points.map((point) => point.x),
-            y: points.map((point) => point.y),
-            tone: "certified",
-            words: (at, rows) => `${plain(at)}: ${count(rows)} rows`,
-          },
-        ],
-        {
-          x: average ? "security MIS, at least" : "leak of the worst record, at most",
-          y: "training rows",
-          shares: false,
-          logy: true,
-          markers: true,
-          mark: average ? security : leak,
-        },
-      ),
-      `Training rows needed for other targets, from ${count(points[0].y)} at ${plain(points[0].x)} to ${count(points.at(-1).y)} at ${plain(points.at(-1).x)}.`,
-      "Certified numbers of rows for other targets; the dashed line is yours.",
-    );
   }
 
   function show(answer) {
@@ -318,6 +270,5 @@ export function open(root, given) {
     soon.cancel();
     control.abort();
     job.stop();
-    chart.close();
   };
 }

@@ -8,8 +8,7 @@ import { Exports } from "./exporting.js";
 import { Form, Invalid } from "./fields.js";
 import { JobPanel } from "./jobs.js";
 import { MoreOptions } from "./more-options.js";
-import { atMost, atMostInWords, percentUp, plain, significant } from "./numbers.js";
-import { bars, lines } from "./plots.js";
+import { atMost, plain } from "./numbers.js";
 import { ATTACKERS, boundsOf } from "./population-answer.js";
 import { FilePanel } from "./uploads.js";
 
@@ -40,8 +39,8 @@ export function open(root, given) {
   let latest = null;
   const results = element("div", { class: "results" });
   const reading = element("div", { class: "reading", "aria-live": "polite" });
-  const beside = new Chart(330);
-  const curves = new Chart(380);
+  const beside = new Chart();
+  const curves = new Chart();
   const exports = new Exports();
   const remember = keeping(
     "population",
@@ -165,20 +164,13 @@ export function open(root, given) {
     latest = done;
     const answer = done.result;
     fill(results, boundsOf(answer, form.text("amount")));
-    const blind = answer.success_blind;
     beside.show(
-      bars(
-        ATTACKERS.map(([, key, name, tone], index) => ({
-          name,
-          value: answer[key],
-          words: atMost(answer[key]),
-          tone,
-          pattern: ["/", ".", ""][index],
-        })),
-        { y: "right at most", level: blind, range: [Math.min(0.45, blind - 0.05), 1.06] },
-      ),
-      `Three attackers side by side: ${ATTACKERS.map(([, key, name]) => `${name} ${atMostInWords(answer[key])}`).join(", ")}; blind guessing ${percentUp(blind)}.`,
+      done.charts.attackers,
       "How often each attacker is right at most, about the worst record. The dotted line is blind guessing.",
+    );
+    curves.show(
+      done.charts.success,
+      "Certified at every ε of the curves; move the slider to read off other ε than yours.",
     );
     readOff();
     exports.of(done, curves.shown ? curves : beside);
@@ -190,24 +182,6 @@ export function open(root, given) {
     if (!plot) return;
     const moved = form.text("amount") === "epsilon" ? Number(form.text("epsilon")) : latest.result.epsilon;
     const mark = Number.isFinite(moved) && moved > 0 ? moved : null;
-    curves.show(
-      lines(
-        ATTACKERS.map(([key, , name, tone, dash]) => {
-          // At a smaller ε the bound holds all the more.
-          const words = (at, most) => `ε = ${significant(at, "lower", 4)}: ${atMost(most)}`;
-          return { name, x: plot.epsilon, y: plot[key], tone, dash, words };
-        }),
-        {
-          x: "ε of the mechanism, worst case over all data sets",
-          y: "right at most (certified)",
-          logx: true,
-          mark,
-          level: { y: plot.blind, name: "blind guessing" },
-        },
-      ),
-      `Success of the three attackers against ε, from ε = ${significant(plot.epsilon[0], "estimate", 3)} to ${significant(plot.epsilon.at(-1), "estimate", 3)}.`,
-      "Certified at every ε of the curve. The dashed line is your ε; move the slider to read off others.",
-    );
     if (mark === null) {
       fill(reading);
       return;
@@ -319,7 +293,5 @@ export function open(root, given) {
   if (known) job.follow(known);
   return () => {
     job.stop();
-    beside.close();
-    curves.close();
   };
 }

@@ -9,7 +9,6 @@ import { assumptions, ceiling, figure, figures, meter, security, verdict, warnin
 import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
 import { about, atMostInWords, count, percent, percentUp, plain, significant, sixUp } from "./numbers.js";
-import { roc } from "./plots.js";
 import { TargetTable } from "./target-table.js";
 import { BoundsFile } from "./uploads.js";
 
@@ -40,7 +39,7 @@ const FILES = {
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   const results = element("div", { class: "results" });
-  const chart = new Chart(380);
+  const chart = new Chart();
   const exports = new Exports();
   const remember = keeping("protect", DEFAULTS, () => ({ ...state, ...form.values }));
   const form = new Form(
@@ -144,15 +143,8 @@ export function open(root, given) {
       ),
       assumptions(answer),
     );
-    if (done.plots.roc) {
-      const points = Object.entries(read.replace_one.tpr_upper).map(([fpr, tpr]) => [Number(fpr), tpr]);
-      chart.show(
-        roc(done.plots.roc, points, false),
-        `The certified ceiling of every attack on this release: ${atMostInWords(read.replace_one.advantage_upper)} above the diagonal.`,
-        "No attack on this release gets above the curve; the dotted line is blind guessing.",
-      );
-    }
-    exports.of(done, done.plots.roc ? chart : null, FILES);
+    chart.show(done.charts.roc, "No attack on this release gets above the curve; the dotted line is blind guessing.");
+    exports.of(done, done.charts.roc ? chart : null, FILES);
   }
 
   form.node.append(
@@ -211,6 +203,5 @@ export function open(root, given) {
   if (state.job) job.follow(state.job);
   return () => {
     job.stop();
-    chart.close();
   };
 }

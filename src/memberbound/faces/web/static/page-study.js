@@ -8,8 +8,7 @@ import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
 import { LEARNERS, MoreOptions } from "./more-options.js";
-import { atMostInWords, count } from "./numbers.js";
-import { sandwich } from "./plots.js";
+import { count } from "./numbers.js";
 import { TargetTable } from "./target-table.js";
 import { ReportDrop } from "./uploads.js";
 
@@ -35,7 +34,7 @@ const DEFAULTS = {
 export function open(root, given) {
   const state = { ...DEFAULTS, ...given };
   const results = element("div", { class: "results" });
-  const chart = new Chart(440);
+  const chart = new Chart();
   const exports = new Exports();
   const frame = element("div", {});
   const viewing = element(
@@ -144,11 +143,10 @@ export function open(root, given) {
 
   /** Show a report: its verdict and its sandwich here, the whole of it in a frame of its own. */
   async function show(report, { command = "", python = "", files = [] } = {}) {
-    const { view } = await post("/api/report", report);
+    const { view, chart: drawn } = await post("/api/report", report);
     state.view = view;
     remember();
     showView(view);
-    const rows = Array.isArray(report.sandwich) ? report.sandwich : [];
     fill(
       results,
       studied(report.data),
@@ -158,22 +156,15 @@ export function open(root, given) {
         ? notice("note", "This report is not complete; it says which step failed.")
         : null,
     );
-    if (rows.length > 0) {
-      const worst = rows
-        .filter((row) => row.ceiling)
-        .map((row) => `${row.label}, ${row.record} record: ${atMostInWords(row.ceiling.upper)}`);
-      chart.height = 130 + 52 * rows.length;
-      chart.show(
-        sandwich(rows),
-        `How often anybody is right about membership. ${worst.join("; ")}.`,
-        "Triangles pointing left are certified ceilings, circles are estimates, triangles pointing right are measured floors; the dotted line is blind guessing.",
-      );
-    }
+    chart.show(
+      drawn,
+      "Shields are certified ceilings, circles are estimates, triangles are measured floors; the report has the average record as well.",
+    );
     exports.show({
       name: "report",
       sentence: report.verdict?.sentence ?? "",
       json: report,
-      chart: rows.length > 0 ? chart : null,
+      chart: drawn ? chart : null,
       command,
       python,
       files,
@@ -301,6 +292,5 @@ export function open(root, given) {
   }
   return () => {
     job.stop();
-    chart.close();
   };
 }

@@ -8,8 +8,7 @@ import { Exports } from "./exporting.js";
 import { Form } from "./fields.js";
 import { JobPanel } from "./jobs.js";
 import { MoreOptions } from "./more-options.js";
-import { atMostInWords, count, plain, sixUp } from "./numbers.js";
-import { histogram, leaksBeforeAfter } from "./plots.js";
+import { count } from "./numbers.js";
 import { certificate, costOf, hardening, many } from "./table-answers.js";
 import { certifyFields, hardenFields } from "./table-fields.js";
 import { FilePanel } from "./uploads.js";
@@ -46,12 +45,12 @@ export function open(root, given) {
   const remember = keeping("table", DEFAULTS, () => ({ ...state, ...form.values, ...coarse.values }));
 
   const certified = element("div", { class: "results" });
-  const leaks = new Chart(320);
+  const leaks = new Chart();
   const exports = new Exports();
   const hardened = element("div", { class: "results" });
   const preview = element("div", { class: "preview", "aria-live": "polite" });
-  const effect = new Chart(300);
-  const frontier = new Chart(320);
+  const effect = new Chart();
+  const frontier = new Chart();
   const hardExports = new Exports();
 
   const form = new Form("What a model sees", state, ["n", "confidence", "nu", "lam", "exposed_above", "unit"], () => {
@@ -218,33 +217,20 @@ export function open(root, given) {
 
   function showCertificate(done) {
     const answer = done.result;
-    const leak = answer.record_leak;
-    const limit = leak.exposed_above ?? 0.5;
     fill(certified, certificate(answer));
-    const plot = done.plots?.record_leak;
-    if (plot) {
-      leaks.show(
-        histogram(plot.edges, plot.rows, limit),
-        `Histogram of the certified leak of the ${many(answer.unit)}: half of them: ${atMostInWords(leak.median, sixUp)}; the worst: ${atMostInWords(leak.max, sixUp)}; ${count(leak.exposed_rows ?? 0)} ${many(answer.unit)} may leak more than ${plain(limit)}.`,
-        `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
-      );
-    }
-    exports.of(done, plot ? leaks : null);
+    leaks.show(
+      done.charts.leaks,
+      `How many ${many(answer.unit)} may leak how much. Those at 1 stand alone: a model could give them away completely.`,
+    );
+    exports.of(done, done.charts.leaks ? leaks : null);
   }
 
   function showHardened(done) {
     const answer = done.result;
     latest = done;
-    const { before, after } = answer;
     fill(hardened, hardening(answer));
-    const { record_leak_before: leakBefore, record_leak_after: leakAfter } = done.plots ?? {};
-    if (leakBefore && leakAfter) {
-      effect.show(
-        leaksBeforeAfter(leakBefore, leakAfter),
-        `Leak of the rows before and after: the worst row before: ${atMostInWords(before.record_leak.max, sixUp)}; now: ${atMostInWords(after.record_leak.max, sixUp)}.`,
-        "How much the rows leak at most, before and after.",
-      );
-    }
+    effect.show(done.charts.leaks, "How much the rows leak at most, before and after.");
+    frontier.show(done.charts.frontier, "An estimate from the rows that served to find the recipe.");
     hardExports.of(done, effect, WORDS);
     showPreview();
   }
@@ -252,10 +238,7 @@ export function open(root, given) {
   /** Where the slider stands on the estimated frontier of the last run. */
   function showPreview() {
     if (!latest) return;
-    const cost = costOf(latest.result, coarse.text("security"));
-    fill(preview, cost?.nodes);
-    if (cost) frontier.show(cost.draw, cost.words, cost.caption);
-    else frontier.hide();
+    fill(preview, costOf(latest.result, coarse.text("security")));
   }
 
   form.node.append(
@@ -318,8 +301,5 @@ export function open(root, given) {
   return () => {
     job.stop();
     hardJob.stop();
-    leaks.close();
-    effect.close();
-    frontier.close();
   };
 }

@@ -3,11 +3,11 @@ import { element, table } from "./dom.js";
 import { assumptions, ceiling, figure, figures, verdict, warnings } from "./figures.js";
 import { NOTHING, about, atMost, count, percentUp, plain, significant, sixUp } from "./numbers.js";
 
-/** Name in the swept curves, key of the answer, name for people, tone, dash. */
+/** Name in the swept curves, key of the answer, name for people. */
 export const ATTACKERS = [
-  ["worst_case", "success_worst_case_upper", "worst case", "far", "dot"],
-  ["population", "success_population_upper", "these records", "mid", "dash"],
-  ["practical", "success_upper", "practical attacker", "certified", "solid"],
+  ["worst_case", "success_worst_case_upper", "worst case"],
+  ["population", "success_population_upper", "these records"],
+  ["practical", "success_upper", "practical attacker"],
 ];
 
 const dp = (name, value) =>

@@ -13,7 +13,6 @@ import {
   plain,
   sixUp,
 } from "./numbers.js";
-import { lines } from "./plots.js";
 
 /** How many records, and what one is: a row, or a value of a column with all its rows. */
 const rowsInWords = (count, unit) =>
@@ -131,42 +130,21 @@ const scored = (value) => (value === undefined || value === null ? "–" : `≈ 
 
 /** What another security would cost, on the frontier that the run estimated; nothing without one. */
 export function costOf(result, wanted) {
-  const points = result.frontier_estimate
-    .filter((point) => point.security !== null)
-    .sort((a, b) => a.security - b.security);
-  if (points.length === 0) return null;
-  const aimed = wanted === "" ? NaN : Number(wanted);
+  const points = result.frontier_estimate.filter((point) => point.security !== null);
+  if (points.length === 0 || wanted === "" || !Number.isFinite(Number(wanted))) return null;
+  const aimed = Number(wanted);
   const most = Math.max(...points.map((point) => point.information)) || 1;
-  const shares = points.map((point) => point.information / most);
-  const reached = shares.filter((_, index) => points[index].security >= aimed);
-  const words = (at, kept) => `MIS ≈ ${about(at)}: ≈ ${percentAbout(kept)}`;
-  const kept = percentAbout(Math.max(0, ...reached));
-  const known = Number.isFinite(aimed);
+  const reached = points.filter((point) => point.security >= aimed).map((point) => point.information / most);
   const advice =
     aimed === result.security
       ? "This is the certified run above."
       : "Press the button for a certified run; choosing among several certified runs is not covered by the certificate, so settle here first.";
-  const said =
+  const words =
     reached.length === 0
-      ? [" No coarsening that was tried reaches this security."]
-      : [` A security of ${aimed} would keep about ${kept} of the information. `, advice];
-  return {
-    draw: lines(
-      [{ name: "estimate", x: points.map((point) => point.security), y: shares, tone: "estimated", dash: "dash", words }],
-      {
-        x: "security MIS of the table (estimate)",
-        y: "information kept (estimate)",
-        mark: known ? aimed : null,
-        markers: true,
-        range: [0, 1.05],
-      },
-    ),
-    words: `Estimated information kept against security${known ? `; at a security of ${aimed} about ${kept} is kept` : ""}.`,
-    caption:
-      "An estimate from the rows that served to find the recipe. Move the slider to see what another target would cost.",
-    nodes: [
-      element("h3", {}, "What would another target cost?"),
-      known ? element("p", {}, element("span", { class: "mark estimated" }, "≈ estimate"), said) : null,
-    ],
-  };
+      ? " No coarsening that was tried reaches this security."
+      : ` A security of ${aimed} would keep about ${percentAbout(Math.max(0, ...reached))} of the information. ${advice}`;
+  return [
+    element("h3", {}, "What would another target cost?"),
+    element("p", {}, element("span", { class: "mark estimated" }, "≈ estimate"), words),
+  ];
 }

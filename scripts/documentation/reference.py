@@ -1,6 +1,4 @@
-"""Pages made from the code: the reference below ``cli.md``, and the glossary of the reports."""
-
-from typing import Any
+"""Pages made from the code: the options of every verb, and the glossary of the reports."""
 
 from memberbound.declarations import Parameter, Verb
 from memberbound.faces.command_line import VERBS, verb_named
@@ -11,20 +9,17 @@ _TYPED = {"number": "number", "whole": "N", "rates": "rate (may be repeated)", "
 _NOT_TYPED = ("progress", "hidden")
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Add the reference to the page of the command line, and the words to the glossary."""
-    if page.file.src_uri == "glossary.md":
-        return f"{markdown}\n{glossary()}"
-    if page.file.src_uri != "cli.md":
-        return markdown
-    return markdown + "\n" + "\n".join(section(verb_named(name)) for name in VERBS)
+def with_options(page: str) -> str:
+    """Return the page of the command line with the reference of every verb below it."""
+    return page + "\n" + "\n".join(section(verb_named(name)) for name in VERBS)
 
 
-def glossary() -> str:
-    """Return the glossary of the reports as a table, and the games that bounds speak of."""
+def with_glossary(page: str) -> str:
+    """Return the page of the glossary with the words of the reports, and the games, below it."""
     rows = [f"| {word} | {meaning} |" for word, meaning in GLOSSARY]
     games = [f"- **{name}**: {text}." for name, text in GAMES.items()]
-    return "\n".join(["| word | meaning |", "|---|---|", *rows, "", "## Games", "", *games, ""])
+    table = ["| word | meaning |", "|---|---|", *rows]
+    return "\n".join([page, *table, "", "## Games", "", *games, ""])
 
 
 def section(verb: Verb) -> str:
@@ -34,7 +29,7 @@ def section(verb: Verb) -> str:
         lines += ["```console", *(f"$ {example}" for example in verb.examples), "```", ""]
     typed = [p for p in (*verb.parameters, *verb.gate) if p.kind not in _NOT_TYPED]
     if typed:
-        lines += ["| | | |", "|---|---|---|", *map(_row, typed), ""]
+        lines += ["| option | value | meaning |", "|---|---|---|", *map(_row, typed), ""]
     return "\n".join(lines)
 
 
@@ -46,14 +41,3 @@ def _row(parameter: Parameter) -> str:
     shown = "" if default in (None, False, ()) else f" Default: {default}."
     cells = (f"`{name}`", f"`{value}`" if value else "", parameter.help + shown)
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
-
-
-def on_page_content(html: str, **_: Any) -> str:
-    """Give a table without a heading a plain corner: an empty heading is read aloud as one."""
-    return html.replace("<th></th>", "<td></td>")
-
-
-def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Take the search's stand-in for a worker from here instead of from a network."""
-    above = "../" * page.file.dest_uri.count("/")
-    return output.replace("https://unpkg.com/iframe-worker/shim", f"{above}worker.js")

@@ -9,9 +9,6 @@ import tempfile
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-
-from mkdocs.exceptions import PluginError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 #: What the plain file says in their place.
@@ -22,16 +19,14 @@ STYLE = "<style>.highlight code { font-size: .6rem; } .printed code { font-size:
 WIDTH = 100
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Put the examples into the gallery; one that fails stops the build."""
-    if page.file.src_uri != "gallery.md":
-        return markdown
-    if MARK not in markdown:
-        raise PluginError(f"gallery.md must hold the line {MARK}, which the examples replace")
+def with_examples(page: str) -> str:
+    """Return the page of the gallery with the examples in it; one that fails is an error."""
+    if MARK not in page:
+        raise ValueError(f"gallery.md must hold the line {MARK}, which the examples replace")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         scripts = sorted(EXAMPLES.glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
         sections = list(pool.map(section, scripts))
-    return markdown.replace(MARK, "\n".join([STYLE, "", *sections]))
+    return page.replace(MARK, "\n".join([STYLE, "", *sections]))
 
 
 def section(script: Path) -> str:
@@ -46,13 +41,13 @@ def section(script: Path) -> str:
 
 def missing_packages(source: str) -> list[str]:
     """Return the packages that a script imports and that are not installed."""
-    found = set()
+    imported = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).partition(".")[0])
-    return sorted(name for name in found if importlib.util.find_spec(name) is None)
+            imported.add(str(node.module).partition(".")[0])
+    return sorted(name for name in imported if importlib.util.find_spec(name) is None)
 
 
 def printed(script: Path) -> str:
@@ -72,7 +67,7 @@ def printed(script: Path) -> str:
             check=False,
         )
     if ran.returncode:
-        raise PluginError(f"examples/{script.name} failed:\n{ran.stderr}")
+        raise RuntimeError(f"examples/{script.name} failed:\n{ran.stderr}")
     # Sentences are wrapped as in a terminal; rows of tables, which have gaps, stay whole.
     lines = (
         line if "  " in line.strip() else textwrap.fill(line, WIDTH, break_long_words=False)

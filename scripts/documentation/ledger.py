@@ -1,25 +1,24 @@
-"""Generate the pages that must not drift from their source.
+"""The pages that have no file in docs/, and one figure.
 
 ``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.papers.ledger``), ``proofs/``
-from the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``; the figure of the
-how-to is drawn anew. The errata's demonstrations run in the tests, not here.
+from the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``. The errata's
+demonstrations run in the tests, not here.
 
 Anchors: the id as written, ``theorems.html#A25-T14``; numbered equations that belong to a result
 have theirs in its row (``theorems.html#A25-eq17``). Errata have the same on ``errata.html``.
 """
 
-import importlib
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files, InclusionLevel
+import memberbound
+from documentation.formulas import CODE
+from memberbound.papers.errata import Erratum
+from memberbound.papers.ledger import ERRATA, Entry, entries
+from memberbound.report.charts import save_roc
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "proofs"
@@ -48,8 +47,6 @@ STATUSES = {
 WITHOUT_CONTENTS = ("---", "hide:", "  - toc", "---", "")
 
 _NAMED = re.compile(r"\b(?:(?:A25|A24|A23|I24|L24)-[A-Za-z]\w*(?:\.\w+)*|X\d+)\b")
-# Code (fenced, indented, in a line) and link targets, which stay as they are.
-_VERBATIM = re.compile(r"(```.*?```|^ {4}.*?$|`[^`]*`|\]\([^)]*\))", re.DOTALL | re.M)
 # Emphasis begins after a blank or a bracket; a star after a letter is a superscript.
 _EMPHASIS = re.compile(r"(\*\*\S[^*]*\*\*|(?<![\w*)}])\*[^\s*][^*]*(?<!\s)\*(?![\w*]))")
 _PROOF = re.compile(r"proofs/([\w-]+)\.md")
@@ -115,28 +112,27 @@ FILTER = """<p class="ledger-filter"><label>Show only rows that hold these words
 class Links:
     """Where an id, a proof or another page is, seen from a page at the top of the site."""
 
-    def __init__(self, ids: Iterable[str], proofs: Iterable[str], *, directories: bool) -> None:
+    def __init__(self, ids: Iterable[str], proofs: Iterable[str]) -> None:
         self.ids = frozenset(ids)
         self.proofs = frozenset(proofs)
-        self._directories = directories
 
     def page(self, name: str, anchor: str = "") -> str:
-        """The address of a page; ``directories`` is mkdocs' use_directory_urls."""
-        return (f"../{name}/" if self._directories else f"{name}.html") + (anchor and f"#{anchor}")
+        """The address of a page; ``mkdocs.yml`` sets ``use_directory_urls: false``."""
+        return f"{name}.html" + (anchor and f"#{anchor}")
 
     def text(self, plain: str, page: str = "") -> str:
         """Text as HTML, with ids and proofs that it names made links."""
 
-        def link(found: re.Match[str]) -> str:
-            key = found[0]
+        def link(match: re.Match[str]) -> str:
+            key = match[0]
             if key not in self.ids:
                 return key
             return f'<a href="{self.page(page, key) if page else "#" + key}">{key}</a>'
 
-        def proof(found: re.Match[str]) -> str:
-            if found[1] not in self.proofs:
-                return found[0]
-            return f'<a href="{self.page("proofs/" + found[1])}">proof: {found[1]}</a>'
+        def proof(match: re.Match[str]) -> str:
+            if match[1] not in self.proofs:
+                return match[0]
+            return f'<a href="{self.page("proofs/" + match[1])}">proof: {match[1]}</a>'
 
         # The proofs first: their names hold no id.
         return _NAMED.sub(link, _PROOF.sub(proof, escape(" ".join(plain.split()))))
@@ -171,10 +167,10 @@ def _test(path: str) -> str:
     return f"<code>{_breakable(path.removeprefix('tests/').replace('::', ' › '))}</code>"
 
 
-def _row(entry: Any, links: Links) -> str:
-    said = [f"<p>{links.text(entry.statement)}</p>"]
+def _row(entry: Entry, links: Links) -> str:
+    text = [f"<p>{links.text(entry.statement)}</p>"]
     if entry.reason:
-        said.append(f'<p class="aside">Reason: {links.text(entry.reason)}.</p>')
+        text.append(f'<p class="aside">Reason: {links.text(entry.reason)}.</p>')
     anchors = ""
     if entry.also:
         # Their own anchors, so that a link to an equation leads to its result.
@@ -190,7 +186,7 @@ def _row(entry: Any, links: Links) -> str:
     title = f'<span class="id">{entry.id}</span> · {escape(_capital(entry.title))}'
     where = _items("code", entry.code, _code) + _items("tests", entry.tests, _test)
     return (
-        f'<tr><td><h3 id="{entry.id}">{title} {_permalink(entry.id)}</h3>{"".join(said)}{anchors}'
+        f'<tr><td><h3 id="{entry.id}">{title} {_permalink(entry.id)}</h3>{"".join(text)}{anchors}'
         f'</td><td class="status">{status}</td><td>{where or "–"}</td></tr>'
     )
 
@@ -202,10 +198,10 @@ def _table(columns: Mapping[str, str], rows: Iterable[str]) -> str:
     return f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
 
 
-def _counts(ledger: Mapping[str, Sequence[Any]]) -> list[str]:
+def _counts(ledger: Mapping[str, Sequence[Entry]]) -> list[str]:
     """How many results of each source have which status."""
-    counts = {key: Counter(e.status for e in results) for key, results in ledger.items()}
-    total = sum(counts.values(), Counter())
+    counts = {key: Counter[str](e.status for e in results) for key, results in ledger.items()}
+    total = sum(counts.values(), Counter[str]())
     lines = [
         "| source | " + " | ".join(STATUSES) + " | all |",
         "|---|" + "--:|" * (len(STATUSES) + 1),
@@ -217,7 +213,7 @@ def _counts(ledger: Mapping[str, Sequence[Any]]) -> list[str]:
     return lines
 
 
-def theorems_page(ledger: Mapping[str, Sequence[Any]], links: Links) -> str:
+def theorems_page(ledger: Mapping[str, Sequence[Entry]], links: Links) -> str:
     """The whole ledger: what is counted first, then one table per source."""
     statuses = "; ".join(f"*{name}*: {meaning}" for name, meaning in STATUSES.items())
     lines = [
@@ -248,7 +244,7 @@ def theorems_page(ledger: Mapping[str, Sequence[Any]], links: Links) -> str:
     return "\n".join(lines)
 
 
-def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
+def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> str:
     """What is printed beside what holds."""
     rows = []
     for keys, erratum in errata:
@@ -282,19 +278,18 @@ def errata_page(errata: Iterable[tuple[list[str], Any]], links: Links) -> str:
     return "\n".join(lines)
 
 
-def _ledger() -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {key: [] for key in SOURCES}
-    for entry in importlib.import_module("memberbound.papers.ledger").entries():
+def _ledger() -> dict[str, list[Entry]]:
+    by_source: dict[str, list[Entry]] = {key: [] for key in SOURCES}
+    for entry in entries():
         key = entry.id.split("-", 1)[0] if "-" in entry.id else "X"
-        found.setdefault(key, []).append(entry)
-    return {key: results for key, results in found.items() if results}
+        by_source.setdefault(key, []).append(entry)
+    return {key: results for key, results in by_source.items() if results}
 
 
-def _errata() -> list[tuple[list[str], Any]]:
+def _errata() -> list[tuple[list[str], Erratum]]:
     """The errata, each once with all the ids under which it is stated."""
-    errata = importlib.import_module("memberbound.papers.ledger").ERRATA
-    grouped: dict[object, tuple[list[str], Any]] = {}
-    for key, erratum in errata.items():
+    grouped: dict[object, tuple[list[str], Erratum]] = {}
+    for key, erratum in ERRATA.items():
         grouped.setdefault((erratum.demonstrate, erratum.printed), ([], erratum))[0].append(key)
     return list(grouped.values())
 
@@ -308,7 +303,7 @@ def _proofs() -> dict[str, str]:
 
 def _for_site(proof: str) -> str:
     """Formulas as they are; the site would take some stars and strokes for emphasis or tags."""
-    parts = _VERBATIM.split(proof.replace("](../docs/", "](../"))
+    parts = CODE.split(proof.replace("](../docs/", "](../"))
     for number in range(0, len(parts), 2):
         marks = _EMPHASIS.split(parts[number])
         marks[::2] = (plain.replace("*", "\\*") for plain in marks[::2])
@@ -316,36 +311,22 @@ def _for_site(proof: str) -> str:
     return "".join(parts)
 
 
-def _roc() -> bytes:
-    """The figure of the how-to, drawn as the command draws it."""
-    explanation = importlib.import_module("memberbound").explain(
-        noise_multiplier=1, sample_rate=0.01, steps=1000
-    )
-    draw = importlib.import_module("memberbound.report.pictures").save_roc
-    with tempfile.TemporaryDirectory() as folder:
-        return draw(explanation, Path(folder) / "roc.svg").read_bytes()
+def draw_roc(place: Path) -> None:
+    """Draw the figure of the how-to as the command draws it."""
+    save_roc(memberbound.explain(noise_multiplier=1, sample_rate=0.01, steps=1000), place)
 
 
-def pages(*, directories: bool) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """The generated pages by their place among the sources."""
     ledger, proofs = _ledger(), _proofs()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if not ledger:
-        raise PluginError("the ledger is empty")
+        raise ValueError("the ledger is empty")
     ids = [name for results in ledger.values() for e in results for name in (e.id, *e.also)]
-    links = Links(ids, proofs, directories=directories)
+    links = Links(ids, proofs)
     return {
         "theorems.md": theorems_page(ledger, links),
         "errata.md": errata_page(_errata(), links),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "changelog.md": changelog.replace("](docs/", "]("),
         **{f"proofs/{name}.md": text for name, text in proofs.items()},
     }
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages; a missing source stops the build instead of an empty page."""
-    for uri, content in pages(directories=config.use_directory_urls).items():
-        # The proofs are reached from the ledger; thirty of them would drown the navigation.
-        kept = InclusionLevel.NOT_IN_NAV if uri.startswith("proofs/") else InclusionLevel.UNDEFINED
-        files.append(File.generated(config, uri, content=content, inclusion=kept))
-    files.append(File.generated(config, "howto/roc.svg", content=_roc()))
-    return files

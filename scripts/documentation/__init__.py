@@ -1,0 +1,1 @@
+"""The documentation as plain Markdown, for any generator that reads ``mkdocs.yml``."""

@@ -1,0 +1,45 @@
+"""The folder that a site generator reads: docs/ completed, and the pages that have no file there.
+
+``cli.md``, ``glossary.md`` and ``gallery.md`` are completed from the code and from ``examples/``;
+``theorems.md``, ``errata.md``, ``changelog.md``, ``proofs/`` and ``howto/roc.svg`` are generated.
+So none of them can drift from its source.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from documentation import gallery, ledger, reference
+from documentation.formulas import set_formulas
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+_COMPLETIONS: dict[str, Callable[[str], str]] = {
+    "cli.md": reference.with_options,
+    "glossary.md": reference.with_glossary,
+    "gallery.md": gallery.with_examples,
+}
+
+
+def page(name: str) -> str:
+    """Return a page of docs/ by its path there, complete and with its formulas set."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    complete = _COMPLETIONS.get(name)
+    return set_formulas(complete(text) if complete else text)
+
+
+def write(folder: Path) -> None:
+    """Write every page and whatever the pages show; the folder is replaced.
+
+    An example that fails, or a missing source, ends this with an error before mkdocs starts.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    texts = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
+    written = {name: page(name) for name in texts}
+    written |= {name: set_formulas(text) for name, text in ledger.pages().items()}
+    for name, text in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    ledger.draw_roc(folder / "howto" / "roc.svg")

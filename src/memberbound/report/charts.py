@@ -1,0 +1,1059 @@
+"""The charts of answers and reports, each a function of the numbers that it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.quantities import Mark, Side, confident, marked, percent, significant, vacuous
+from memberbound.report.drawing import (
+    DASH_DOT,
+    DASHED,
+    DOTTED,
+    LONG_DASH,
+    SMALL,
+    TEXT,
+    Chart,
+    Legend,
+    View,
+    check_target,
+    data_mark,
+    filled,
+    fitting,
+    framed,
+    key,
+    line_name,
+    note,
+    patch,
+    percent_ticks,
+    ticked,
+    titled,
+    tone,
+    upright,
+)
+from memberbound.report.model import (
+    RECORDS,
+    Ceiling,
+    Exposure,
+    Floor,
+    Report,
+    RocCurve,
+    SandwichRow,
+    Seen,
+    scored,
+)
+from memberbound.report.prose import allowed_over, blind_guess
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+    from memberbound.attacks.overfitting import OverfittingMonitor
+    from memberbound.verbs.explain import Explanation
+    from memberbound.verbs.harden import Hardening
+    from memberbound.verbs.population import PopulationAnswer
+
+__all__ = [
+    "attackers_chart",
+    "attacks_chart",
+    "ceiling_chart",
+    "explanation_chart",
+    "exposure_chart",
+    "frontier_chart",
+    "history_chart",
+    "leaks_chart",
+    "remedies_chart",
+    "roc_chart",
+    "rows_chart",
+    "sandwich_chart",
+    "save_frontier",
+    "save_history",
+    "save_roc",
+    "save_success",
+    "success_chart",
+    "sweep_chart",
+    "swept_epsilons",
+]
+
+#: How something looks, in matplotlib's words.
+Look = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SubjectLook:
+    """How a subject is drawn wherever it appears: colour, marker, dash and hatch all differ."""
+
+    color: str
+    marker: str
+    dash: Any
+    hatch: str
+    width: float
+
+
+#: Colours are Okabe and Ito's; none of the differences rests on colour alone.
+_SUBJECTS = {
+    "given": SubjectLook("given", "^", LONG_DASH, "..", 4.0),
+    "model": SubjectLook("model", "o", DOTTED, "", 2.5),
+    "noise-average": SubjectLook("noise-average", "s", DASHED, "//", 7.0),
+    "noise-every": SubjectLook("noise-every", "D", DASH_DOT, "xx", 2.5),
+}
+
+
+def _estimated() -> Look:
+    """Return the look of a line of estimates: dashed, with open circles."""
+    return {"color": tone("estimated"), "ls": DASHED, "lw": 1.8, "marker": "o"} | _hollow()
+
+
+def _hollow() -> Look:
+    return {"mfc": tone("card"), "ms": 6.5, "mew": 1.8}
+
+
+# ── The sandwich: certified ceiling, estimate and audited floor on one axis ───────────────────────
+
+#: Pixels of a row; a row is one unit of the vertical axis.
+_ROW = 74
+_GROUPS = {
+    "model": "The given model, its own records against fresh ones",
+    "subset": "This learner, on half of these records",
+    "iid": "Another game: any model on such a table",
+}
+#: A shield.
+_SHIELD = ((0, 1), (0.9, 0.7), (0.8, -0.3), (0, -1.1), (-0.8, -0.3), (-0.9, 0.7))
+
+
+def sandwich_chart(report: Report, record: str) -> Chart | None:
+    """Return the sandwich of the average or of the most exposed record; nothing without a row."""
+    rows = [row for row in report.sandwich if row.record == record]
+    if not rows:
+        return None
+    blind, eta = max(row.blind for row in rows), report.question.eta
+    limit = allowed_over(blind, eta)
+    alt = (
+        f"How often anybody is right about the {RECORDS[record]}, from 50 to 100 percent; "
+        f"allowed are {limit}."
+    )
+    lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
+    return _sandwich((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines, _GROUPS)
+
+
+def attacks_chart(attacks: Mapping[str, Mapping[str, Any]], confidence: float) -> Chart:
+    """Return the accuracy of every attack of an audit: estimates and floors, no ceiling."""
+    rows = []
+    for name, attack in attacks.items():
+        estimate, lower = (attack["accuracy"][key] for key in ("estimate", "lower"))
+        floor = None if lower is None else Floor("audit", lower, confidence, name)
+        seen = Seen("estimate", estimate, "accuracy")
+        rows.append(SandwichRow("given", name, "average", "model", 0.5, None, seen, floor))
+    title = "How often each attack is right"
+    alt = f"{title}, half of the candidates being members."
+    return _sandwich(("attacks", title, alt), rows, [(0.5, "blind guessing 50 %")])
+
+
+def attackers_chart(success: Mapping[str, float], blind: float) -> Chart:
+    """Return the certified success of attackers, by who they are, about the worst record."""
+    rows = []
+    for name, upper in success.items():
+        ceiling = Ceiling("certificate", upper, 1.0, ())
+        rows.append(SandwichRow("model", name, "worst", "subset", blind, ceiling, None, None))
+    title = "How often each attacker is right at most"
+    lines = [(blind, f"blind guessing {blind_guess(blind)}")]
+    return _sandwich(("attackers", title, f"{title}, about the worst record."), rows, lines)
+
+
+def _sandwich(
+    names: tuple[str, str, str],
+    rows: Sequence[SandwichRow],
+    lines: Sequence[tuple[float, str]],
+    groups: Mapping[str, str] | None = None,
+) -> Chart:
+    """Return rows of spans; ``names`` are id, title and alt, ``lines`` go up with their names."""
+    low = min(0.5, *(v for row in rows for v in (row.blind, *(n.value for n in row.numbers))))
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        places, heads, depth = _places(rows, groups or {})
+        height, room = depth * _ROW, width - 36
+        margins = {"left": 8, "right": 22, "top": 10 + 19 * len(lines)}
+        figure, (axes,) = framed(width, height, _sandwich_legend(rows), **margins)
+        axes.set(xlim=(low - 0.012, 1.012), ylim=(-depth, 0))
+        axes.yaxis.set_visible(False)
+        axes.spines["left"].set_visible(False)
+        percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
+        titled(axes, "how often anybody is right")
+        for text, y in heads:
+            note(axes, low, y, fitting(text, room), fontweight="bold", color=tone("quiet"))
+        for row, y in zip(rows, places, strict=True):
+            _bands(axes, row, y)
+            _points(axes, row, y)
+            note(axes, low, y + 0.33, fitting(row.label, room), fontsize=TEXT)
+            note(axes, low, y - 0.31, _numbers(row))
+        # One name above the other: two lines may be close.
+        for place, (x, text) in enumerate(lines):
+            up = 1 + (9 + 18 * (len(lines) - 1 - place)) / height
+            upright(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[place], up=up)
+            line_name(axes, x, text, up, left=x > low + 0.6 * (1 - low))
+        return figure
+
+    id, title, alt = names
+    return Chart(
+        id,
+        title,
+        f"{alt} {' '.join(map(_sandwich_words, rows))}",
+        ("Subject", "Floor, measured", "Estimate", "Ceiling, certified", "Blind guess"),
+        [(row.label, row.least, row.seen, row.most, blind_guess(row.blind)) for row in rows],
+        draw,
+    )
+
+
+def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
+    shown = {row.most.kind for row in rows}
+    shown |= {"estimate" for row in rows if row.estimate is not None}
+    shown |= {"audit" for row in rows if row.beaten}
+    kinds: dict[str, tuple[Any, str]] = {
+        "certificate": (
+            (patch(**_BAND["band"]()), key(**_shield())),
+            "≤ certified ceiling: proved, nobody is right more often",
+        ),
+        "estimate": (key(**_ring()), "≈ estimate: what the best attack tried reached; no bound"),
+        "audit": (
+            (patch(**_BAND["reached"]()), key(**_arrow())),
+            "≥ measured floor: an attack is right at least this often",
+        ),
+        "unproved": (patch(**_BAND["open"]()), "striped: nothing is proved here"),
+    }
+    return [entry for kind, entry in kinds.items() if kind in shown]
+
+
+def _shield() -> Look:
+    from matplotlib.path import Path as Outline
+
+    outline = Outline([*_SHIELD, _SHIELD[0]], closed=True)
+    look = {"color": tone("certified"), "marker": outline, "ms": 13, "mew": 1.5}
+    return look | {"mec": tone("card"), "ls": ""}
+
+
+def _arrow() -> Look:
+    return {"color": tone("measured"), "marker": ">", "ms": 11, "mec": tone("card"), "ls": ""}
+
+
+def _ring() -> Look:
+    return {"marker": "o", "ms": 9, "mfc": "none", "mec": tone("estimated"), "mew": 2.4, "ls": ""}
+
+
+#: The looks of the spans: below a certificate, reached by an attack, and open.
+_BAND: dict[str, Callable[[], Look]] = {
+    "band": lambda: {"fc": tone("certified"), "alpha": 0.3, "lw": 0},
+    "reached": lambda: {"fc": tone("measured"), "alpha": 0.85, "lw": 0},
+    "open": lambda: {"fc": "none", "ec": tone("stripe"), "hatch": "///", "lw": 0},
+}
+
+
+def _places(
+    rows: Sequence[SandwichRow], groups: Mapping[str, str]
+) -> tuple[list[float], list[tuple[str, float]], float]:
+    """Return the height of every row, the heads of the groups, and how deep they reach."""
+    places: list[float] = []
+    heads: list[tuple[str, float]] = []
+    y, game = 0.0, None
+    for row in rows:
+        if row.game != game and row.game in groups:
+            y -= 0.36 if places else 0.16
+            heads.append((groups[row.game], y))
+            y -= 0.16
+        game = row.game
+        places.append(y - 0.54)
+        y -= 1.1
+    return places, heads, 0.05 - y
+
+
+def _bands(axes: Axes, row: SandwichRow, y: float) -> None:
+    """Draw the band in which the truth lies: closed by a certificate, or open and striped."""
+    start = row.blind if row.floor is None else max(row.blind, row.floor.lower)
+    upper = 1.0 if row.ceiling is None else row.ceiling.upper
+    spans = [("open", start, 1.0) if vacuous(upper) else ("band", start, upper)]
+    if start > row.blind:
+        spans.append(("reached", row.blind, start))
+    for kind, first, last in spans:
+        bars = axes.barh(y, max(last - first, 0), 0.28, left=first, **_BAND[kind]())
+        data_mark(bars[0], kind)
+
+
+def _points(axes: Axes, row: SandwichRow, y: float) -> None:
+    """Draw the ceiling as a shield, the floor as a triangle and the estimate as a ring."""
+    points = []
+    if row.ceiling is not None and not vacuous(row.ceiling.upper):
+        upper = row.ceiling.upper
+        axes.plot([upper, upper], [y - 0.21, y + 0.21], color=tone("certified"), lw=4)
+        points.append(("ceiling", upper, f"certified {row.most}", _shield()))
+    if row.beaten is not None:
+        points.append(("floor", row.beaten.lower, f"measured {row.least}", _arrow()))
+    if row.estimate is not None:
+        points.append(("estimate", row.estimate.estimate, f"estimate {row.seen}", _ring()))
+    for kind, x, words, look in points:
+        data_mark(axes.plot([x], [y], clip_on=False, **look)[0], kind, f"{row.label}: {words}")
+
+
+def _numbers(row: SandwichRow) -> str:
+    """Return the numbers below a row, each with the sign of its kind."""
+    parts = [row.least if row.beaten else None, row.seen]
+    proved = row.most.kind == "certificate"
+    parts.append(row.most if proved else Mark("unproved", "nothing is proved"))
+    return "  ·  ".join(str(part) for part in parts if part is not None)
+
+
+def _sandwich_words(row: SandwichRow) -> str:
+    parts = []
+    if row.floor is not None:
+        parts.append(f"measured floor {row.least}" if row.beaten else f"{row.least}")
+    if row.estimate is not None:
+        parts.append(f"estimate {row.seen}")
+    proved = row.most.kind == "certificate"
+    parts.append(f"certified ceiling {row.most}" if proved else "no ceiling, nothing is proved")
+    return f"{row.label}: {', '.join(parts)}."
+
+
+# ── What each remedy costs: the model's score with it, beside the score as it is ──────────────────
+
+_REMEDY_ROW = 50
+
+
+def remedies_chart(report: Report) -> Chart | None:
+    """Return the score with each remedy; nothing if none has a score."""
+    priced = [(r, r.price) for r in report.remedies if r.price is not None]
+    if not priced:
+        return None
+    name, before = priced[0][1].name, priced[0][1].before
+    values = [before, *(price.after for _, price in priced)]
+    # A score may be far below zero (R²); the figure ends at -1 and the number is written beside.
+    low, high = max(-1.0, min(0.0, *values)), max(1.0, *values)
+    usual = f"score of {report.usual.replace('trained', 'the model trained')}"
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        legend: list[tuple[Any, str]] = [
+            (patch(**filled("estimated")), "enough for what was asked"),
+            (patch(**filled("estimated", "//")), "not enough"),
+            (key(color=tone("ink"), ls=DASHED, lw=1.5), usual),
+        ]
+        if any(remedy.recommended for remedy, _ in priced):
+            legend.append((key(color=tone("ink"), ls="", marker="*", ms=10), "recommended"))
+        margins = {"left": 12, "right": 16, "top": 10}
+        figure, (axes,) = framed(width, _REMEDY_ROW * len(priced), legend, **margins)
+        axes.set(xlim=(low, high * 1.001), ylim=(0.45 - len(priced), 0.55))
+        axes.yaxis.set_visible(False)
+        axes.spines["left"].set_visible(False)
+        upright(axes, before, "ink", DASHED)
+        title = f"{name} with the remedy, estimate (dashed: as usual)"
+        titled(axes, fitting(title, width - 20, SMALL))
+        for place, (remedy, price) in enumerate(priced):
+            score = str(scored(price.after))
+            look = filled("estimated", "" if remedy.enough else "//")
+            (bar,) = axes.barh(-place - 0.18, max(price.after, low) - low, 0.4, left=low, **look)
+            data_mark(bar, "bar", f"{remedy.label}: {score}")
+            star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
+            label = fitting(star + remedy.label, width - 110)
+            note(axes, low, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
+            note(axes, high, 0.27 - place, score, ha="right", fontstyle="italic")
+        return figure
+
+    parts = [
+        f"{remedy.label} {scored(price.after)}, {'enough' if remedy.enough else 'not enough'}"
+        f"{', recommended' if remedy.recommended else ''}"
+        for remedy, price in priced
+    ]
+    return Chart(
+        "remedies",
+        f"{name} with each remedy",
+        f"{name} with each remedy; as it is {scored(before)}. {'; '.join(parts)}.",
+        ("Remedy", "Certified", f"{name} before", f"{name} after", "Enough"),
+        [
+            (
+                remedy.label,
+                marked(remedy.accuracy_upper, "certificate"),
+                None if remedy.price is None else scored(remedy.price.before),
+                None if remedy.price is None else scored(remedy.price.after),
+                "yes" if remedy.enough else "no",
+            )
+            for remedy in report.remedies
+        ],
+        draw,
+    )
+
+
+# ── Members found against false alarms: measured curves, and ceilings that no attack can cross ────
+
+#: False-positive rates of the report's table.
+_RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
+#: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.
+_LEAST, _LEAST_SHOWN = 1e-6, -5.0
+#: The ceiling of the true-positive rate at false-positive rates.
+Values = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def roc_chart(report: Report) -> Chart | None:
+    """Return the ROC of every subject, linear and log–log; nothing without a curve."""
+    curves = report.roc
+    if not curves:
+        return None
+    parts = [f"{curve.label}: {_read(curve, 0.1)} of the members" for curve in curves]
+    # Wide certified lines first: two that coincide stay visible, and measured ones lie above.
+    order = sorted(curves, key=lambda c: (c.kind != "certificate", c.subject))
+    return Chart(
+        "roc",
+        "Members found against false alarms",
+        "Share of the members found against the share of non-members falsely called members. "
+        f"At 10 percent false alarms: {'; '.join(parts)}. Blind guessing finds 10 percent.",
+        ("Curve", *(f"at {percent(rate, 'given')} false alarms" for rate in _RATES)),
+        [(curve.label, *(_read(curve, rate) for rate in _RATES)) for curve in curves],
+        lambda width, view: _roc(
+            width, view, [(curve, _curve_look(curve)) for curve in order], _lowest(curves)
+        ),
+        ("linear", "log"),
+    )
+
+
+def explanation_chart(explanation: Explanation) -> Chart:
+    """Return the certified ROC of a guarantee, linear and log–log."""
+    guarantee, adjacency = explanation.guarantee, explanation.adjacency
+    ceilings = {f"no attack gets above this ({adjacency})": guarantee.curve.roc}
+    if adjacency != "replace-one":
+        label = "… when “out” means another record in its place (replace-one)"
+        ceilings[label] = guarantee.replaced().curve.roc
+    return ceiling_chart(ceilings, explanation.fpr, explanation.setting)
+
+
+def ceiling_chart(ceilings: Mapping[str, Values], rates: Sequence[float], setting: str) -> Chart:
+    """Return certified ceilings of the ROC, linear and log–log.
+
+    Args:
+        ceilings: name → ceiling; the first is drawn solid, another one dashed.
+        rates: false-positive rates to mark on the first.
+        setting: what the ceilings are about.
+    """
+    grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
+    looks: list[Look] = [
+        {"color": tone("certified"), "lw": 2.8},
+        {"color": tone("certified"), "lw": 1.5, "ls": DASHED},
+    ]
+    curves = []
+    for (label, values), look in zip(ceilings.items(), looks, strict=False):
+        heights = np.minimum(values(grid), 1.0)
+        points = tuple(grid.tolist()), tuple(heights.tolist())
+        curves.append((RocCurve("model", "certificate", label, *points), look))
+
+    def ceiling(values: Values, rate: float) -> Mark:
+        return marked(min(1.0, float(values(np.array([rate]))[0])), "certificate", "tpr")
+
+    first = next(iter(ceilings.values()))
+    asked = sorted({rate for rate in rates if rate > 0})
+    steps = (float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 2, 5))
+    parts = [f"{ceiling(first, rate)} at {percent(rate, 'given')} false alarms" for rate in asked]
+    marks = [(rate, min(1.0, float(first(np.array([rate]))[0]))) for rate in asked]
+    return Chart(
+        "ceiling",
+        f"The best possible attack: {setting}",
+        f"Certified ceiling of the members that any attack finds: {'; '.join(parts) or setting}. "
+        "Blind guessing finds as large a share of the members as it has false alarms.",
+        ("false alarms", *ceilings),
+        [
+            (percent(rate, "given"), *(ceiling(values, rate) for values in ceilings.values()))
+            for rate in sorted({*steps, *asked, 1.0})
+        ],
+        lambda width, view: _roc(width, view, curves, _LEAST_SHOWN, marks),
+        ("linear", "log"),
+    )
+
+
+def _roc(
+    width: float,
+    view: View,
+    curves: Sequence[tuple[RocCurve, Look]],
+    low: float,
+    marks: Sequence[tuple[float, float]] = (),
+) -> Figure:
+    """Draw curves on linear or logarithmic axes, or on both beside each other."""
+    diamond: Look = {
+        "color": tone("certified"),
+        "marker": "D",
+        "ms": 7,
+        "mec": tone("card"),
+        "ls": "",
+    }
+    guess: Look = {"color": tone("quiet"), "ls": DOTTED, "lw": 1.5}
+    legend = [(key(**look), curve.label) for curve, look in curves]
+    legend.append((key(**guess), "blind guessing"))
+    if marks:
+        legend.append((key(**diamond), "the rates asked about"))
+    views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
+    side = width / len(views) - 76
+    figure, panels = framed(width, side, legend, left=52, right=24, columns=len(views))
+    for axes, scale in zip(panels, views, strict=True):
+        log = scale == "log"
+        begin = 10.0**low if log else 0.0
+        titled(axes, "false alarms: non-members called members", "members found")
+        axes.plot([begin, 1], [begin, 1], **guess)
+        for curve, look in curves:
+            points = np.array([curve.fpr, curve.tpr])
+            points = points[:, (points > 0).all(axis=0)] if log else points
+            every = max(1, math.ceil(points.shape[1] / 12))
+            (line,) = axes.plot(*points, markevery=every, **look)
+            data_mark(line, "line", curve.label)
+        for x, y in marks:
+            if x >= begin:
+                data_mark(axes.plot([x], [y], clip_on=False, **diamond)[0], "point")
+        if log:
+            axes.set(xscale="log", yscale="log", xlim=(begin, 1.0), ylim=(begin, 1.06))
+        else:
+            axes.set(xlim=(0, 1.003), ylim=(0, 1.012))
+        decades = [10.0**power for power in range(int(low), 1)]
+        for axis in (axes.xaxis, axes.yaxis):
+            if log:
+                ticked(axis, decades, [percent(tick, "given") for tick in decades])
+            else:
+                percent_ticks(axis, 0, 100, 20)
+    return figure
+
+
+def _curve_look(curve: RocCurve) -> Look:
+    look = _SUBJECTS[curve.subject]
+    color = tone(look.color)
+    if curve.kind == "certificate":
+        return {"color": color, "lw": look.width, "alpha": 0.6 if look.width > 3 else 1.0}
+    return {"color": color, "lw": 1.6, "ls": look.dash, "marker": look.marker} | _hollow()
+
+
+def _lowest(curves: Sequence[RocCurve]) -> float:
+    """Return the power of ten at which the logarithmic axes begin: the finest rate measured."""
+    seen = [x for curve in curves if curve.kind == "estimate" for x in curve.fpr if x > 0]
+    return max(-4.0, min(-1.0, math.floor(math.log10(min(seen))))) if seen else -3.0
+
+
+def _read(curve: RocCurve, rate: float) -> Mark:
+    """Return the members found at a rate of false alarms.
+
+    Estimates are interpolated.  A ceiling is read at the next point to the right, since it rises:
+    between two points a straight line may lie below it.
+    """
+    if curve.kind == "estimate":
+        return marked(float(np.interp(rate, curve.fpr, curve.tpr)), "estimate")
+    right = int(np.searchsorted(curve.fpr, rate * (1 - 1e-12)))
+    value = curve.tpr[right] if right < len(curve.tpr) else 1.0
+    # A ceiling of 1 over 10 % false alarms is still a bound, only an empty one.
+    return marked(min(1.0, float(value)), "certificate")
+
+
+# ── What ε means for these records, for attackers who know ever less ──────────────────────────────
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Who attacks, and how that is drawn."""
+
+    name: str
+    knows: str
+    color: str
+    marker: str
+    dash: Any
+
+
+#: By the names in the answer of ``population``.
+_ATTACKERS = {
+    "worst_case": Attacker(
+        "worst case", "everybody drawn but one, any data set whatever", "worst-case", "s", DOTTED
+    ),
+    "population": Attacker(
+        "in this population",
+        "everybody drawn but one, all from this table",
+        "in-population",
+        "D",
+        DASHED,
+    ),
+    "coupled": Attacker(
+        "by coupling", "this table, but not who was drawn (L24-P12)", "stripe", "v", DASH_DOT
+    ),
+    "practical": Attacker("practical", "this table, but not who was drawn", "practical", "o", "-"),
+}
+
+
+def sweep_chart(report: Report) -> Chart | None:
+    """Return the certified success of the three attackers over ε; nothing without a sweep."""
+    asked = report.translation
+    if asked is None or asked.population is None or not asked.population.sweep:
+        return None
+    people = asked.population
+    names = ("worst_case", "population", "practical")
+    whose = "example" if report.defaulted("epsilon") else "your"
+    return success_chart(
+        [point.epsilon for point in people.sweep],
+        {name: [getattr(point, f"{name}_upper") for point in people.sweep] for name in names},
+        {name: getattr(people, f"{name}_upper") for name in names},
+        id="sweep",
+        asked=(asked.epsilon, f"{whose} ε = {significant(asked.epsilon, 'given')}"),
+        level=(people.blind + asked.eta, f"allowed {allowed_over(people.blind, asked.eta)}"),
+        axis=f"ε of the Gaussian mechanism (δ = {significant(asked.delta, 'given')})",
+    )
+
+
+def success_chart(
+    epsilons: Sequence[float],
+    curves: Mapping[str, Sequence[float | None]],
+    success: Mapping[str, float | None],
+    *,
+    id: str = "success",
+    asked: tuple[float, str],
+    level: tuple[float, str],
+    axis: str,
+) -> Chart:
+    """Return the certified success of attackers over ε, about the most exposed record.
+
+    Args:
+        epsilons: the ε of the curves, rising.
+        curves: attacker → success at each ε; one with a gap is left out.
+        success: attacker → success at the ε that was asked about.
+        id: name of the chart.
+        asked: the ε that was asked about, and what stands at it.
+        level: a height to compare with, and what it is.
+        axis: title of the horizontal axis.
+    """
+    whole = {name: c for name, c in curves.items() if None not in (*c, success[name])}
+    heights = np.array(list(whole.values()), dtype=np.float64)
+    low, first, last = min(0.5, level[0], float(heights.min())), epsilons[0], epsilons[-1]
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        looks = {
+            name: {"color": tone(who.color), "ls": who.dash, "marker": who.marker, "lw": 2.3}
+            for name, who in _ATTACKERS.items()
+        }
+        legend = [
+            (key(**looks[name]), f"{_ATTACKERS[name].name}: knows {_ATTACKERS[name].knows}")
+            for name in whole
+        ]
+        figure, (axes,) = framed(width, 280, legend, left=50, top=48)
+        pad = max((last / first) ** 0.03, 1.05)
+        axes.set(xscale="log", xlim=(first / pad, last * pad), ylim=(low - 0.015, 1.02))
+        percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
+        _log_ticks(axes.xaxis, first, last)
+        # The name of the asked ε has a line of its own below the title.
+        titled(axes, fitting(axis, width - 20, SMALL), "right at most, most exposed record", pad=25)
+        axes.axhline(level[0], color=tone("ink"), ls=DASHED, lw=1.5)
+        every = max(1, len(epsilons) // 10)
+        for name, curve in zip(whole, heights, strict=True):
+            # A bound that excludes nothing keeps its place, not its look.
+            axes.plot(epsilons, curve, color=tone("quiet"), lw=0.8)
+            proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
+            (line,) = axes.plot(epsilons, proved, ms=5, markevery=every, **looks[name])
+            data_mark(line, "line", _ATTACKERS[name].name)
+        epsilon, text = asked
+        if first <= epsilon <= last:
+            upright(axes, epsilon, "quiet", DOTTED, up=1.05)
+            line_name(axes, epsilon, text, 1.04, left=epsilon**2 > first * last)
+        # At the end where the curves are far from it.
+        note(axes, last, level[0] + 0.006, level[1], va="bottom", ha="right")
+        return figure
+
+    parts = [f"{_ATTACKERS[name].name} {marked(success[name], 'certificate')}" for name in whole]
+    return Chart(
+        id,
+        "Certified success of attackers over ε",
+        f"Certified success of attackers over ε. At {asked[1]}: {', '.join(parts)}; {level[1]}.",
+        ("ε", *(_ATTACKERS[name].name.capitalize() for name in whole)),
+        [
+            # At a smaller ε the bound holds all the more.
+            (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
+            for epsilon, column in zip(epsilons, heights.T, strict=True)
+        ],
+        draw,
+    )
+
+
+def _log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
+    """Set about so many round ticks on a logarithmic axis."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [low]
+    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
+        round_ = (digit * 10.0**power for power in powers for digit in digits)
+        ticks = [tick for tick in round_ if low * 0.999 <= tick <= high * 1.001] or ticks
+        if len(ticks) <= most:
+            break
+    ticks = ticks[:: math.ceil(len(ticks) / most)]
+    ticked(axis, ticks, [_count(tick) for tick in ticks])
+
+
+def _count(value: float) -> str:
+    """Return the text of a tick, with separated thousands."""
+    return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
+
+
+# ── Who is exposed: how often the attack is right about each record ───────────────────────────────
+
+_PANEL = 100
+
+
+def exposure_chart(report: Report) -> Chart | None:
+    """Return one histogram below the other, on one axis; nothing without an audit."""
+    shown = report.exposure
+    if not shown:
+        return None
+    blind, eta = shown[0].records.blind_accuracy, report.question.eta
+    allowed, limit = blind + eta, allowed_over(blind, eta)
+    edges = shown[0].histogram.edges
+    occupied = [i for item in shown for i, count in enumerate(item.histogram.counts) if count]
+    left = edges[max(0, min(occupied, default=len(edges) // 2) - 1)]
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        looks = [_SUBJECTS[item.subject] for item in shown]
+        legend: list[tuple[Any, str]] = [
+            (patch(**filled(look.color, look.hatch)), item.label)
+            for look, item in zip(looks, shown, strict=True)
+        ]
+        chance = "what chance alone would show, roughly"
+        legend.append((key(color=tone("quiet"), ls=DOTTED, lw=1.8), chance))
+        margins = {"left": 44, "right": 22, "top": 58}
+        figure, panels = framed(width, _PANEL, legend, rows=len(shown), **margins)
+        step, top = 10 if left >= 0.4 else 20, 1 + 36 / _PANEL
+        for axes, item in zip(panels, shown, strict=True):
+            _exposure_bars(axes, item, allowed)
+            axes.set_xlim(left, 1.002)
+            percent_ticks(axes.xaxis, step * -int(-100 * left // step), 100, step)
+            axes.tick_params(labelbottom=axes is panels[-1])
+            label = fitting(item.label, width - 66)
+            axes.set_title(label, loc="left", fontsize=TEXT, color=tone("ink"), pad=5)
+            for x, color, dash in ((blind, "quiet", DOTTED), (allowed, "ink", DASHED)):
+                upright(axes, x, color, dash, up=top if axes is panels[0] else 1.0)
+        titled(panels[-1], "how often the attack is right (estimate)")
+        line_name(panels[0], blind, f"blind {blind_guess(blind)}", top, left=True)
+        line_name(panels[0], allowed, f"allowed {limit}", top, left=False)
+        return figure
+
+    parts = []
+    for item in shown:
+        over = sum(count for low, _, count in item.histogram.bars if low >= allowed - 1e-9)
+        parts.append(
+            f"{item.label}: {over} of {sum(item.histogram.counts)} records in the bars above "
+            f"{limit}; {item.records.exposed_records} proved to be exposed"
+        )
+    return Chart(
+        "exposure",
+        "How many records are guessed how well",
+        f"How many records are guessed how well, one histogram for each. {'. '.join(parts)}.",
+        ("Right about a record", *(item.label for item in shown)),
+        [
+            (
+                f"{percent(low, 'given')} to {percent(high, 'given')}",
+                *(Mark("estimate", f"≈ {item.histogram.counts[i]}") for item in shown),
+            )
+            for i, (low, high) in enumerate(pairwise(edges))
+            if any(item.histogram.counts[i] for item in shown)
+        ],
+        draw,
+    )
+
+
+def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    look = filled(_SUBJECTS[item.subject].color, _SUBJECTS[item.subject].hatch)
+    for low, high, count in item.histogram.bars:
+        if count == 0:
+            continue
+        (bar,) = axes.bar((low + high) / 2, count, 0.92 * (high - low), **look)
+        words = f"{percent(low, 'given')} to {percent(high, 'given')}: {count} records"
+        data_mark(bar, "bar", words)
+        # The few on the right are what matters, and bars of one record are hard to see.
+        if low >= allowed - 1e-9:
+            place = {"ha": "center", "va": "bottom", "fontsize": 11}
+            note(axes, (low + high) / 2, count, str(count), **place)
+    edges = np.array(item.histogram.edges)
+    chance = {"baseline": None, "color": tone("quiet"), "ls": DOTTED, "lw": 1.8}
+    data_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")
+    axes.set_ylim(0, 1.25 * max(1, *item.histogram.counts))
+    axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+
+
+def _by_chance(item: Exposure, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how the records would spread if every answer were a blind guess."""
+    from scipy.stats import binom
+
+    tries = item.records.targets
+    right = np.arange(tries + 1)
+    weight = binom.pmf(right, tries, item.records.blind_accuracy)
+    shares, _ = np.histogram(right / tries, bins=edges, weights=weight)
+    expected: NDArray[np.float64] = sum(item.histogram.counts) * shares
+    return expected
+
+
+# ── Tables: how much rows leak, what a coarser table keeps, how many rows are enough ──────────────
+
+
+def leaks_chart(
+    edges: Sequence[float], histograms: Mapping[str, Sequence[int]], limit: float, words: str
+) -> Chart:
+    """Return how many rows may leak how much, one histogram below the other.
+
+    Args:
+        edges: ends of the bins; a row in (a, b] is certified to leak at most b.
+        histograms: name → rows of each bin.
+        limit: rows above it are called exposed.
+        words: what the chart shows.
+    """
+
+    def draw(width: float, view: View) -> Figure:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        del view
+        above = significant(limit, "given")
+        legend = [
+            (patch(**filled("certified")), f"at most {above}"),
+            (patch(**filled("danger", "//")), f"exposed: more than {above} is not excluded"),
+        ]
+        height = 180 if len(histograms) == 1 else 120
+        figure, panels = framed(width, height, legend, left=56, rows=len(histograms))
+        for axes, (name, rows) in zip(panels, histograms.items(), strict=True):
+            for (low, high), count in zip(pairwise(edges), rows, strict=True):
+                if count:
+                    look = filled("danger", "//") if low >= limit - 1e-9 else filled("certified")
+                    (bar,) = axes.bar(low, count, high - low, align="edge", **look)
+                    said = f"leak at most {significant(high, 'upper', 4)}: {count} rows"
+                    data_mark(bar, "bar", said)
+            axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *rows)))
+            titled(axes, "", fitting(name, width - 70, SMALL))
+            axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
+            axes.tick_params(labelbottom=axes is panels[-1])
+            if 0 < limit < 1:
+                upright(axes, limit, "quiet", DOTTED)
+        titled(panels[-1], "certified leak of a row, at most")
+        return figure
+
+    return Chart(
+        "leaks",
+        "How much the rows leak at most",
+        words,
+        ("leak at most", *histograms),
+        [
+            (significant(high, "upper", 4), *(f"{rows[place]:,}" for rows in histograms.values()))
+            for place, high in enumerate(edges[1:])
+            if any(rows[place] for rows in histograms.values())
+        ],
+        draw,
+    )
+
+
+def frontier_chart(answer: Mapping[str, Any]) -> Chart | None:
+    """Return the information that coarsenings keep over their leak; nothing without a frontier.
+
+    Args:
+        answer: the dictionary of ``harden``.
+    """
+    points = [point for point in answer["frontier_estimate"] if point["security"] is not None]
+    if not points:
+        return None
+    points.sort(key=lambda point: float(point["security"]), reverse=True)
+    leaks = [max(1 - point["security"], 1e-6) for point in points]
+    kept = [point["information"] for point in points]
+    upper = max(float(answer["after"]["delta_upper"]), 1e-6)
+    released, asked = float(answer["information_estimate"]), answer["security"]
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        point: Look = {"color": tone("certified"), "marker": "<", "ms": 12, "ls": ""}
+        name = "certified"
+        if vacuous(upper, "delta"):
+            point, name = point | {"color": tone("quiet"), "marker": "X"}, "nothing is proved"
+        legend = [(key(**_estimated()), "coarsenings ≈ (estimates)")]
+        legend.append((key(**point), f"released table ({name})"))
+        figure, (axes,) = framed(width, 260, [*legend, *_asked("MIS", asked)], left=52)
+        data_mark(axes.step(leaks, kept, where="post", **_estimated())[0], "line")
+        data_mark(axes.plot([upper], [released], **point)[0], "point")
+        if asked is not None:
+            upright(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
+        low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
+        axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
+        _log_ticks(axes.xaxis, low, high)
+        measure = fitting(f"{answer['information_measure']} (estimate, nats)", width - 66, SMALL)
+        titled(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
+        return figure
+
+    return Chart(
+        "frontier",
+        "What remains at each level of security",
+        f"Estimated information kept by {len(points)} coarsenings against the leak of the worst "
+        f"learner; the released table: leak {marked(upper, 'certificate', 'delta', 6)}, "
+        f"information ≈ {significant(released, 'estimate', 4)} nats.",
+        ("security MIS", "information, nats", "of the most"),
+        [
+            (
+                Mark("estimate", f"≈ {significant(security, 'estimate', 4)}"),
+                Mark("estimate", f"≈ {significant(information, 'estimate', 4)}"),
+                marked(information / (max(kept) or 1.0), "estimate"),
+            )
+            for security, information in zip((p["security"] for p in points), kept, strict=True)
+        ],
+        draw,
+    )
+
+
+def _asked(name: str, value: float | None) -> Legend:
+    """Return the line of a legend for what was asked for, if it was."""
+    if value is None:
+        return []
+    line = key(color=tone("quiet"), ls=DASH_DOT, lw=1.5)
+    return [(line, f"asked: {name} {significant(value, 'given')}")]
+
+
+def rows_chart(targets: Sequence[float], rows: Sequence[int], axis: str, asked: float) -> Chart:
+    """Return the training rows that other targets need.
+
+    Args:
+        targets: values of what was asked for.
+        rows: training rows that are enough for each.
+        axis: what was asked for.
+        asked: the value that was asked for.
+    """
+
+    def draw(width: float, view: View) -> Figure:
+        del view
+        figure, (axes,) = framed(width, 240, _asked("target", asked), left=66)
+        look: Look = {"color": tone("certified"), "lw": 2.3, "marker": "o", "ms": 5}
+        data_mark(axes.plot(targets, rows, **look)[0], "line", "training rows")
+        axes.set(yscale="log", ylim=(max(min(rows) / 1.3, 0.7), max(rows) * 1.3))
+        _log_ticks(axes.yaxis, max(min(rows), 1), max(rows))
+        upright(axes, asked, "quiet", DASH_DOT)
+        titled(axes, axis, "training rows")
+        return figure
+
+    return Chart(
+        "rows",
+        "Training rows for other targets",
+        f"Training rows that are enough, from {rows[0]:,} at {significant(targets[0], 'given')} to "
+        f"{rows[-1]:,} at {significant(targets[-1], 'given')}.",
+        (axis, "training rows"),
+        [(significant(t, "given"), f"≥ {n:,}") for t, n in zip(targets, rows, strict=True)],
+        draw,
+    )
+
+
+# ── The history of an overfitting monitor: losses above, the ceiling of security below ────────────
+
+
+def history_chart(monitor: OverfittingMonitor) -> Chart:
+    """Return the looks of a monitor: mean losses, and the ceiling of the model's security."""
+    history = monitor.history
+    steps = history["step"]
+    if len(steps) == 0:
+        raise InputError("monitor must have been updated at least once, got no looks.")
+    sure = f"{confident(monitor.confidence)} over all looks"
+
+    def draw(width: float, view: View) -> Figure:
+        from matplotlib.ticker import MaxNLocator
+
+        del view
+        loss: Look = {"color": tone("quiet"), "lw": 1.8, "marker": "o", "ms": 3}
+        sides = {"train_loss_mean": "-", "fresh_loss_mean": DOTTED}
+        band: Look = {"fc": tone("estimated"), "alpha": 0.15, "lw": 0}
+        excluded: Look = {"fc": tone("measured"), "alpha": 0.25, "lw": 0}
+        legend = [
+            (key(**loss, ls="-"), "training records"),
+            (key(**loss, ls=DOTTED), "fresh records"),
+            (key(**_estimated()), "ceiling by the loss threshold ≈"),
+            (patch(**band), sure),
+            (patch(**excluded), "measured: security is not here"),
+            *_asked("security", monitor.security),
+        ]
+        figure, (above, below) = framed(width, 170, legend, left=56, rows=2, gap=40)
+        for name, dash in sides.items():
+            data_mark(above.plot(steps, history[name], ls=dash, **loss)[0], "line")
+        losses = np.concatenate([history[name] for name in sides])
+        positive = losses[np.isfinite(losses) & (losses > 0)]
+        if positive.size:
+            low, high = 0.9 * float(positive.min()), 1.1 * float(positive.max())
+            above.set(yscale="log", ylim=(low, high))
+            _log_ticks(above.yaxis, low, high, 5)
+        upper = history["ceiling_upper"]
+        below.fill_between(steps, upper, 1.0, **excluded)
+        below.fill_between(steps, history["ceiling_lower"], upper, **band)
+        data_mark(below.plot(steps, history["ceiling_estimate"], **_estimated())[0], "line")
+        if monitor.security is not None:
+            below.axhline(monitor.security, color=tone("quiet"), lw=1.5, ls=DASH_DOT)
+        below.set_ylim(-0.02, 1.02)
+        for axes in (above, below):
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        titled(above, "", "mean loss")
+        titled(below, "step", "security of the model")
+        return figure
+
+    ends: dict[str, Side] = {
+        "ceiling_lower": "lower",
+        "ceiling_estimate": "estimate",
+        "ceiling_upper": "upper",
+    }
+    return Chart(
+        "history",
+        "Overfitting caps security (A25-T11)",
+        "Mean losses, and the ceiling of the model's security under the loss threshold, with its "
+        f"band of {sure} (this model, its average training record).",
+        ("step", *(name.replace("_", " ") for name in ends)),
+        [
+            (str(step), *(significant(float(history[n][i]), side, 4) for n, side in ends.items()))
+            for i, step in enumerate(steps)
+        ],
+        draw,
+    )
+
+
+# ── The files of ``--plot`` ───────────────────────────────────────────────────────────────────────
+
+
+def save_roc(explanation: Explanation, path: str | Path) -> Path:
+    """Draw the certified ROC into ``path`` (PNG, SVG, PDF or a self-contained HTML page)."""
+    caption = f"ROC, linear and log–log: {explanation.sentence}"
+    return explanation_chart(explanation).save(path, caption)
+
+
+def save_frontier(hardening: Hardening, path: str | Path) -> Path:
+    """Draw information against the leak into ``path`` (PNG, SVG, PDF or HTML)."""
+    check_target(path)
+    chart = frontier_chart(hardening.to_dict())
+    if chart is None:
+        raise InputError("hardening must have a frontier, got none.")
+    return chart.save(path)
+
+
+def save_history(monitor: OverfittingMonitor, path: str | Path) -> Path:
+    """Draw the looks of a monitor into ``path`` (PNG, SVG, PDF or HTML)."""
+    return history_chart(monitor).save(path)
+
+
+def save_success(
+    answer: PopulationAnswer, path: str | Path, epsilons: Sequence[float] | None = None
+) -> Path:
+    """Draw success bounds against ε into ``path`` (PNG, SVG, PDF or HTML)."""
+    grid = swept_epsilons(answer) if epsilons is None else list(epsilons)
+    points = answer.sweep(grid)
+    delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
+    chart = success_chart(
+        grid,
+        {name: [getattr(point, name) for point in points] for name in _ATTACKERS},
+        {name: getattr(answer.compared, name) for name in _ATTACKERS},
+        asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
+        level=(answer.blind, "blind guessing"),
+        axis=f"ε of the mechanism, worst case over all data sets{delta}",
+    )
+    return chart.save(path, answer.sentence)
+
+
+def swept_epsilons(answer: PopulationAnswer, points: int = 25) -> list[float]:
+    """Return ε around the one that was asked about, on a logarithmic grid."""
+    centre = answer.epsilon if 0 < answer.epsilon < float("inf") else 1.0
+    return [float(e) for e in np.geomspace(centre / 30, centre * 10, points)]

@@ -1,0 +1,271 @@
+"""Charts as files and as parts of a page: the same every time, safe, and readable by everybody."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import memberbound
+from memberbound.report import charts
+from memberbound.report.drawing import FORMATS, Chart, palette
+from report import sample as reports
+from report.sample import typed
+
+#: Markup, mathematics of matplotlib's, characters that XML forbids, and some that no font here has.
+AWKWARD = "<b>&amp;$x^2$ \x00\x1b\ud800 \u6771\u4eac |mark-x 5 % \\frac{1}{"
+
+
+def leaks(name: str = "rows") -> Chart:
+    edges = [place / 8 for place in range(9)]
+    return charts.leaks_chart(edges, {name: [5, 0, 0, 9, 0, 1, 0, 12_345]}, 0.5, "words")
+
+
+def every_chart() -> dict[str, Chart]:
+    """One chart of each kind, with real numbers."""
+    report = typed(reports.sample())
+    explanation = memberbound.explain(epsilon=1.0, delta=1e-5, adjacency="add-remove")
+    attacks = {
+        "loss": {"accuracy": {"estimate": 0.61, "lower": 0.55, "upper": 0.7}},
+        "idle": {"accuracy": {"estimate": 0.49, "lower": 0.45, "upper": 0.52}},
+    }
+    frontier = {
+        "frontier_estimate": [
+            {"security": 0.9, "information": 0.2},
+            {"security": 0.5, "information": 0.7},
+            {"security": None, "information": 0.9},
+        ],
+        "after": {"delta_upper": 0.08},
+        "information_estimate": 0.19,
+        "information_measure": "information about income",
+        "security": 0.9,
+    }
+    made = (
+        charts.sandwich_chart(report, "worst"),
+        charts.roc_chart(report),
+        charts.exposure_chart(report),
+        charts.remedies_chart(report),
+        charts.sweep_chart(report),
+        charts.explanation_chart(explanation),
+        charts.attacks_chart(attacks, 0.95),
+        charts.attackers_chart({"worst case": 0.9, "practical": 0.55}, 0.5),
+        charts.frontier_chart(frontier),
+        charts.rows_chart([0.5, 0.9, 0.99], [12, 340, 56_000], "security MIS, at least", 0.9),
+        leaks(),
+    )
+    return {chart.id: chart for chart in made if chart is not None}
+
+
+CHARTS = every_chart()
+assert len(CHARTS) == 11
+
+
+@pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
+def test_an_svg_is_named_described_and_fit_for_a_strict_page(chart: Chart) -> None:
+    for view in chart.views:
+        text = chart.svg(view)
+        root = ElementTree.fromstring(text)
+        assert root.get("role") == "img"
+        by_id = {node.get("id"): node for node in root.iter() if node.get("id")}
+        assert by_id[root.get("aria-labelledby")].text == chart.title
+        assert by_id[root.get("aria-describedby")].text == chart.alt
+        # What a policy refuses, what would name the day, and what would load something.
+        assert not re.search(r"[ <]style\b", text)
+        assert not {"metadata", "script", "image", "foreignObject"} & {n.tag for n in root.iter()}
+        assert "http" not in text
+        # Everything referred to is there, under a name that no other chart of a page has.
+        ids = re.findall(r' id="([^"]+)"', text)
+        assert len(ids) == len(set(ids))
+        assert all(name.startswith(f"{chart.id}-") for name in ids)
+        assert set(re.findall(r'(?:href="|url\()#([^")]+)', text)) <= set(ids)
+        # Texts are texts, and every colour follows the scheme.
+        assert len(list(root.iter("text"))) > 3
+        assert re.findall(r'="#[0-9a-fA-F]{3,6}"', text) == []
+        assert len(text) < 60_000
+
+
+@pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
+def test_a_file_of_its_own_brings_both_schemes(chart: Chart) -> None:
+    text = str(chart.to_dict()["svg"])
+    light, dark = re.findall(r":root\{([^}]*)\}", text)
+    assert "@media (prefers-color-scheme:dark)" in text
+    used = set(re.findall(r"var\(--([a-z-]+)\)", text))
+    for scheme, colours in zip((light, dark), palette(), strict=True):
+        given = dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{6})", scheme))
+        assert set(given) == used
+        assert given == {name: colours[name] for name in used}
+
+
+def ambiguous(light: dict[str, str], dark: dict[str, str]) -> set[str]:
+    """Light colours of charts that stand for more than one dark one."""
+    darks: dict[str, set[str]] = {}
+    for name in CHART_COLOURS:
+        darks.setdefault(light[name], set()).add(dark[name])
+    return {colour for colour, found in darks.items() if len(found) > 1}
+
+
+def test_a_colour_of_the_light_scheme_has_one_dark_one() -> None:
+    """Charts are drawn in light colours, and the names are put in place of them."""
+    light, dark = palette()
+    assert ambiguous(light, dark) == set()
+    assert ambiguous(light | {"measured": light["quiet"]}, dark) == {light["quiet"]}
+
+
+CHART_COLOURS = (
+    *(
+        "ink",
+        "card",
+        "quiet",
+        "edge",
+        "grid",
+        "stripe",
+        "certified",
+        "estimated",
+        "measured",
+        "danger",
+    ),
+    *("given", "model", "noise-average", "noise-every", "worst-case", "in-population", "practical"),
+)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_the_same_chart_gives_the_same_file(ending: str, tmp_path: Path) -> None:
+    chart = CHARTS["ceiling"]
+    first, second = (chart.save(tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
+    assert first == second
+    assert len(first) > 5_000
+    other = CHARTS["sweep"].save(tmp_path / f"c{ending}").read_bytes()
+    assert other != first
+
+
+def test_threads_and_settings_of_the_process_change_nothing() -> None:
+    import matplotlib
+
+    expected = {name: chart.svg() for name, chart in CHARTS.items()}
+    strange = {
+        "font.size": 31.0,
+        "axes.facecolor": "red",
+        "svg.fonttype": "path",
+        "lines.marker": "x",
+    }
+    with matplotlib.rc_context(strange), ThreadPoolExecutor(6) as pool:
+        before = dict(matplotlib.rcParams)
+        drawn = list(pool.map(lambda name: (name, CHARTS[name].svg()), list(CHARTS) * 2))
+        assert dict(matplotlib.rcParams) == before
+    assert all(text == expected[name] for name, text in drawn)
+
+
+def test_awkward_texts_stay_texts(recwarn: Any) -> None:
+    chart = leaks(AWKWARD)
+    for alone in (False, True):
+        root = ElementTree.fromstring(chart.svg(alone=alone).encode("utf-8"))
+        texts = " ".join(node.text or "" for node in root.findall(".//{*}text"))
+        assert "<b>&amp;$x^2$" in texts
+        assert "\u6771\u4eac" in texts
+    report = reports.sample()
+    for row in report["sandwich"]:
+        row["label"] = AWKWARD
+    sandwich = charts.sandwich_chart(typed(report), "worst")
+    assert sandwich is not None
+    assert sandwich.rows[0][0] == AWKWARD, "the table has the whole text"
+    root = ElementTree.fromstring(sandwich.svg().encode("utf-8"))
+    tags = {node.tag for node in root.iter()}
+    assert tags <= set(
+        re.findall(r"\w+", "svg title desc g path defs use clipPath rect text pattern")
+    )
+    assert [str(w.message) for w in recwarn if "Glyph" in str(w.message)] == []
+
+
+def test_tables_hold_what_the_charts_draw() -> None:
+    rows = {row[0]: row[1] for row in leaks().rows}
+    assert rows == {"0.125": "5", "0.5": "9", "0.75": "1", "1": "12,345"}
+    frontier = CHARTS["frontier"]
+    assert [[str(cell) for cell in row] for row in frontier.rows] == [
+        ["≈ 0.9", "≈ 0.2", "≈ 28.57 %"],
+        ["≈ 0.5", "≈ 0.7", "≈ 100 %"],
+    ]
+    ceiling = memberbound.explain(epsilon=1.0, delta=1e-5, adjacency="add-remove")
+    curve = ceiling.guarantee.curve
+    for rate, shown, _ in CHARTS["ceiling"].rows:
+        assert len(str(rate)) <= len("0.0001 %"), "a round rate, written as one"
+        value = float(str(rate).removesuffix(" %")) / 100
+        if str(shown).startswith("≤ "):
+            printed = float(str(shown).removeprefix("≤ ").removesuffix(" %")) / 100
+            assert curve.tpr(value) <= printed + 1e-12 <= curve.tpr(value) + 1.001e-4
+        else:
+            assert curve.tpr(value) > 0.9999
+
+
+def test_a_bound_that_excludes_nothing_is_not_drawn_as_one() -> None:
+    curve = [0.6, 0.9, 0.99995, 1.0]
+    grid = [0.5, 1.0, 2.0, 4.0]
+    chart = charts.success_chart(
+        grid,
+        {"practical": curve, "coupled": [0.7, None, 0.9, 0.9]},
+        {"practical": 0.9, "coupled": None},
+        asked=(1.0, "ε = 1"),
+        level=(0.5, "blind guessing"),
+        axis="ε",
+    )
+    (line,) = chart.figure().findobj(lambda a: (a.get_gid() or "").startswith("mark-line"))
+    assert line.get_ydata()[:2] == pytest.approx(curve[:2])
+    assert all(math.isnan(y) for y in line.get_ydata()[2:])
+    shown = [str(row[1]) for row in chart.rows]
+    assert shown == ["≤ 60 %", "≤ 90 %", "no useful bound (< 100 %)", "nothing is proved"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_charts_of_extreme_answers_are_drawn() -> None:
+    for options in (
+        {"epsilon": 800.0},
+        {"epsilon": 0.0, "delta": 0.0},
+        {"epsilon": 0.0, "delta": 1.0},
+        {"epsilon": 1.0, "fpr": [0.0, 1e-9, 1.0]},
+    ):
+        chart = charts.explanation_chart(memberbound.explain(**options))
+        assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
+        for view in chart.views:
+            assert "nan" not in chart.svg(view).lower()
+    for rows in ([1, 1], [0, 5], [3, 10**12]):
+        assert charts.rows_chart([0.1, 0.2], rows, "target", 0.2).svg()
+    only = charts.success_chart(
+        [1.0],
+        {"practical": [0.6]},
+        {"practical": 0.6},
+        asked=(math.inf, "no finite ε"),
+        level=(0.5, "blind guessing"),
+        axis="ε",
+    )
+    assert only.svg()
+
+
+QUIET = """
+import json, sys
+import memberbound, memberbound.report.page, memberbound.report.charts
+from memberbound.faces import command_line
+drawn = lambda: sorted(m for m in sys.modules if m.split(".")[0] in ("matplotlib", "plotly"))
+found = {"import": drawn()}
+memberbound.explain(epsilon=1.0)
+memberbound.plan(uniform=10, security=0.9)
+memberbound.certify(uniform=10, n=1000)
+found["verbs"] = drawn()
+from memberbound.report.charts import explanation_chart
+explanation_chart(memberbound.explain(epsilon=1.0)).svg()
+found["pyplot"] = "matplotlib.pyplot" in sys.modules
+found["drawn"] = "matplotlib.figure" in sys.modules
+print(json.dumps(found))
+"""
+
+
+def test_matplotlib_comes_with_the_first_chart_and_never_pyplot() -> None:
+    ran = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout)
+    assert found == {"import": [], "verbs": [], "pyplot": False, "drawn": True}
