@@ -15,6 +15,7 @@ from typing import Literal
 
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
+from memberbound.faces.terminal import Block
 from memberbound.faces.web.child import Child, prepared
 from memberbound.faces.web.gate import Limits, RefusedError
 from memberbound.faces.web.processes import Processes
@@ -43,8 +44,8 @@ class Job:
     state: State = "queued"
     progress: dict[str, object] | None = None
     result: dict[str, object] | None = None
-    plots: dict[str, object] = field(default_factory=dict)
     charts: dict[str, object] = field(default_factory=dict)
+    summary: list[Block] = field(default_factory=list)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None
@@ -72,7 +73,7 @@ class Job:
             "command": self.shown.command,
             "python": self.shown.python,
         }
-        answer = {"result": self.result, "plots": self.plots, "charts": self.charts}
+        answer = {"result": self.result, "charts": self.charts, "summary": self.summary}
         return found | (answer if whole else {})
 
 
@@ -202,8 +203,8 @@ class Jobs:
                 answer = await child.perform(job.request, self._limits.job_seconds, progress)
             finally:
                 await child.stop()
-            job.result, job.plots = answer["result"], answer["plots"]
-            job.charts = answer["charts"]
+            job.result, job.charts = answer["result"], answer["charts"]
+            job.summary = answer["summary"]
             job.files = _listed(job.folder / OUTPUTS)
             job.state = "done"
         except asyncio.CancelledError:

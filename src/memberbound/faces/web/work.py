@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 if TYPE_CHECKING:
     from memberbound.declarations import Keywords
+    from memberbound.faces.terminal import Block
 
 __all__ = [
     "ANSWER",
@@ -42,11 +43,11 @@ _NICENESS = 5
 
 
 class Answer(TypedDict):
-    """What a job gives: the dictionary of the contract, more numbers of it, and its charts."""
+    """What a job gives: the dictionary of the contract, its charts, and its summary in parts."""
 
     result: dict[str, Any]
-    plots: dict[str, object]
     charts: dict[str, object]
+    summary: list[Block]
 
 
 class Request(TypedDict):
@@ -154,9 +155,9 @@ def main(stream: socket.socket, memory: int, disk: int, workers: int) -> None:
 
         asked = (request["verb"], request["table"], request["options"])
         answer = performed(*asked, teller.progress, workers)
-        result, names = answer["result"], request["names"]
-        answer["result"] = {key: renamed(item, names) for key, item in result.items()}
-        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+        # Charts are markup, and hold no name of a file.
+        parts = {part: renamed(answer[part], request["names"]) for part in ("result", "summary")}
+        text = json.dumps(answer | parts, ensure_ascii=False, allow_nan=False)
         (folder / ANSWER).write_text(text, encoding="utf-8")
     except Exception as problem:
         from memberbound.faces.endings import debugging
