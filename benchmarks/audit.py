@@ -33,7 +33,8 @@ from audit_tables import Row, averaged, same_target, shared_models, shares
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.attacks import ATTACKS, Duel
+from memberbound.attacks.attacks import attacks_on_learners
+from memberbound.attacks.duels import Duel
 from memberbound.attacks.learner_audit import audit_shadows
 from memberbound.attacks.shadows import ShadowRun, draw_half, train_shadows
 from memberbound.learners import Examples
@@ -180,7 +181,7 @@ def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     for name in OURS:
         duel = Duel.leave_one_out(run.signals, member, run.examples)
         start = time.process_time()
-        score = ATTACKS[name].score(duel)
+        score = attacks_on_learners()[name].score(duel)
         spent = time.process_time() - start
         single = [reached(score[t], member[t]) for t in range(count)]
         rows.append(

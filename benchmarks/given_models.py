@@ -29,7 +29,8 @@ from audit_peers import PACKAGES, make_learner
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.given_model import Evidence, audit_model, train_references
+from memberbound.attacks.evidence import Evidence, train_references
+from memberbound.attacks.given_model import audit_model
 from memberbound.attacks.scores import audit_scores
 from memberbound.learners.trained import TrainedModel
 

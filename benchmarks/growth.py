@@ -72,11 +72,11 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
         "harden": lambda: mb.harden(path, security=0.9, target="y", learners=False),
         "population": lambda: mb.population(path, epsilon=8.0),
         "bounds": lambda: mb.bounds(path),
-        "protect (all rows)": lambda: mb.protect(path, target="y", bounds=bounds),
-        "protect (mean)": lambda: mb.protect(
-            path, statistic="mean", columns=["n0", "n1"], game="subset"
+        "protect": lambda: mb.protect(path, target="y", bounds=bounds),
+        "protect-half (mean)": lambda: mb.protect_half(
+            path, statistic="mean", columns=["n0", "n1"]
         ),
-        "audit": lambda: mb.audit(path, **ask, shadows=16),
+        "audit-learner": lambda: mb.audit_learner(path, **ask, shadows=16),
         "study": lambda: mb.study(path, **ask, bounds=bounds),
         "study --quick": lambda: mb.study(path, **ask, bounds=bounds, quick=True),
     }

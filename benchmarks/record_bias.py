@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from memberbound.attacks.attacks import ATTACKS, Duel
+from memberbound.attacks.attacks import attacks_on_learners
+from memberbound.attacks.duels import Duel
 from memberbound.attacks.learner_audit import audit_shadows, best_threshold, record_exposure
 from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import Examples, learner_from_name
@@ -49,7 +50,7 @@ def own_accuracy(
         for place, count in enumerate(sizes)
     ]
     known, asked = made
-    attack = ATTACKS[ATTACK]
+    attack = attacks_on_learners()[ATTACK]
     practice = Duel.leave_one_out(known.signals, known.membership, examples)
     threshold = best_threshold(attack.score(practice), known.membership)
     duel = Duel(asked.signals, known.signals, known.membership, examples, False)

@@ -1,4 +1,4 @@
-"""Certified ceiling, audited floor, and their ratio, of releases by ``protect`` in the subset game.
+"""Certified ceiling, audited floor, and their ratio, of releases by ``protect-half``.
 
     .venv/bin/python benchmarks/sandwich.py --data FOLDER [--only NAME …] [--json FILE]
 

@@ -19,7 +19,7 @@ people = pd.DataFrame({"age": age, "hours": hours, "income": income.clip(0, 8000
 
 # Public knowledge about the columns, never their own smallest and largest value.
 bounds = {"age": [0, 120], "hours": [0, 80], "income": [0, 8000]}
-released = mb.protect(people, statistic="covariance", bounds=bounds, eta=0.05)
+released = mb.summarize(people, statistic="covariance", bounds=bounds, eta=0.05)
 print(released.sentence)
 
 columns = list(people.columns)

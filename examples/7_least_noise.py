@@ -33,7 +33,6 @@ with TemporaryDirectory() as folder, chdir(folder):
         target="ill",
         learner="logistic",
         eta=0.05,
-        record="every",
         bounds="bounds.yaml",
         out="model.json",
     )

@@ -119,9 +119,9 @@ def test_junit_has_a_case_per_number(tmp_path: Path) -> None:
 # ── what each verb compares ───────────────────────────────────────────────────────────────────────
 
 
-def test_five_verbs_have_a_gate_and_say_what_they_compare() -> None:
+def test_which_verbs_have_a_gate_and_say_what_they_compare() -> None:
     gated = [name for name in VERBS if verb_named(name).gate]
-    assert set(gated) == {"audit", "certify", "explain", "population", "study"}
+    assert set(gated) == {"audit", "audit-learner", "certify", "explain", "population", "study"}
     for name in gated:
         verb = verb_named(name)
         above, part, _ = verb.gate
@@ -189,7 +189,8 @@ def test_the_floor_of_a_learner_pays_for_the_choice_of_the_attack() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
     frame["y"] = np.where(rng.integers(2, size=80) == 1, "yes", "no")
-    found = memberbound.audit(frame, target="y", learner="tree", shadows=12, backend="sequential")
+    asked = {"target": "y", "learner": "tree", "shadows": 12, "backend": "sequential"}
+    found = memberbound.audit_learner(frame, **asked)
     (success,) = found.successes("floor")
     own = found.attacks[found.best]["advantage"]["lower"]
     assert success.floor is not None

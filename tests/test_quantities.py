@@ -52,6 +52,7 @@ from memberbound.report.mlflow_log import owner_entry
 from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
+from memberbound.verbs.audit_learner import LearnerAudit
 from memberbound.verbs.certify import Certification
 from memberbound.verbs.plan import Plan
 from memberbound.verbs.population import Comparison
@@ -346,18 +347,17 @@ def test_audit(v: list[float]) -> None:
         "accuracy": between(6),
         "tpr_at_fpr": {"0.01": between(9)},
     }
-    base = audited()
-    answer = dataclasses.replace(
-        base,
-        attacks={"scores": attack},
-        confidence=v[12],
-        sandwich=Sandwich(Ceiling(v[14], 0.95, "average"), v[13]),
-        warnings=(),
-    )
-    fields = answer.to_dict()
-    fields = {name: fields[name] for name in ("attacks", "confidence", "audited_advantage_lower")}
-    fields["certified_advantage_upper"] = v[14]
-    check(answer.summary(), fields, Audit.SIDES, least=6)
+    for base in (audited(), audited_learner()):
+        changed = {"attacks": {base.best: attack}, "confidence": v[12], "warnings": ()}
+        names = ["attacks", "confidence"]
+        if isinstance(base, LearnerAudit):
+            changed["sandwich"] = Sandwich(Ceiling(v[14], 0.95, "average"), v[13])
+            names.append("audited_advantage_lower")
+        answer = dataclasses.replace(base, **changed)
+        fields = {name: answer.to_dict()[name] for name in names}
+        if isinstance(base, LearnerAudit):
+            fields["certified_advantage_upper"] = v[14]
+        check(answer.summary(), fields, type(answer).SIDES, least=6)
 
 
 @QUICK
@@ -534,6 +534,16 @@ def audited() -> Audit:
 
 
 @lru_cache(maxsize=1)
+def audited_learner() -> LearnerAudit:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    asked = {"target": "y", "learner": "tree", "shadows": 8, "workers": 1}
+    return memberbound.audit_learner(frame.assign(y=np.arange(40) % 2), **asked)
+
+
+@lru_cache(maxsize=1)
 def hardened() -> Any:
     import pandas as pd
 
@@ -554,7 +564,12 @@ def answers() -> Iterator[Any]:
     yield translated(epsilon=None, target_success=0.7)
     yield translated(epsilon=None, target_pmp=1.0)
     yield audited()
-    yield memberbound.protect(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1)
+    yield audited_learner()
+    yield memberbound.protect_half(np.linspace(0, 1, 40)[:, None], statistic="mean", eta=0.1)
+    rows = np.column_stack([np.linspace(0, 1, 400), np.arange(400) % 2])
+    bounds = {"x0": [0, 1], "x1": {"categories": [0, 1]}}
+    yield memberbound.summarize(rows, statistic="mean", columns=["x0"], bounds=bounds)
+    yield memberbound.protect(rows, target="x1", bounds=bounds, eta=0.1, baseline=0.1)
     yield hardened()
 
 
@@ -578,7 +593,10 @@ def test_an_undeclared_number_is_found() -> None:
 
 
 def test_names_that_end_in_a_side_have_it() -> None:
-    for command in ("audit", "certify", "explain", "harden", "plan", "population", "protect"):
+    released = ("protect", "protect-half", "summarize")
+    audits = ("audit", "audit-learner")
+    for command in (*audits, "certify", "explain", "harden", "plan", "population", *released):
+        assert sides_of(command)
         for name, side in sides_of(command).items():
             for end in ("upper", "lower", "estimate"):
                 if name.endswith(f"_{end}") and isinstance(side, str):

@@ -52,6 +52,7 @@ __all__ = [
     "Whole",
     "Workers",
     "declared",
+    "function_name",
 ]
 
 #: What is typed: one value, several, a file, or nothing at all.
@@ -218,7 +219,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of the contract: what it is called, what it says of itself, what it takes."""
+    """A verb of the contract: what it is called, what it says of itself, what it takes.
+
+    ``name`` is the command's; the function's has underscores where that has hyphens.
+    """
 
     name: str
     function: Callable[..., Answer | None]
@@ -302,7 +306,17 @@ def declared(function: Callable[..., Answer | None]) -> Verb:
     answer = hints.get("return")
     limited = (getattr(answer, "FAILS_ON", ()), getattr(answer, "COMPARED", ""))
     answers = answer is not NoneType
-    return Verb(function.__name__, function, summary, examples, tuple(found), answers, *limited)
+    name = function.__name__.replace("_", "-")
+    return Verb(name, function, summary, examples, tuple(found), answers, *limited)
+
+
+def function_name(command: str) -> str:
+    """Return the name of the function behind a command.
+
+    >>> function_name("audit-learner")
+    'audit_learner'
+    """
+    return command.replace("-", "_")
 
 
 def _capitalised(text: str) -> str:

@@ -9,13 +9,22 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.neural_network import MLPClassifier
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+import memberbound
+from commands import answered
 from memberbound.attacks.attacks import (
     ATTACKS,
     DEFAULT_ATTACKS,
-    Duel,
+    Attack,
+    OnLearner,
+    OnModel,
+    attacks_on_learners,
+    attacks_on_models,
     chosen_attacks,
+)
+from memberbound.attacks.duels import (
+    Duel,
     clip_of,
     lira,
     lira_offline,
@@ -132,7 +141,7 @@ def test_no_attack_looks_at_the_targets_half():
     flipped[3] = ~flipped[3]
     other = Duel.leave_one_out(run.signals, flipped, run.examples)
     for name in ("loss", "calibrated-loss", "lira", "lira-record", "rmia", "rmia-offline"):
-        score = ATTACKS[name].score
+        score = attacks_on_learners()[name].score
         assert score(duel).shape == (2, 40)
         # Only the target's own half is another one: its own scores stay (pooled variances too).
         assert np.allclose(score(everyone)[3], score(other)[3])
@@ -144,7 +153,7 @@ def overfit():
     return train_shadows(population(), tree, models=16, n_jobs=1, copies=4)
 
 
-@pytest.mark.parametrize("name", [n for n in ATTACKS if n != "gradient"])
+@pytest.mark.parametrize("name", [n for n in attacks_on_learners() if n != "gradient"])
 def test_higher_scores_mean_member(overfit, name):
     audit = audit_shadows(overfit, attacks=[name])
     # Wrong signs are below ½; a tree's members all have loss 0.
@@ -165,7 +174,7 @@ def test_regression_targets_are_attacked_too():
     x = rng.normal(size=(80, 3))
     data = Examples(x, x[:, 0] + rng.normal(size=80), "regression", ("a", "b", "c"))
     run = train_shadows(data, RandomForestRegressor(5), models=12, n_jobs=1)
-    names = [n for n in ATTACKS if n != "gradient"]
+    names = [n for n in attacks_on_learners() if n != "gradient"]
     audit = audit_shadows(run, attacks=names)
     assert "label-only" not in audit.attacks
     assert any("label-only" in w for w in audit.warnings)
@@ -199,6 +208,46 @@ def test_settings_are_in_the_result_and_unknown_attacks_are_refused(overfit):
         audit_shadows(few)
 
 
+def test_an_attack_that_is_added_to_the_list_is_run_by_both_verbs(overfit, monkeypatch):
+    coin = Attack(
+        "coin",
+        "it is all the same",
+        on_learner=OnLearner(lambda duel: np.zeros_like(duel.target.loss), needs=("classes",)),
+        on_model=OnModel(lambda target: np.zeros(len(target.known)), ("classes",)),
+    )
+    monkeypatch.setitem(ATTACKS, "coin", coin)
+    assert audit_shadows(overfit, attacks=["coin"]).attacks["coin"].auc.estimate == 0.5
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.integers(2, size=60)
+    sides = {"members": (x[:30], y[:30]), "nonmembers": (x[30:], y[30:])}
+    model = DecisionTreeClassifier(random_state=0).fit(x[:30], y[:30])
+    answer = memberbound.audit(model=model, **sides)
+    assert answer.attacks["coin"]["auc"]["estimate"] == 0.5
+    assert answer.attacks["coin"]["access"] == "probabilities"
+    for verb in ("audit", "audit-learner"):
+        assert "coin" in answered(verb, "--help")[1]
+    # What it needs is looked at on both sides.
+    numbers = Signals(overfit.signals.logit, overfit.signals.correct, "residuals")
+    with pytest.raises(InputError, match="a regression has no labels"):
+        chosen_attacks(["coin"], numbers)
+    values = DecisionTreeRegressor(random_state=0).fit(x[:30], x[:30, 0])
+    with pytest.raises(InputError, match="a regression has no labels"):
+        memberbound.audit(
+            model=values,
+            members=(x[:30], x[:30, 0]),
+            nonmembers=(x[30:], x[30:, 0]),
+            attacks=["coin"],
+        )
+
+
+def test_every_attack_can_be_run_on_something():
+    assert {*attacks_on_learners(), *attacks_on_models()} == set(ATTACKS)
+    assert set(DEFAULT_ATTACKS) <= set(attacks_on_learners())
+    # An attack on one model is measured on the records it did not learn from, or proves nothing.
+    for name, attack in attacks_on_models().items():
+        assert not (attack.learns and not attack.proved), name
+
+
 def test_labels_alone_are_enough():
     run = synthetic(12, 60, 2.0, 0)
     right = run.signals.logit > 0
@@ -211,7 +260,7 @@ def test_labels_alone_are_enough():
 
 def test_a_learner_that_says_the_same_about_all_leaks_nothing():
     run = train_shadows(population(60), DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
-    audit = audit_shadows(run, attacks=[n for n in ATTACKS if n != "gradient"])
+    audit = audit_shadows(run, attacks=[n for n in attacks_on_learners() if n != "gradient"])
     for result in audit.attacks.values():
         assert 0.4 < result.auc.estimate < 0.6
         assert result.advantage.lower <= 0
@@ -224,7 +273,7 @@ def test_a_record_that_no_shadow_has_in_gets_a_score():
     run.membership[0, 2:] = False
     duel = Duel.leave_one_out(run.signals, run.membership, run.examples)
     for name in ("calibrated-loss", "lira", "lira-record", "lira-pooled", "rmia", "combined"):
-        assert np.isfinite(ATTACKS[name].score(duel)).all()
+        assert np.isfinite(attacks_on_learners()[name].score(duel)).all()
 
 
 def test_one_block_is_a_split_in_two(overfit):

@@ -1,4 +1,4 @@
-"""The verb ``audit`` as a user meets it."""
+"""The verbs ``audit`` and ``audit-learner`` as a user meets them."""
 
 import json
 import re
@@ -18,8 +18,9 @@ from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.games import IidGame, ModelGame, SubsetGame
 from memberbound.quantities import AuditBound, Certificate
-from memberbound.verbs import audit as auditor
+from memberbound.verbs import audit_learner as auditor
 from memberbound.verbs.audit import audit
+from memberbound.verbs.audit_learner import audit_learner
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_scores_from_a_file(tmp_path: Path) -> None:
     assert found["auc"]["lower"] < 0.76 < found["auc"]["upper"]  # Φ(1/√2) = 0.7602
     assert found["tpr_at_fpr"]["0.001"] is None
     assert answer["best"] == "scores"
-    assert answer["records"] is None
+    assert (answer["members"], answer["non_members"]) == (300, 300)
     json.dumps(answer, allow_nan=False)
 
 
@@ -67,11 +68,28 @@ def test_a_score_table_is_the_game_of_its_model() -> None:
     fields = answer.to_dict()
     assert fields["game"] == "model"
     assert fields["protects"] == "average record"
-    assert answer.detail.auc.game.name == "model"
-    assert "attack on this model" in answer.sentence
+    assert answer.detail.audit.best_advantage.game.name == "model"
+    assert "on this model" in answer.sentence
     assert "other models of the same learner may leak more" in answer.sentence
     said = " ".join(fields["assumptions"])
     assert "whole training set, or records drawn from it uniformly" in said
+
+
+def test_scores_have_groups_and_records_as_a_model_has(tmp_path: Path) -> None:
+    table = scores(4.0).assign(sex=np.repeat(["f", "m"], 300))
+    answer = audit(table, by="sex", records=tmp_path / "r.csv")
+    fields = answer.to_dict()
+    assert [group["value"] for group in fields["groups"]["groups"]] == ["f", "m"]
+    assert all(group["advantage"]["lower"] > 0.5 for group in fields["groups"]["groups"])
+    listed = pd.read_csv(tmp_path / "r.csv")
+    assert list(listed.record) == list(range(1, 600, 2))  # the members' rows
+    assert listed.recognised.sum() == fields["records"]["recognised"] > 200
+    # Negative control: scores without information name next to nobody.
+    assert audit(scores(0.0)).to_dict()["records"]["recognised"] == 0
+    with pytest.raises(InputError, match="no column 'age'"):
+        audit(table, by="age")
+    with pytest.raises(InputError, match="attacks must be 'scores'"):
+        audit(table, attacks=["loss"])
 
 
 def test_scores_that_show_nothing_have_no_floor() -> None:
@@ -81,7 +99,7 @@ def test_scores_that_show_nothing_have_no_floor() -> None:
 
 
 def test_records_are_printed_with_what_holds_for_all_of_them(table: pd.DataFrame) -> None:
-    answer = audit(table, learner="tree", **options(shadows=32))
+    answer = audit_learner(table, learner="tree", **options(shadows=32))
     found = answer.exposure
     lines = re.findall(r"record (\d+): right ≈ \S+ % of the time(.*)", answer.summary())
     assert len(lines) == 5
@@ -106,7 +124,7 @@ def options(**more):
 
 
 def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path: Path) -> None:
-    answer = audit(
+    answer = audit_learner(
         table, learner="tree", records=tmp_path / "r.csv", cache=tmp_path / "c", **options()
     )
     fields = answer.to_dict()
@@ -121,13 +139,13 @@ def test_a_learner_that_memorises_and_its_records(table: pd.DataFrame, tmp_path:
     assert len(listed) == 80
     assert listed.exposed.sum() == fields["records"]["exposed_records"]
     json.dumps(fields, allow_nan=False)
-    again = audit(table, learner="tree", cache=tmp_path / "c", **options())
+    again = audit_learner(table, learner="tree", cache=tmp_path / "c", **options())
     assert again.detail.run.reused == 24
     assert again.attacks == answer.attacks
 
 
 def test_the_learned_attacker_is_added_when_asked_for(table: pd.DataFrame, tmp_path: Path) -> None:
-    answer = audit(table, learner="tree", attacks=["loss", "learned"], **options())
+    answer = audit_learner(table, learner="tree", attacks=["loss", "learned"], **options())
     learned = answer.to_dict()["learned"]["advantage"]
     assert 0.0 <= learned["lower"] <= learned["estimate"]
     assert learned["estimate"] > 0.2
@@ -146,12 +164,12 @@ def test_a_certificate_above_the_audit_is_shown_and_one_below_is_a_loud_error(
 ) -> None:
     game = SubsetGame(80, 40, "average")
     loose = Certificate("eta", 0.5, "upper", game, ("X1",))
-    answer = audit(table, learner="tree", certificate=loose, cache=tmp_path, **options())
+    answer = audit_learner(table, learner="tree", certificate=loose, cache=tmp_path, **options())
     gap = answer.to_dict()["sandwich_gap"]
     assert gap == pytest.approx(1.0 / answer.detail.best_advantage.lower)
     tight = Certificate("eta", 0.01, "upper", game, ("X1",))
     with pytest.raises(ContradictionError, match="One of the two is wrong"):
-        audit(table, learner="tree", certificate=tight, cache=tmp_path, **options())
+        audit_learner(table, learner="tree", certificate=tight, cache=tmp_path, **options())
 
 
 def test_a_certificate_is_not_compared_when_fits_failed(
@@ -163,7 +181,7 @@ def test_a_certificate_is_not_compared_when_fits_failed(
 
     monkeypatch.setattr(auditor, "train_shadows", failing)
     tight = Certificate("eta", 0.01, "upper", SubsetGame(80, 40, "average"), ("X1",))
-    answer = audit(table, learner="tree", certificate=tight, **options())
+    answer = audit_learner(table, learner="tree", certificate=tight, **options())
     assert answer.sandwich is None
     assert any("not compared" in warning for warning in answer.warnings)
 
@@ -224,7 +242,7 @@ def test_the_ceiling_of_an_odd_population_covers_every_channel() -> None:
 
 
 def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> None:
-    answer = audit(table, learner="tree", attacks=["loss", "lira", "rmia"], **options())
+    answer = audit_learner(table, learner="tree", attacks=["loss", "lira", "rmia"], **options())
     paid = answer.detail.best_advantage.lower
     alone = answer.attacks[answer.best]["advantage"]["lower"]
     assert f"{paid:.3f}" != f"{alone:.3f}"
@@ -240,33 +258,25 @@ def test_the_sentence_pays_for_choosing_the_best_attack(table: pd.DataFrame) -> 
         ({"attacks": ["magic"]}, "attacks must be among"),
         ({"shadows": 4}, "at least 8"),
         ({"confidence": 1.0}, "confidence"),
-        ({"target": None, "certificate": {}}, "about one model, .* so neither bounds the other"),
-        (
-            {"target": None, "certificate": {}, "attacks": []},
-            "apply only to the audit of a learner",
-        ),
-        ({"target": None, "attacks": ["loss"]}, "attacks apply only to"),
     ],
 )
 def test_bad_questions(table: pd.DataFrame, more: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        audit(table, **options(**more))
+        audit_learner(table, **options(**more))
     with pytest.raises(InputError, match="at least 20"):
-        audit(table.iloc[:12], **options())
+        audit_learner(table.iloc[:12], **options())
 
 
 def test_command_line(table: pd.DataFrame, tmp_path: Path, monkeypatch) -> None:
     table.to_csv(tmp_path / "table.csv", index=False)
     scores(1.0).to_csv(tmp_path / "scores.csv", index=False)
 
-    def cli(*arguments: object) -> tuple[int, str, str]:
-        return answered("audit", *arguments)
-
     monkeypatch.setenv("MEMBERBOUND_CACHE", str(tmp_path / "cache"))
-    code, out, err = cli(tmp_path / "scores.csv", "--json")
+    code, out, err = answered("audit", tmp_path / "scores.csv", "--json")
     assert code == 0, err
     assert json.loads(out)["command"] == "audit"
-    code, out, err = cli(
+    code, out, err = answered(
+        "audit-learner",
         tmp_path / "table.csv",
         *("--target", "y", "--learner", "tree", "--shadows", 10, "--backend", "sequential"),
         *("--attacks", "loss,lira,rmia"),
@@ -274,10 +284,16 @@ def test_command_line(table: pd.DataFrame, tmp_path: Path, monkeypatch) -> None:
     assert code == 0, err
     assert "This is no guarantee" in out
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 10
-    code, out, err = cli(tmp_path / "none.csv")
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
+    for line in (
+        ("audit", tmp_path / "none.csv"),
+        ("audit-learner", tmp_path / "none.csv", "--target", "y"),
+        ("audit-learner", tmp_path / "table.csv"),
+    ):
+        code, out, err = answered(*line)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
 
 
 def test_public_names() -> None:
     assert memberbound.audit is audit
+    assert memberbound.audit_learner is audit_learner

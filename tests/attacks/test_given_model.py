@@ -15,14 +15,8 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import memberbound
-from memberbound.attacks.given_model import (
-    Evidence,
-    References,
-    attack_scores,
-    audit_model,
-    known_half,
-    train_references,
-)
+from memberbound.attacks.evidence import Evidence, References, known_half, train_references
+from memberbound.attacks.given_model import attack_scores, audit_model
 from memberbound.attacks.scores import audit_scores
 from memberbound.errors import InputError
 from memberbound.faces.command_line import application
@@ -231,10 +225,15 @@ def test_bad_input(tree) -> None:
     refused("as many targets", model, (x, y[:5]), (x0, y0))
     refused("must be among", model, (x, y), (x0, y0), attacks=["magic"])
     refused("no learner is named", model, (x, y), (x0, y0), attacks=["rmia-offline"])
-    refused("certificate must be left out", model, (x, y), (x0, y0), certificate="c.json")
     refused("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
-    with pytest.raises(InputError, match="left out for an audit without a model"):
-        memberbound.audit(pd.DataFrame({"score": [1.0], "member": [1]}), nonmembers="b.csv")
+    scores = pd.DataFrame({"score": [1.0], "member": [1]})
+    for more in ({"nonmembers": "b.csv"}, {"target": "y"}, {"columns": "a"}, {"learner": "tree"}):
+        with pytest.raises(InputError, match="model must be given with"):
+            memberbound.audit(scores, **more)
+    with pytest.raises(InputError, match=r"must be one table .* got two"):
+        memberbound.audit(scores, predictions=scores)
+    with pytest.raises(InputError, match=r"must be one table .* got none"):
+        memberbound.audit()
 
 
 def _tables(*sides: tuple) -> list[pd.DataFrame]:

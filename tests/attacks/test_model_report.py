@@ -8,7 +8,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
-from memberbound.attacks.given_model import Evidence
+from memberbound.attacks.evidence import Evidence
 from memberbound.errors import InputError
 
 
@@ -65,7 +65,7 @@ def test_reference_models_are_asked_about_copies_too(learner: str) -> None:
         shadows=4,
         images="8x8",
         attacks=["lira-shrunk"],
-        backend="sequential",
+        workers=1,
     )
     assert found.attacks["lira-shrunk"]["auc"]["estimate"] > 0.6
 
@@ -74,11 +74,11 @@ def test_a_learner_on_pictures_is_audited_with_copies() -> None:
     (x, y), _ = digits()
     frame = pd.DataFrame(x, columns=[f"p{i}" for i in range(64)]).assign(digit=y)
     asked = {"target": "digit", "learner": "tree", "shadows": 8, "backend": "sequential"}
-    plain = memberbound.audit(frame, **asked)
-    moved = memberbound.audit(frame, **asked, images="8x8")
+    plain = memberbound.audit_learner(frame, **asked)
+    moved = memberbound.audit_learner(frame, **asked, images="8x8")
     assert plain.attacks["loss"] != moved.attacks["loss"]
     with pytest.raises(InputError, match="as many pixels as a row"):
-        memberbound.audit(frame, **asked, images="4x4")
+        memberbound.audit_learner(frame, **asked, images="4x4")
 
 
 def test_a_model_that_numbers_its_classes(tree) -> None:
@@ -168,7 +168,7 @@ def test_logits_of_a_network_are_held_against_probabilities_of_references(monkey
             learner="tree",
             shadows=4,
             attacks=["calibrated-loss"],
-            backend="sequential",
+            workers=1,
         ).attacks["calibrated-loss"]["auc"]["estimate"]
         for given in (model, logits)
     ]

@@ -6,7 +6,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import memberbound
-from memberbound.attacks.given_model import Evidence, shuffled_p_value
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.given_model import shuffled_p_value
 from memberbound.attacks.one_law import _blind_scores, _numeric, find_duplicates, one_law_test
 from memberbound.attacks.scores import Scores, audit_pair
 from memberbound.errors import InputError

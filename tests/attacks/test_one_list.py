@@ -12,7 +12,7 @@ from memberbound.attacks.shadows import FailedFit, ShadowRun, train_shadows
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name
 from memberbound.quantities import ONLY_BLIND, Certificate, Estimate
-from memberbound.verbs.audit import audit_run
+from memberbound.verbs.audit_learner import audit_run
 
 ROWS = 40
 GAME = SubsetGame(ROWS, ROWS // 2, "average")

@@ -14,7 +14,7 @@ from memberbound.attacks.learner_audit import (
 )
 from memberbound.attacks.shadows import attacked_records, draw_half, train_shadows
 from memberbound.learners import Examples
-from memberbound.verbs.audit import audit_run
+from memberbound.verbs.audit_learner import audit_run
 
 ROWS, SOME = 160, 60
 

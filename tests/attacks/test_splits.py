@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from memberbound.attacks import given_model, learned, one_law, recognised
-from memberbound.attacks.given_model import Evidence, audit_model, known_half, train_references
+from memberbound.attacks import evidence, given_model, learned, one_law, recognised
+from memberbound.attacks.evidence import Evidence, known_half, train_references
+from memberbound.attacks.given_model import audit_model
 from memberbound.attacks.learned import Targets, learned_attack
 from memberbound.attacks.one_law import one_law_test
 from memberbound.attacks.recognised import recognised_members
@@ -62,7 +63,7 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     def trained(examples, estimator, *, seed, **_):
         halves.append(draw_half(2 * SIZE, seed, 0)[0])
 
-    monkeypatch.setattr(given_model, "train_shadows", trained)
+    monkeypatch.setattr(evidence, "train_shadows", trained)
     train_references(case, _Anything(), apart=False, pool=True)
     return halves[0]
 
@@ -124,7 +125,7 @@ def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
     def seeded(seed, *content, purpose=""):
         return np.random.default_rng([seed, *purpose.encode()])
 
-    for module in (given_model, learned, one_law, recognised):
+    for module in (evidence, learned, one_law, recognised):
         monkeypatch.setattr(module, "content_generator", seeded)
     assert unevenness(places, monkeypatch) == 0.5
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from memberbound.attacks.given_model import Evidence
+from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.learners.trained import TrainedModel
 

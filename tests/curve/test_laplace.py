@@ -8,6 +8,7 @@ import pytest
 
 from memberbound.curve import LaplaceCurve, polygon_from_lines
 from memberbound.errors import InputError
+from oracle.claims import assert_bound
 from oracle.real import bracket, laplace_hockey_stick, laplace_tpr
 
 F = Fraction
@@ -28,35 +29,24 @@ def points():
         yield reach, min(0.9, max(5e-324, math.exp(-reach) * rng.uniform(0.3, 0.7)))
 
 
-def low_rates(tpr):
-    return [at for at in points() if at[0] < 5000 and F(tpr(*at)) < bracket(laplace_tpr(*at))[0]]
+def naive_tpr(reach, fpr):
+    """By logarithms."""
+    fall = math.exp(-reach)
+    if fpr < fall / 2:
+        return math.exp(reach + math.log(fpr))
+    return 1 - fall / (4 * fpr) if fpr <= 0.5 else 1 - fall * (1 - fpr)
 
 
-def tpr(reach, fpr):
-    return LaplaceCurve(reach).tpr(fpr)
-
-
-def test_tpr_is_never_below_the_truth():
-    assert low_rates(tpr) == []
-
-
-def test_tpr_is_tight():
-    loose = [
-        at
-        for at in points()
-        if at[0] < 5000 and F(tpr(*at)) > bracket(laplace_tpr(*at))[1] * (1 + TIGHT) + GRAIN
-    ]
-    assert loose == []
-
-
-def test_tpr_by_logarithms_is_caught():
-    def naive(reach, fpr):
-        fall = math.exp(-reach)
-        if fpr < fall / 2:
-            return math.exp(reach + math.log(fpr))
-        return 1 - fall / (4 * fpr) if fpr <= 0.5 else 1 - fall * (1 - fpr)
-
-    assert len(low_rates(naive)) > 20
+def test_tpr_is_sound_and_tight():
+    truth = [(at, bracket(laplace_tpr(*at))) for at in points() if at[0] < 5000]
+    assert_bound(
+        lambda reach, fpr: F(LaplaceCurve(reach).tpr(fpr)),
+        ((at, low) for at, (low, _) in truth),
+        broken={"by logarithms": naive_tpr},
+    )
+    assert sum(naive_tpr(*at) < low for at, (low, _) in truth) > 20
+    for (reach, fpr), (_, high) in truth:
+        assert F(LaplaceCurve(reach).tpr(fpr)) <= high * (1 + TIGHT) + GRAIN
 
 
 def sticks():
@@ -70,19 +60,15 @@ def sticks():
         yield reach, rng.uniform(0, reach)
 
 
-def low_sticks(delta):
-    return [at for at in sticks() if F(delta(*at)) < bracket(laplace_hockey_stick(*at))[0]]
-
-
 def test_hockey_stick_is_sound_and_tight():
-    assert low_sticks(lambda reach, eps: LaplaceCurve(reach).delta(eps)) == []
-    for reach, eps in sticks():
-        high = bracket(laplace_hockey_stick(reach, eps))[1]
+    truth = [(at, bracket(laplace_hockey_stick(*at))) for at in sticks()]
+    assert_bound(
+        lambda reach, eps: F(LaplaceCurve(reach).delta(eps)),
+        ((at, low) for at, (low, _) in truth),
+        broken={"without expm1": lambda reach, eps: F(1 - math.exp(-(reach - eps) / 2))},
+    )
+    for (reach, eps), (_, high) in truth:
         assert F(LaplaceCurve(reach).delta(eps)) <= high * (1 + TIGHT) + GRAIN
-
-
-def test_hockey_stick_without_expm1_is_caught():
-    assert low_sticks(lambda reach, eps: 1 - math.exp(-(reach - eps) / 2))
 
 
 def test_beyond_the_reach_there_is_nothing():

@@ -21,17 +21,12 @@ from memberbound.errors import InputError
 from oracle import finite, mechanisms
 from oracle.pairs import chained, independent_pairs, joint, law, pairs
 from oracle.readoffs import QUICK, Points, excesses, faults, shortfalls
-from oracle.real import exp_bracket
+from oracle.real import exp_bracket, rounded_up
 
 F = Fraction
 TIGHT = 1e-11
 FEW = settings(max_examples=25, deadline=None)
 AT = QUICK
-
-
-def rounded_up(value):
-    near = float(value)
-    return near if F(near) >= value else math.nextafter(near, math.inf)
 
 
 def true_lines(pair, epsilons, forward):
@@ -89,9 +84,7 @@ def test_one_point_gives_the_extremal_pair(epsilon, delta):
     curve = polygon_from_lines([epsilon], [delta], [epsilon], [delta])
     low, high = exp_bracket(epsilon)
     for g, check in ((low, shortfalls), (high, excesses)):
-        p, q = mechanisms.extremal_pair(g, F(delta))
-        keys = finite.outcomes(p, q)
-        pair = [p.get(k, F(0)) for k in keys], [q.get(k, F(0)) for k in keys]
+        pair = finite.masses(*mechanisms.extremal_pair(g, F(delta)))
         assert check(curve, pair, at=AT) == []
     assert curve.delta(epsilon) == delta
     assert curve.is_symmetric
@@ -167,9 +160,7 @@ def test_a_polygon_below_its_lines_is_caught(monkeypatch, fault):
     curve = polygon_from_lines(
         knots, true_lines(pair, knots, True), knots, true_lines(pair, knots, False)
     )
-    extremal = mechanisms.extremal_pair(exp_bracket(0.5)[0], F(1, 4))
-    keys = finite.outcomes(*extremal)
-    extreme = tuple([w.get(k, F(0)) for k in keys] for w in extremal)
+    extreme = finite.masses(*mechanisms.extremal_pair(exp_bracket(0.5)[0], F(1, 4)))
     single = polygon_from_lines([0.5], [0.25], [0.5], [0.25])
     assert shortfalls(curve, pair, AT) + shortfalls(single, extreme, AT)
 

@@ -25,7 +25,7 @@ def hull_at(points: list[tuple[float, float]], alpha: Fraction) -> Fraction:
     return best
 
 
-def violations(curve, points, alphas) -> int:
+def shortfalls(curve, points, alphas) -> int:
     return sum(Fraction(curve.tpr(a)) < hull_at(points, Fraction(a)) for a in alphas)
 
 
@@ -33,7 +33,7 @@ def violations(curve, points, alphas) -> int:
 def test_hull_is_above_every_chord(points, alphas):
     curve = PolygonCurve.from_points(*zip(*points, strict=True))
     alphas = [*alphas, *(x for x, _ in points)]
-    assert violations(curve, points, alphas) == 0
+    assert shortfalls(curve, points, alphas) == 0
     for alpha in alphas:
         truth = float(hull_at(points, Fraction(alpha)))
         if 1e-290 < alpha < 1:
@@ -44,7 +44,7 @@ def test_hull_is_above_every_chord(points, alphas):
 def test_points_without_their_hull_are_caught():
     points = [(0.1, 0.4), (0.5, 0.8)]
     low = PolygonCurve.from_points([0.5], [0.8])
-    assert violations(low, points, [0.1, 0.3]) > 0
+    assert shortfalls(low, points, [0.1, 0.3]) > 0
 
 
 def test_certain_attack_and_bad_input():

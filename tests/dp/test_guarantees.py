@@ -20,21 +20,12 @@ from memberbound.dp import (
 )
 from memberbound.errors import InputError
 from oracle import finite, mechanisms
+from oracle.claims import assert_holds
 from oracle.pairs import chained, independent_pairs
 from oracle.readoffs import QUICK, faults, shortfalls
-from oracle.real import bracket, exp_bracket, gaussian_hockey_stick
+from oracle.real import bracket, exp_bracket, gaussian_hockey_stick, rounded_up
 
 F = Fraction
-
-
-def listed(p, q):
-    keys = finite.outcomes(p, q)
-    return [p.get(k, F(0)) for k in keys], [q.get(k, F(0)) for k in keys]
-
-
-def rounded_up(value):
-    near = float(value)
-    return near if F(near) >= value else math.nextafter(near, math.inf)
 
 
 @settings(max_examples=20, deadline=None)
@@ -47,30 +38,35 @@ def test_true_statements_give_a_curve_above_the_pair(pair, epsilons):
     assert shortfalls(curve, (pair[1], pair[0]), QUICK) == []
 
 
-def violations(points_of):
-    """Random indistinguishable pairs that the curve of their (eps, delta) does not cover."""
+def indistinguishable_pairs():
+    """(pair, eps, delta) with hockey-sticks of at most delta at e^eps both ways."""
     rng = Random(7)
-    bad = []
     for _ in range(6):
         eps, dlt = rng.uniform(0, 3), rng.choice([0.0, 1e-5, 0.25])
         g = exp_bracket(eps)[0]
-        curve = guarantee_from_epsilon_delta([points_of(eps, dlt)]).curve
-        for p, q in (
+        near = F(str(round(float(g), 3))) - F(1, 500) + 1
+        for pair in (
             mechanisms.extremal_pair(g, F(dlt)),
-            mechanisms.random_dp_pair(rng, F(str(round(float(g), 3))) - F(1, 500) + 1, F(dlt)),
+            mechanisms.random_dp_pair(rng, near, F(dlt)),
         ):
-            if finite.delta(p, q, g) <= F(dlt):
-                bad += shortfalls(curve, listed(p, q), QUICK)
-    return bad
+            if finite.delta(*pair, g) <= F(dlt):
+                yield pair, eps, dlt
+
+
+def covers(pair, epsilon, delta):
+    curve = guarantee_from_epsilon_delta([(epsilon, delta)]).curve
+    return shortfalls(curve, finite.masses(*pair), QUICK) == []
 
 
 def test_indistinguishable_pairs_are_covered():
-    assert violations(lambda e, d: (e, d)) == []
-
-
-def test_smaller_parameters_are_caught():
-    assert violations(lambda e, d: (e * (1 - 1e-9), d))
-    assert violations(lambda e, d: (e, d * (1 - 1e-9)))
+    assert_holds(
+        covers,
+        indistinguishable_pairs(),
+        broken={
+            "smaller epsilon": lambda pair, e, d: covers(pair, e * (1 - 1e-9), d),
+            "smaller delta": lambda pair, e, d: covers(pair, e, d * (1 - 1e-9)),
+        },
+    )
 
 
 def test_more_points_sharpen_the_curve():
@@ -108,24 +104,20 @@ def worlds_one_replacement_apart():
         yield tilted(first, count, g), tilted(second, count, g), g
 
 
-def uncovered(convert):
-    bad = []
-    for out, inside, g in worlds_one_replacement_apart():
+def test_replacement_covers_worlds_on_two_sides_of_a_middle():
+    def covered(out, inside, g, convert=lambda guarantee: guarantee.replaced().curve):
         uniform = dict.fromkeys(out, F(1, len(out)))
         assert finite.max_ratio(out, uniform) <= g
         assert finite.max_ratio(inside, uniform) <= g
         eps = math.nextafter(math.log(g), math.inf)
         curve = convert(guarantee_from_epsilon_delta([(eps, 0.0)], "add-remove"))
-        bad += shortfalls(curve, listed(inside, out), QUICK)
-    return bad
+        return shortfalls(curve, finite.masses(inside, out), QUICK) == []
 
-
-def test_replacement_covers_worlds_on_two_sides_of_a_middle():
-    assert uncovered(lambda guarantee: guarantee.replaced().curve) == []
-
-
-def test_forgetting_the_conversion_is_caught():
-    assert uncovered(lambda guarantee: guarantee.curve)
+    assert_holds(
+        covered,
+        worlds_one_replacement_apart(),
+        broken={"not converted": lambda *worlds: covered(*worlds, lambda given: given.curve)},
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.3, 0.0), (1.0, 1e-5), (2.0, 0.01)])

@@ -135,13 +135,11 @@ def _npz(path: Path) -> None:
 def _released() -> tuple[bytes, dict[str, object]]:
     import pandas as pd
 
-    from memberbound import protect
+    from memberbound import protect_half
     from memberbound.release.saving import certificate_path, save
 
     people = pd.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
-    model = protect(
-        people, target="old", eta=0.3, game="subset", pairs=20, tune=False, insecure_seed=1
-    )
+    model = protect_half(people, target="old", eta=0.3, pairs=20, tune=False, insecure_seed=1)
     model = model.released
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.skops"

@@ -20,7 +20,7 @@ import pytest
 
 from commands import command
 from faults.slow_learner import SlowTree
-from memberbound import audit, protect
+from memberbound import audit_learner, protect_half
 from memberbound.errors import InputError
 
 distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
@@ -129,9 +129,9 @@ def during(*acts, after: float = 1.0) -> ExitStack:
 @pytest.mark.long
 def test_a_worker_that_is_killed(cluster, people):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 24, "seed": 3}
-    alone = timeless(audit(people, **asked, backend="sequential"))
+    alone = timeless(audit_learner(people, **asked, backend="sequential"))
     with during(lambda: cluster.workers[0].send_signal(signal.SIGKILL)):
-        assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
+        assert timeless(audit_learner(people, **asked, scheduler=cluster.address)) == alone
     assert cluster.workers[0].poll() is not None, "it was killed while the models were trained"
 
 
@@ -140,21 +140,15 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
     table = tmp_path / "people.csv"
     people.to_csv(table, index=False)
     asked = {"target": "y", "learner": "tree", "shadows": 8, "seed": 3}
-    alone = timeless(audit(people, **asked, backend="sequential"))
-    assert timeless(audit(people, **asked, scheduler=worker.address)) == alone
+    alone = timeless(audit_learner(people, **asked, backend="sequential"))
+    assert timeless(audit_learner(people, **asked, scheduler=worker.address)) == alone
     calibration = {
-        "target": "y", "eta": 0.3, "game": "subset", "pairs": 30, "insecure_seed": 1, "tune": False,
+        "target": "y", "eta": 0.3, "pairs": 30, "insecure_seed": 1, "tune": False,
         "calibration_seed": 1,
     }  # fmt: skip
-    here = protect(people, **calibration, workers=1).to_dict()
+    here = protect_half(people, **calibration, workers=1).to_dict()
     with distributed.Client(worker.address) as client:
-        assert protect(people, **calibration, client=client).to_dict() == here
-        # All rows are trained on in one process: a cluster would be asked for and ignored.
-        with pytest.raises(InputError, match="client applies only to the subset game"):
-            protect(people, target="y", record="every", client=client)
-        scores = pd.DataFrame({"score": range(20), "member": [0, 1] * 10})
-        with pytest.raises(InputError, match="client apply only to the audit of a learner"):
-            audit(scores, client=client)
+        assert protect_half(people, **calibration, client=client).to_dict() == here
     # Every line of the page about clusters, with the address of this one.
     page = HOW_TO.read_text(encoding="utf-8").split("## Train models")[1]
     page = page.replace("tcp://127.0.0.1:8786", worker.address)
@@ -171,7 +165,7 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
 @pytest.mark.long
 def test_a_scheduler_that_is_killed_and_started_again(cluster, people):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
-    alone = timeless(audit(people, **asked, backend="sequential"))
+    alone = timeless(audit_learner(people, **asked, backend="sequential"))
 
     def kill():
         cluster.scheduler.kill()
@@ -186,7 +180,7 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster, people):
         cluster.start_worker()
 
     with during(kill, again, after=2.0):
-        assert timeless(audit(people, **asked, scheduler=cluster.address)) == alone
+        assert timeless(audit_learner(people, **asked, scheduler=cluster.address)) == alone
     assert len(cluster.workers) == 1
 
 
@@ -230,10 +224,10 @@ class Wire:
 @pytest.mark.long
 def test_a_connection_that_is_cut(cluster, people):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
-    alone = timeless(audit(people, **asked, backend="sequential"))
+    alone = timeless(audit_learner(people, **asked, backend="sequential"))
     wire = Wire(cluster.port)
     with during(wire.cut, after=2.0):
-        assert timeless(audit(people, **asked, scheduler=wire.address)) == alone
+        assert timeless(audit_learner(people, **asked, scheduler=wire.address)) == alone
     wire.server.close()
 
 
@@ -241,8 +235,8 @@ def test_an_address_where_nobody_answers(people, monkeypatch):
     monkeypatch.setattr("memberbound.clusters._FIRST", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"):
         with pytest.raises(InputError, match="scheduler must be the address"):
-            audit(people, target="y", shadows=8, scheduler=address)
+            audit_learner(people, target="y", shadows=8, scheduler=address)
     with pytest.raises(InputError, match="client must be a distributed"):
-        audit(people, target="y", shadows=8, client="tcp://127.0.0.1:1")
+        audit_learner(people, target="y", shadows=8, client="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="scheduler must be left out"):
-        protect(people, target="y", scheduler="tcp://127.0.0.1:1", client=object())
+        protect_half(people, target="y", scheduler="tcp://127.0.0.1:1", client=object())

@@ -173,7 +173,9 @@ def test_a_name_that_is_not_text(tmp_path):
 def test_workers_that_are_no_number_of_processes(workers, tmp_path):
     table = tmp_path / "people.csv"
     table.write_bytes(damaged.csv_bytes())
-    told = refused("audit", str(table), "--target", "y", "--shadows", "8", "--workers", workers)
+    told = refused(
+        "audit-learner", str(table), "--target", "y", "--shadows", "8", "--workers", workers
+    )
     assert "workers must be" in told
 
 

@@ -135,7 +135,7 @@ def test_what_is_broken_on_purpose_is_caught(library, broken):
 @pytest.mark.long
 def test_a_release_whose_certificate_is_replaced_first_is_caught(library):
     """Negative control: between the two names the old file has no certificate."""
-    (said,) = found(library, ("protect again+unpaired", NONE, "killed"))
+    (said,) = found(library, ("protect-half again+unpaired", NONE, "killed"))
     assert any("without its certificate" in text for text in wrong(said))
 
 
@@ -170,8 +170,9 @@ def test_every_verb_is_tried():
 # ── workers that are killed ───────────────────────────────────────────────────────────────────────
 
 WORKERS = {
-    "audit": "audit people.csv --learner tree --shadows 8 --records out.csv --no-cache",
-    "protect": "protect people.csv --learner logistic --eta 0.4 --game subset --method neighbour "
+    "audit-learner": "audit-learner people.csv --learner tree --shadows 8 --records out.csv "
+    "--no-cache",
+    "protect-half": "protect-half people.csv --learner logistic --eta 0.4 --method neighbour "
     "--pairs 7 --no-tune --insecure-seed 1 --out out.skops",
 }
 
@@ -197,7 +198,7 @@ def _with_workers(verb, place, k):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    written = (place / "out.csv").read_text() if verb == "audit" else ""
+    written = (place / "out.csv").read_text() if verb == "audit-learner" else ""
     told = _timeless(json.loads(ran.stdout))
     return (told, written), (place / "fits").stat().st_size
 

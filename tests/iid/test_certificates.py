@@ -22,6 +22,7 @@ from memberbound.iid.certificates import (
 )
 from memberbound.iid.count_functions import tabulated_count_functions, totals_upper
 from memberbound.iid.profiles import CountProfile, JointProfile
+from oracle.large_laws import worst_leak
 
 FALSE_ALARM = 1e-6
 
@@ -34,9 +35,7 @@ class Law:
     diffuse: float = 0.0
 
     def leak(self, n: int) -> float:
-        p = self.atoms
-        terms = p * (1 - p) * stats.binom.pmf(np.floor(n * p), n - 1, p)
-        return float(terms.sum()) + self.diffuse
+        return worst_leak(self.atoms, n) + self.diffuse
 
     def counts(self, rng: np.random.Generator, n: int) -> np.ndarray:
         drawn = rng.multinomial(n, np.append(self.atoms, self.diffuse))

@@ -10,12 +10,7 @@ from scipy import stats
 from memberbound.errors import InputError
 from memberbound.iid.planning import leak_beyond_the_table, smallest_certifiable_leak
 from memberbound.iid.profiles import CountProfile
-
-
-def true_leak(p: np.ndarray, n: int) -> float:
-    """Δ_n = Σ p(1-p)·P(Bin(n-1, p) = ⌊np⌋)."""
-    return float(np.sum(p * (1 - p) * stats.binom.pmf(np.floor(n * p), n - 1, p)))
-
+from oracle.large_laws import worst_leak
 
 MEANS = np.concatenate([np.geomspace(1e-6, 0.1, 60), np.linspace(0.1, 60, 400)])
 COUNTS = np.arange(0, int(60 + 12 * np.sqrt(60) + 40))
@@ -61,15 +56,15 @@ def test_coverage_and_negative_control():
     laws = [np.full(40, 1 / 40), zipf / zipf.sum(), np.array([0.7, 0.3]), np.full(3000, 1 / 3000)]
     for p in laws:
         for rows, n in ((300, 300), (300, 3000), (2000, 50_000)):
-            truth = true_leak(p, n)
+            truth = worst_leak(p, n)
             counts = rng.multinomial(rows, p, size=200)
             bounds = [leak_beyond_the_table(CountProfile.from_counts(c), n) for c in counts]
             # At β = 0.05 more than 26 of 200 failures has probability below 1e-5.
             assert np.sum(np.array(bounds) < truth) <= 26
     # Negative control: the plug-in law says far too little when rows are mostly distinct.
     p = np.full(3000, 1 / 3000)
-    plug = [true_leak(c[c > 0] / 300, 3000) for c in rng.multinomial(300, p, size=50)]
-    assert np.mean(np.array(plug) < true_leak(p, 3000)) == 1.0
+    plug = [worst_leak(c[c > 0] / 300, 3000) for c in rng.multinomial(300, p, size=50)]
+    assert np.mean(np.array(plug) < worst_leak(p, 3000)) == 1.0
 
 
 def test_falls_with_n_towards_its_limit():

@@ -1,7 +1,7 @@
 """Record leakage: the cap against exact values, simultaneous lower bounds, what a table proves."""
 
 from fractions import Fraction
-from math import comb, factorial, floor
+from math import factorial, floor
 
 import mpmath
 import numpy as np
@@ -16,34 +16,23 @@ from memberbound.iid.records import (
     record_leak_upper,
     record_leaks,
 )
-
-
-def exact_leak(n: int, p: Fraction) -> Fraction:
-    """½E|B/(np) - 1| by summing over B ~ Bin(n, p)."""
-    terms = (
-        comb(n, b) * p**b * (1 - p) ** (n - b) * abs(Fraction(b, n) / p - 1) for b in range(n + 1)
-    )
-    return sum(terms, Fraction(0)) / 2
-
-
-def violations(cap) -> list[tuple[int, Fraction]]:
-    """Pairs (n, p) at which ``cap(np)`` falls below the exact leak."""
-    found = []
-    for n in (1, 2, 3, 5, 10, 30):
-        for numerator in range(1, 20):
-            p = Fraction(numerator, 20)
-            if Fraction(float(cap(float(n * p)))) < exact_leak(n, p) * (1 - Fraction(1, 10**13)):
-                found.append((n, p))
-    return found
+from oracle import iid
+from oracle.claims import assert_bound
 
 
 def test_cap_is_above_every_exact_leak():
-    assert violations(record_leak_upper) == []
-
-
-def test_the_smooth_form_is_caught():
-    # 1/√(2πλ) fails between integers (n = 10, p = 1/20).
-    assert (10, Fraction(1, 20)) in violations(lambda x: 1 / np.sqrt(2 * np.pi * x))
+    """½E|B/(np) - 1| by summing over B ~ Bin(n, p); the smooth form fails between integers."""
+    assert_bound(
+        lambda n, p: Fraction(float(record_leak_upper(float(n * p)))),
+        (
+            ((n, p), iid.mean_deviation(n, p) / (2 * p) * (1 - Fraction(1, 10**13)))
+            for n in (1, 2, 3, 5, 10, 30)
+            for p in (Fraction(numerator, 20) for numerator in range(1, 20))
+        ),
+        broken={"1/√(2πλ)": lambda n, p: Fraction(1 / np.sqrt(2 * np.pi * float(n * p)))},
+    )
+    n, p = 10, Fraction(1, 20)
+    assert 1 / np.sqrt(2 * np.pi * float(n * p)) < iid.mean_deviation(n, p) / (2 * p)
 
 
 @given(st.floats(1e-6, 1e7))

@@ -2,8 +2,7 @@
 
 import math
 from fractions import Fraction
-from itertools import combinations, product
-from math import comb
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,6 +16,8 @@ from memberbound.iid.profiles import (
     split_leak_upper,
     two_sample_leak_upper,
 )
+from oracle import iid
+from oracle.large_laws import worst_leak
 
 
 def distance(a: list[int], b: list[int]) -> Fraction:
@@ -24,37 +25,18 @@ def distance(a: list[int], b: list[int]) -> Fraction:
     return sum((abs(Fraction(x, n) - Fraction(y, m)) for x, y in zip(a, b, strict=True))) / 2
 
 
-def histograms(p: list[Fraction], n: int):
-    for draw in product(range(len(p)), repeat=n):
-        weight = math.prod((p[k] for k in draw), start=Fraction(1))
-        yield weight, [draw.count(k) for k in range(len(p))]
-
-
-def exact_leak(p: list[Fraction], n: int) -> Fraction:
-    return (
-        sum(
-            (
-                comb(n, b) * q**b * (1 - q) ** (n - b) * abs(Fraction(b, n) - q)
-                for q in p
-                for b in range(n + 1)
-            ),
-            Fraction(0),
-        )
-        / 2
-    )
-
-
 @pytest.mark.parametrize(
     "p", [[Fraction(1, 2)] * 2, [Fraction(1, 6), Fraction(1, 3), Fraction(1, 2)]]
 )
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 3), (4, 2)])
 def test_mean_distance_is_at_least_the_leak(p, n, m):
-    mean = Fraction(0)
-    for u, a in histograms(p, n):
-        for v, b in histograms(p, m):
-            mean += u * v * distance(a, b)
-    assert mean >= exact_leak(p, n)
-    assert mean >= exact_leak(p, m)
+    mean = sum(
+        u * v * distance(a, b)
+        for a, u in iid.multinomial(p, n).items()
+        for b, v in iid.multinomial(p, m).items()
+    )
+    assert mean >= iid.worst_leak(p, n)
+    assert mean >= iid.worst_leak(p, m)
 
 
 def test_split_terms_against_all_subsets():
@@ -80,13 +62,9 @@ def test_two_halves_cost_the_square_root_of_l_over_n():
     assert two_sample_leak_upper(joint, 0.05) == pytest.approx(math.sqrt(math.log(20) / 100))
 
 
-def truth(p: np.ndarray, n: int) -> float:
-    return float((p * (1 - p) * stats.binom.pmf(np.floor(n * p), n - 1, p)).sum())
-
-
 def failures(bound, p, n, rows) -> int:
     rng = np.random.default_rng(5)
-    target = truth(p, n) * (1 - 1e-12)
+    target = worst_leak(p, n) * (1 - 1e-12)
     pairs = ((rng.multinomial(n, p), rng.multinomial(rows - n, p)) for _ in range(300))
     return sum(bound(a, b) < target for a, b in pairs)
 

@@ -13,15 +13,12 @@ from memberbound.errors import InputError
 from memberbound.iid import worst_case
 from memberbound.iid.worst_case import leak_of_law, leak_of_uniform, security_of_law
 from oracle import iid, mechanisms
+from oracle.claims import assert_holds
+from oracle.readoffs import price
 
 F = Fraction
+TIGHT = F(1, 10**10)
 PRIORS = ((0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.4, 0.5), (0.6, 3.0), (0.9, 0.25))
-
-
-def exact_leak(p, n, gamma):
-    """A25-T14 as printed, in rationals: absolute deviations and the constant."""
-    spread = sum(m * abs(F(k, n) - gamma * x) for x in p for k, m in enumerate(iid.binomial(n, x)))
-    return max(F(1), gamma) * (spread / gamma - abs(1 - 1 / gamma)) / 2
 
 
 def dyadic_laws(seed, count):
@@ -35,38 +32,26 @@ def dyadic_laws(seed, count):
         yield [F(x, total) for x in parts], rng.randint(1, 30)
 
 
-def gamma_of(nu, lam):
-    return F(nu) / (F(lam) * (1 - F(nu)))
+def agrees(formula):
+    """Whether a double is at or just above A25-T14 in rationals."""
 
+    def check(p, n, nu, lam):
+        truth = iid.worst_leak(p, n, price(nu, lam))
+        return truth <= F(formula([float(x) for x in p], n, nu, lam)) <= truth * (1 + TIGHT)
 
-def mismatches(formula):
-    bad = []
-    for p, n in dyadic_laws(1, 12):
-        for nu, lam in PRIORS:
-            truth = exact_leak(p, n, gamma_of(nu, lam))
-            value = F(formula([float(x) for x in p], n, nu, lam))
-            if not truth <= value <= truth * (1 + F(1, 10**10)):
-                bad.append((p, n, nu, lam))
-    return bad
+    return check
 
 
 def test_agrees_with_rationals_at_every_gamma_and_never_below():
-    assert mismatches(leak_of_law) == []
-
-
-def test_broken_variants_are_caught():
-    def swapped(p, n, nu, lam):
-        return leak_of_law(p, n, 1 - nu, lam)
-
-    def one_record_more(p, n, nu, lam):
-        return leak_of_law(p, n + 1, nu, lam)
-
-    def always_even_odds(p, n, nu, lam):
-        return leak_of_law(p, n)
-
-    assert mismatches(swapped)
-    assert mismatches(one_record_more)
-    assert mismatches(always_even_odds)
+    assert_holds(
+        agrees(leak_of_law),
+        [(p, n, nu, lam) for p, n in dyadic_laws(1, 12) for nu, lam in PRIORS],
+        broken={
+            "swapped": agrees(lambda p, n, nu, lam: leak_of_law(p, n, 1 - nu, lam)),
+            "one record more": agrees(lambda p, n, nu, lam: leak_of_law(p, n + 1, nu, lam)),
+            "always even odds": agrees(lambda p, n, nu, lam: leak_of_law(p, n)),
+        },
+    )
 
 
 def test_no_learner_exceeds_it_and_the_histogram_reaches_it():
@@ -74,10 +59,10 @@ def test_no_learner_exceeds_it_and_the_histogram_reaches_it():
     for p, n in ([F(1, 4), F(3, 4)], 4), ([F(1, 8), F(3, 8), F(1, 2)], 3):
         law = [float(x) for x in p]
         for nu, lam in PRIORS:
-            gamma = gamma_of(nu, lam)
+            gamma = price(nu, lam)
             top = F(leak_of_law(law, n, nu, lam))
             full = iid.leakage(iid.joint_laws(p, n, iid.injective(n, len(p))), gamma)
-            assert full <= top <= full * (1 + F(1, 10**10))
+            assert full <= top <= full * (1 + TIGHT)
             for _ in range(5):
                 release = mechanisms.random_release(rng, n, len(p), 3)
                 assert iid.leakage(iid.joint_laws(p, n, release), gamma) <= top
@@ -117,9 +102,9 @@ def test_known_values():
 def test_uniform_agrees_with_the_law_and_with_rationals():
     for cells, n in ((2, 9), (3, 10), (7, 100), (64, 20)):
         for nu, lam in PRIORS:
-            truth = exact_leak([F(1, cells)] * cells, n, gamma_of(nu, lam))
+            truth = iid.worst_leak([F(1, cells)] * cells, n, price(nu, lam))
             value = F(leak_of_uniform(cells, n, nu, lam))
-            assert truth <= value <= truth * (1 + F(1, 10**10))
+            assert truth <= value <= truth * (1 + TIGHT)
             listed = leak_of_law([1 / cells] * cells, n, nu, lam)
             assert listed == pytest.approx(float(value), rel=1e-10, abs=1e-15)
 
@@ -192,7 +177,7 @@ def test_security_is_one_minus_the_leak_from_below():
     for p, n in dyadic_laws(6, 8):
         law = [float(x) for x in p]
         for nu, lam in PRIORS:
-            truth = 1 - exact_leak(p, n, gamma_of(nu, lam))
+            truth = 1 - iid.worst_leak(p, n, price(nu, lam))
             value = F(security_of_law(law, n, nu, lam))
             assert truth - F(1, 10**9) <= value <= truth
 

@@ -41,29 +41,21 @@ def points():
         yield mu, mu * (mu / 2 + rng.uniform(-3, 3))
 
 
-POINTS = list(points())
-
-
 @cache
 def truths():
-    return [bracket(gaussian_hockey_stick(mu, eps)) for mu, eps in POINTS]
+    return [(at, *bracket(gaussian_hockey_stick(*at))) for at in points()]
 
 
-def low_sticks(function):
-    return [at for at, (low, _) in zip(POINTS, truths(), strict=True) if F(function(*at)) < low]
+def low(function, cases):
+    """Arguments at which the function is below the truth."""
+    return [at for at, least, _ in cases if F(function(*at)) < least]
 
 
-def test_hockey_stick_is_never_below_the_truth():
-    assert low_sticks(stick) == []
-
-
-def test_hockey_stick_is_tight():
-    loose = [
-        at
-        for at, (_, high) in zip(POINTS, truths(), strict=True)
-        if at[0] <= 100 and high > F(1, 10**290) and F(stick(*at)) > high * (1 + TIGHT)
-    ]
-    assert loose == []
+def test_hockey_stick_is_sound_and_tight():
+    assert low(stick, truths()) == []
+    for at, _, high in truths():
+        if at[0] <= 100 and high > F(1, 10**290):
+            assert F(stick(*at)) <= high * (1 + TIGHT), at
 
 
 def test_values_that_underflow_become_the_smallest_double():
@@ -78,11 +70,11 @@ def test_plain_formula_is_caught():
             value = normal.special.ndtr(a) - np.exp(eps) * normal.special.ndtr(b)
         return float(np.nan_to_num(np.clip(value, 0, 1)))
 
-    assert len(low_sticks(plain)) > 100
+    assert len(low(plain, truths())) > 100
 
 
 def test_missing_slack_is_caught():
-    assert low_sticks(lambda mu, eps: stick(mu, eps) * (1 - 1e-11))
+    assert low(lambda mu, eps: stick(mu, eps) * (1 - 1e-11), truths())
 
 
 def test_edges():
@@ -104,37 +96,22 @@ def rates():
         yield 10 ** rng.uniform(-6, 1), rng.random()
 
 
-RATES = list(rates())
-
-
 @cache
 def rate_truths():
-    return [bracket(gaussian_tpr(mu, fpr)) for mu, fpr in RATES]
+    return [(at, *bracket(gaussian_tpr(*at))) for at in rates()]
 
 
-def low_rates(function):
-    return [at for at, (low, _) in zip(RATES, rate_truths(), strict=True) if F(function(*at)) < low]
-
-
-def test_tpr_is_never_below_the_truth():
-    assert low_rates(rate) == []
-
-
-def test_tpr_is_tight():
-    grain = F(1, 10**300)
-    loose = [
-        at
-        for at, (_, high) in zip(RATES, rate_truths(), strict=True)
-        if F(rate(*at)) > high * (1 + TIGHT) + grain
-    ]
-    assert loose == []
+def test_tpr_is_sound_and_tight():
+    assert low(rate, rate_truths()) == []
+    for at, _, high in rate_truths():
+        assert F(rate(*at)) <= high * (1 + TIGHT) + F(1, 10**300), at
 
 
 def test_naive_tpr_is_caught():
     def plain(mu, fpr):
         return float(normal.special.ndtr(normal.special.ndtri(fpr) + mu))
 
-    assert len(low_rates(plain)) > 20
+    assert len(low(plain, rate_truths())) > 20
 
 
 def test_tpr_edges():

@@ -34,6 +34,12 @@ def outcomes(p_in: Law, p_out: Law) -> list[Hashable]:
     return [a for a in seen if p_in.get(a, 0) or p_out.get(a, 0)]
 
 
+def masses(p_in: Law, p_out: Law) -> tuple[list[Fraction], list[Fraction]]:
+    """Both laws as lists over the same outcomes."""
+    points = outcomes(p_in, p_out)
+    return [p_in.get(a, ZERO) for a in points], [p_out.get(a, ZERO) for a in points]
+
+
 def events(points: list[Hashable]) -> Iterator[tuple[Hashable, ...]]:
     """All subsets of the given outcomes: the rejection regions of all deterministic tests."""
     for size in range(len(points) + 1):
@@ -48,10 +54,9 @@ def mass(law: Law, event: tuple[Hashable, ...]) -> Fraction:
 
 def whole(p: Law, q: Law) -> tuple[list[int], list[int], int]:
     """The masses of both laws, outcome by outcome, times their common denominator, and that."""
-    keys = outcomes(p, q)
-    both = [[law.get(a, ZERO) for a in keys] for law in (p, q)]
-    common = math.lcm(*{m.denominator for masses in both for m in masses})
-    ups, downs = ([m.numerator * (common // m.denominator) for m in masses] for masses in both)
+    both = masses(p, q)
+    common = math.lcm(*{m.denominator for side in both for m in side})
+    ups, downs = ([m.numerator * (common // m.denominator) for m in side] for side in both)
     return ups, downs, common
 
 
@@ -161,12 +166,6 @@ def accuracies_by_rules(p_in: Law, p_out: Law, prior: Fraction) -> tuple[Fractio
     """(smallest, largest) accuracy over all 2^m deterministic rules."""
     values = [accuracy(p_in, p_out, prior, s) for s in events(outcomes(p_in, p_out))]
     return min(values), max(values)
-
-
-def precision_at_fpr(p_in: Law, p_out: Law, prior: Fraction, fpr: Fraction) -> Fraction:
-    """Posterior of "in" given a positive answer of the best test run at exactly ``fpr`` > 0."""
-    hit = prior * tpr_at_fpr(p_in, p_out, fpr)
-    return hit / (hit + (1 - prior) * fpr)
 
 
 def best_precision(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from math import factorial
+from math import comb, factorial
 
 from oracle.finite import HALF, ONE, ZERO, Law, events, hockey_stick, mass, outcomes
 
@@ -81,11 +81,6 @@ def joint_laws_by_sequences(p: Sequence[Fraction], n: int, release: Release) -> 
 
 def gamma(nu: Fraction, lam: Fraction) -> Fraction:
     return nu / (lam * (1 - nu))
-
-
-def nu_of(gam: Fraction, lam: Fraction) -> Fraction:
-    """The nu that gives this gamma."""
-    return gam * lam / (1 + gam * lam)
 
 
 def attack_accuracy(
@@ -161,11 +156,6 @@ def conditionals(
             yield pz, inside, outside
 
 
-def leakage_by_record(p: Sequence[Fraction], pair: Pair, gam: Fraction) -> Fraction:
-    """Delta as the mean over records of D_gamma (A25-eq7)."""
-    return sum((pz * divergence(out, ins, gam) for pz, ins, out in conditionals(p, pair)), ZERO)
-
-
 def map_release(n: int, atoms: int, f: Callable[[Histogram], Hashable | Law]) -> Release:
     """Tabulate a function of the histogram as a release."""
     return {h: f(h) for h in histograms(n, atoms)}
@@ -182,3 +172,26 @@ def binomial(n: int, p: Fraction) -> list[Fraction]:
         Fraction(factorial(n), factorial(b) * factorial(n - b)) * p**b * (1 - p) ** (n - b)
         for b in range(n + 1)
     ]
+
+
+def mean_deviation(n: int, p: Fraction, gam: Fraction = ONE) -> Fraction:
+    """E|B/n - gamma p| for B ~ Bin(n, p), from the masses."""
+    return sum((m * abs(Fraction(b, n) - gam * p) for b, m in enumerate(binomial(n, p))), ZERO)
+
+
+def worst_leak(p: Sequence[Fraction], n: int, gam: Fraction = ONE) -> Fraction:
+    """Leak of the worst learner on a discrete law (A25-T14), from the deviations of the counts."""
+    spread = sum((mean_deviation(n, x, gam) for x in p), ZERO)
+    return max(ONE, gam) * (spread / gam - abs(1 - 1 / gam)) / 2
+
+
+def de_moivre(n: int, m: int, p: Fraction) -> Fraction:
+    """E[(np - B) 1{B <= m}] in closed form, B ~ Bin(n, p) (A25-L31)."""
+    return (m + 1) * comb(n, m + 1) * p ** (m + 1) * (1 - p) ** (n - m)
+
+
+def leak_of_learner(
+    learner: Callable[[Histogram], Hashable], p: Sequence[Fraction], n: int, gam: Fraction = ONE
+) -> Fraction:
+    """Delta of a function of the histogram, by the two worlds."""
+    return leakage(joint_laws(p, n, map_release(n, len(p), learner)), gam)

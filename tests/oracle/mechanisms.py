@@ -5,11 +5,11 @@ DP is replace-one.  Every bound ``g`` stands for e^epsilon, a rational number of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from random import Random
 
-from oracle.finite import ONE, Law, random_law
+from oracle.finite import ONE, Law, random_kernel, random_law
 from oracle.iid import Release, histograms, map_release
 from oracle.subset import Subset, subsets
 
@@ -66,12 +66,62 @@ def indicator(secret: Subset) -> Callable[[Subset], Law]:
     return lambda d: {d == secret: ONE}
 
 
+def whole_set(d: Subset) -> Law:
+    """The training set itself."""
+    return {d: ONE}
+
+
+def parity(bits: tuple[int, ...]) -> Callable[[Subset], Law]:
+    """Whether an odd number of members carries bit 1."""
+    return lambda d: {sum(bits[x] for x in d) % 2: ONE}
+
+
 def random_mechanism(
     rng: Random, size: int, k: int, count: int, *, zeros: bool = True
 ) -> dict[Subset, Law]:
     """An arbitrary finite-output mechanism: an independent random law for every subset."""
     points: list[Hashable] = list(range(count))
     return {d: random_law(rng, points, zeros=zeros) for d in subsets(size, k)}
+
+
+def random_games(
+    seed: int, count: int, sizes: Sequence[int] | None = None, *, zeros: bool = True
+) -> Iterator[tuple[dict[Subset, Law], int, int]]:
+    """(mechanism, N, k): any k of N in 2, ..., 5; k = N/2 where ``sizes`` are given."""
+    rng = Random(seed)
+    for _ in range(count):
+        size = rng.choice(sizes) if sizes else rng.randint(2, 5)
+        k = size // 2 if sizes else rng.randint(1, size - 1)
+        yield random_mechanism(rng, size, k, rng.randint(2, 4), zeros=zeros), size, k
+
+
+def processed_games(
+    seed: int, count: int
+) -> Iterator[tuple[dict[Subset, Law], int, int, dict[Hashable, Law]]]:
+    """(mechanism, N, k, channel): random channels, random maps and bijections, by turns."""
+    rng = Random(seed)
+    for i in range(count):
+        size = rng.randint(2, 5)
+        k = rng.randint(1, size - 1)
+        outcomes = rng.randint(2, 4)
+        kernel = random_mechanism(rng, size, k, outcomes)
+        points: list[Hashable] = list(range(outcomes))
+        if i % 3 == 0:
+            channel = random_kernel(rng, points, ["a", "b", "c"])
+        elif i % 3 == 1:
+            channel = {a: {rng.choice("ab"): ONE} for a in points}
+        else:
+            channel = {a: {("renamed", a): ONE} for a in points}
+        yield kernel, size, k, channel
+
+
+def pmp_games(seed: int) -> Iterator[tuple[dict[Subset, Law] | Callable[[Subset], Law], int]]:
+    """(mechanism, N) at k = N/2 with a finite PMP ratio, randomised response among them."""
+    for kernel, size, _ in random_games(seed, 14, (2, 4), zeros=False):
+        yield kernel, size
+    for truth in (Fraction(1, 2), Fraction(2, 3), Fraction(99, 100)):
+        yield randomised_response(truth), 2
+    yield sum_mod(6), 6
 
 
 def _fill(rng: Random, floor: list[Fraction], g: Fraction) -> list[Fraction]:
@@ -166,15 +216,13 @@ def extremal_pair(
 
 # --- i.i.d. game -------------------------------------------------------------------------------
 
+#: (atoms, n) of games whose attacks can all be played.
+IID_SHAPES = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
+
 
 def max_bernoulli(n: int) -> Release:
     """The largest of n coin flips (A24-L5.6); atom 1 is "heads"."""
     return map_release(n, 2, lambda h: int(h[1] > 0))
-
-
-def majority_vote(n: int) -> Release:
-    """Which of two atoms occurs more often, ties to atom 0."""
-    return map_release(n, 2, lambda h: int(h[1] > h[0]))
 
 
 def random_merge(rng: Random, n: int, atoms: int, labels: int) -> Release:
@@ -192,6 +240,31 @@ def random_iid_law(rng: Random, atoms: int) -> list[Fraction]:
     """A random law on the atoms, every atom with positive mass."""
     law = random_law(rng, list(range(atoms)))
     return [law[i] for i in range(atoms)]
+
+
+def random_iid_games(
+    seed: int, count: int, shapes: Sequence[tuple[int, int]] = IID_SHAPES
+) -> Iterator[tuple[list[Fraction], int, Release]]:
+    """(law, n, release): random functions of the histogram and random channels, by turns.
+
+    ``shapes`` are pairs (atoms, n).
+    """
+    rng = Random(seed)
+    for i in range(count):
+        atoms, n = rng.choice(shapes)
+        p = random_iid_law(rng, atoms)
+        make = random_release if i % 2 else random_merge
+        yield p, n, make(rng, n, atoms, 2)
+
+
+def random_merges(seed: int, count: int) -> Iterator[tuple[list[Fraction], int, Release]]:
+    """(law, n, release): random functions of the histogram with up to five values."""
+    rng = Random(seed)
+    for _ in range(count):
+        atoms = rng.randint(2, 4)
+        n = rng.randint(1, 5 if atoms < 4 else 3)
+        p = random_iid_law(rng, atoms)
+        yield p, n, random_merge(rng, n, atoms, rng.randint(1, 5))
 
 
 def constant_release(n: int, atoms: int) -> Release:

@@ -52,11 +52,16 @@ def _masses(centres: np.ndarray, sigma: float, edges: list[np.ndarray]) -> np.nd
     return along[0].T @ along[1] / len(centres)
 
 
-def cells(vectors: np.ndarray, k: int, x: int, sigma: float, count: int) -> Cells:
-    """Record x against the rest: the sum of k rows plus N(0, sigma^2 I), d = 1 or 2."""
+def world_sums(vectors: np.ndarray, k: int, x: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of all k rows with row x, and of all k rows without it."""
     others = [y for y in range(len(vectors)) if y != x]
     inside = np.array([vectors[[x, *s]].sum(axis=0) for s in combinations(others, k - 1)])
-    outside = np.array([vectors[list(s)].sum(axis=0) for s in combinations(others, k)])
+    return inside, np.array([vectors[list(s)].sum(axis=0) for s in combinations(others, k)])
+
+
+def cells(vectors: np.ndarray, k: int, x: int, sigma: float, count: int) -> Cells:
+    """Record x against the rest: the sum of k rows plus N(0, sigma^2 I), d = 1 or 2."""
+    inside, outside = world_sums(vectors, k, x)
     every = np.vstack([inside, outside])
     edges = [
         np.linspace(low - 8 * sigma, high + 8 * sigma, count + 1)

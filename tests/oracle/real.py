@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
+from itertools import combinations
 
 import mpmath as mp
 
@@ -30,6 +31,12 @@ def bracket(value: mp.mpf) -> tuple[Fraction, Fraction]:
     """(low, high) around a value computed to more than 50 digits."""
     middle = exactly(value)
     return middle - abs(middle) * WIDTH, middle + abs(middle) * WIDTH
+
+
+def rounded_up(value: Fraction) -> float:
+    """The smallest double at or above a rational number."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
 @cache
@@ -109,3 +116,16 @@ def laplace_hockey_stick(reach: float, epsilon: float) -> mp.mpf:
             return mp.mpf(0)
         cut = (r + e) / 2
         return (1 - mp.exp(cut - r) / 2) - mp.exp(e) * mp.exp(-cut) / 2
+
+
+def reciprocal_population(size: int) -> list[mp.mpf]:
+    """The records of I24-P11's appendix: powers of two and one that makes a sum tiny."""
+    powers = [mp.mpf(2) ** i for i in range(size - 1)]
+    root = mp.sqrt(mp.mpf(1) / mp.binomial(size, size // 2))
+    return [*powers, root - mp.fsum(powers[: size // 2 - 1])]
+
+
+def reciprocal_sums(population: list[mp.mpf]) -> dict[frozenset[int], mp.mpf]:
+    """1/sum over every half of a population."""
+    halves = combinations(range(len(population)), len(population) // 2)
+    return {frozenset(d): 1 / mp.fsum(population[i] for i in d) for d in halves}

@@ -13,6 +13,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
+from oracle.subset import swaps
+
 MARGIN = 1e-12
 CELLS = 1001
 
@@ -111,16 +113,5 @@ def neighbour_means(
 @cache
 def _swaps(size: int, k: int) -> list[list[tuple[int, int]]]:
     """For every record the places of all (D, D') in which another one takes its place."""
-    subsets = list(combinations(range(size), k))
-    place = {frozenset(s): i for i, s in enumerate(subsets)}
-    found = []
-    for x in range(size):
-        mine = []
-        for s in subsets:
-            if x not in s:
-                continue
-            for other in set(range(size)) - set(s):
-                e = (frozenset(s) - {x}) | {other}
-                mine.append((place[frozenset(s)], place[e]))
-        found.append(mine)
-    return found
+    place = {frozenset(s): i for i, s in enumerate(combinations(range(size), k))}
+    return [[(place[d], place[e]) for d, e, _ in swaps(size, k, x)] for x in range(size)]

@@ -96,13 +96,20 @@ def pmp_ratio(mechanism: Mechanism, size: int, k: int) -> Fraction | None:
     return worst
 
 
-def neighbours(size: int, k: int) -> Iterator[tuple[Subset, Subset]]:
-    """Ordered pairs of k-subsets that differ by replacing one record."""
+def swaps(size: int, k: int, x: int) -> Iterator[tuple[Subset, Subset, int]]:
+    """All (D, D', y): D holds x, and y takes its place in D'."""
     for d in subsets(size, k):
-        for x in sorted(d):
+        if x in d:
             for y in range(size):
                 if y not in d:
-                    yield d, (d - {x}) | {y}
+                    yield d, (d - {x}) | {y}, y
+
+
+def neighbours(size: int, k: int) -> Iterator[tuple[Subset, Subset]]:
+    """Ordered pairs of k-subsets that differ by replacing one record."""
+    for x in range(size):
+        for d, e, _ in swaps(size, k, x):
+            yield d, e
 
 
 def dp_delta(mechanism: Mechanism, size: int, k: int, gamma: Fraction) -> Fraction:

@@ -15,6 +15,7 @@ from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
 from memberbound.papers.izzo_scale import ReciprocalSum, spread
 from memberbound.release.noise import NormExponentialNoise, ScaledNorm, izzo_constant
+from oracle.real import reciprocal_population, reciprocal_sums
 
 DIGITS = 50
 
@@ -22,10 +23,7 @@ DIGITS = 50
 def moments(size):
     """σ and E|A - EA| over all halves."""
     with mp.workdps(DIGITS):
-        root = mp.sqrt(mp.mpf(1) / mp.binomial(size, size // 2))
-        records = [mp.mpf(2) ** i for i in range(size - 1)]
-        records.append(root - mp.fsum(records[: size // 2 - 1]))
-        values = [1 / mp.fsum(half) for half in combinations(records, size // 2)]
+        values = reciprocal_sums(reciprocal_population(size)).values()
         mean = mp.fsum(values) / len(values)
         variance = mp.fsum((v - mean) ** 2 for v in values) / len(values)
         return mp.sqrt(variance), mp.fsum(abs(v - mean) for v in values) / len(values)

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from memberbound.release import estimator, methods, refitting
+from memberbound.release import half_estimator, methods, refitting
 
 
 def _few(changed: pytest.MonkeyPatch) -> None:
     # One neighbour instead of the best of several partners: a fifth of the fits, valid as well.
     changed.setattr(refitting, "_PARTNERS", (1,))
     # Fewer trials and scored releases, fewer settings.
-    changed.setattr(estimator, "_SCORED", 2)
+    changed.setattr(half_estimator, "_SCORED", 2)
     changed.setattr(methods, "_PAIRS", 8)
     changed.setattr(methods, "_SUBSETS", 3)
     changed.setattr(methods, "_STRENGTHS", (1.0, 0.1))

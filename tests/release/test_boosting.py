@@ -367,7 +367,6 @@ def test_protect_saves_and_predicts(ending, tmp_path):
         hills(2000),
         target="ill",
         learner="boosting",
-        record="every",
         eta=0.1,
         bounds=HILLS,
         insecure_seed=1,
@@ -389,9 +388,6 @@ def test_protect_saves_and_predicts(ending, tmp_path):
 
 def test_learners_made_of_trees_are_shown_the_way():
     assert private_form("boosting") == "boosting"
-    asked = {"target": "ill", "record": "every", "game": "neighbour"}
     for learner in ("tree", "random-forest"):
         with pytest.raises(InputError, match="Take 'boosting'"):
-            mb.protect(hills(100), learner=learner, **asked)
-    with pytest.raises(InputError, match="Leave it out"):
-        mb.protect(hills(100), learner="boosting", method="gradient", **asked)
+            mb.protect(hills(100), target="ill", learner=learner)

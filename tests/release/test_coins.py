@@ -24,7 +24,6 @@ from sklearn.tree import DecisionTreeClassifier
 from memberbound.games import SubsetGame
 from memberbound.release import fitting
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.fitting import (
     COINS_AFRESH,
     COINS_PUBLIC,
@@ -34,11 +33,12 @@ from memberbound.release.fitting import (
     public_coins,
     with_public_coins,
 )
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from memberbound.release.releasing import released
 from memberbound.release.statistics import computed
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 
 def from_numpy():
@@ -216,7 +216,7 @@ NESTED = {
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("name", list(NESTED))
 def test_nested_seeds_and_global_generators_are_shared(name):
-    model = MembershipPrivate(
+    model = HalfPrivate(
         NESTED[name],
         eta=0.3,
         record="average",
@@ -240,7 +240,7 @@ class Secretive(Careless):
 def test_coins_that_cannot_be_seeded_are_named():
     settings = {"eta": 0.3, "record": "average", "release": "predictions", "pairs": 40}
     settings["query"] = X[:2]
-    model = MembershipPrivate(Secretive(), insecure_seed=1, n_jobs=1, **settings).fit(X, Y)
+    model = HalfPrivate(Secretive(), insecure_seed=1, n_jobs=1, **settings).fit(X, Y)
     assert model.calibration_.details["own_coins"]
     assert COINS_SECRET in model.certificate_.assumptions
     assert COINS_PUBLIC not in model.certificate_.assumptions
@@ -261,9 +261,9 @@ def test_every_open_seed_is_closed_and_a_given_one_kept():
 def test_protect_says_that_coins_cannot_be_seeded():
     table = pd.DataFrame({"x": np.arange(60.0)})
     options = {"eta": 0.3, "record": "average", "pairs": 40, "insecure_seed": 1, "workers": 1}
-    found = protect(
+    found = protect_half(
         table, statistic=lambda rows: rows.mean() + np.random.default_rng().random(), **options
     )
     assert any("cannot be seeded" in note for note in found.warnings)
-    quiet = protect(table, statistic=lambda rows: rows.mean() + random.random(), **options)
+    quiet = protect_half(table, statistic=lambda rows: rows.mean() + random.random(), **options)
     assert not any("cannot be seeded" in note for note in quiet.warnings)

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.estimator import MembershipPrivate
 from memberbound.release.fitting import evaluated
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
@@ -136,7 +136,7 @@ def write(model, vector):
 def test_nobody_sees_that_the_fit_on_the_secret_failed(method, capfd, recwarn):
     X, y = np.arange(40.0)[:, None], np.sin(np.arange(40.0))
     settings = {"eta": 0.2, "pairs": 60, "tune": False, "insecure_seed": 3, "n_jobs": 1}
-    model = MembershipPrivate(Delicate(), method=method, adapter=(read, write), **settings)
+    model = HalfPrivate(Delicate(), method=method, adapter=(read, write), **settings)
     released = [
         model.fit(X, y, train=rows) and (model.calibration_.to_dict(), model.released_.slope_)
         for rows in (np.arange(20), np.arange(20, 40))
@@ -151,7 +151,7 @@ def test_nobody_sees_that_the_fit_on_the_secret_failed(method, capfd, recwarn):
 def test_every_form_says_what_is_not_seen():
     X, y = np.arange(8.0)[:, None] / 8, (np.arange(8) > 3).astype(int)
     for method in ("neighbour", "moment", "izzo"):
-        model = MembershipPrivate(
+        model = HalfPrivate(
             LogisticRegression(), method=method, tune=False, insecure_seed=3, pairs=20, eta=0.3
         ).fit(X, y)
         said = " ".join(model.certificate_.assumptions)

@@ -12,10 +12,10 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release import methods
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import METHODS, calibrate, chosen_method, released_statistic
 from memberbound.release.statistics import computed, mean
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -46,11 +46,10 @@ def test_what_auto_stands_for():
 @pytest.mark.parametrize("base", [Ridge(alpha=1e-3), LinearSVC(C=100.0)], ids=["ridge", "svm"])
 def test_auto_is_the_method_it_stands_for(base):
     target = Y if isinstance(base, Ridge) else (Y > 0).astype(int)
-    settings = {"eta": 0.2, "record": "every", "game": "subset", "tune": False} | SEEDS
+    settings = {"eta": 0.2, "record": "every", "tune": False} | SEEDS
     settings["pairs"] = 100
     auto, moment = (
-        MembershipPrivate(base, method=method, **settings).fit(X, target)
-        for method in ("auto", "moment")
+        HalfPrivate(base, method=method, **settings).fit(X, target) for method in ("auto", "moment")
     )
     assert auto.trials_ == ()
     assert auto.calibration_.to_dict() == moment.calibration_.to_dict()
@@ -60,19 +59,19 @@ def test_tuning_leaves_no_trace_in_the_certificate(monkeypatch):
     """Trials are on another stream: the certificate is that of the chosen setting alone."""
     settings = {"eta": 0.3, "record": "average", "pairs": 30} | SEEDS
     monkeypatch.setattr(methods, "_STRENGTHS", (1.0, 0.1))
-    tuned = MembershipPrivate(Ridge(), **settings).fit(X, Y)
+    tuned = HalfPrivate(Ridge(), **settings).fit(X, Y)
     option = tuned.configuration_
-    alone = MembershipPrivate(
-        option.applied(Ridge()), clip=option.clip, tune=False, **settings
-    ).fit(X, Y)
+    alone = HalfPrivate(option.applied(Ridge()), clip=option.clip, tune=False, **settings).fit(X, Y)
     assert len(tuned.trials_) == 6
     assert tuned.calibration_.to_dict() == alone.calibration_.to_dict()
 
 
 def test_one_search_whoever_asks():
-    """`protect`, the table and the calibrator name the same scale for the same question."""
+    """`protect_half`, the table and the calibrator name the same scale for the same question."""
     values = np.arange(8.0) ** 2
-    whole = protect(values[:, None], statistic="mean", eta=0.1, record="every", insecure_seed=1)
+    whole = protect_half(
+        values[:, None], statistic="mean", eta=0.1, record="every", insecure_seed=1
+    )
     game = SubsetGame(8, 4)
     out = released_statistic(mean(values), game, eta=0.1, insecure_seed=1)
     fresh = FreshSubsets(game)

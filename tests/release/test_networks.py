@@ -419,7 +419,6 @@ def test_protect_and_predict_by_the_name_of_a_factory(tmp_path, monkeypatch):
         people(),
         target="ill",
         learner="nets_of_a_test:make",
-        record="every",
         bounds=BOUNDS,
         eta=0.2,
         out=file,

@@ -1,4 +1,4 @@
-"""A saved model takes raw rows: what ``protect`` released is what ``predict`` applies."""
+"""A saved model takes raw rows: what ``protect-half`` released is what ``predict`` applies."""
 
 import json
 import sys
@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 
 import memberbound
 from commands import answered
-from memberbound import InputError, load, predict, protect
-from memberbound.release.estimator import MembershipPrivate
+from memberbound import InputError, load, predict, protect_half
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.saving import save
 
 pytest.importorskip("skops")
@@ -71,7 +71,7 @@ def folder(tmp_path_factory) -> Path:
 def kept_model(folder: Path, few_fits_everywhere):
     """As released, before it goes through a file."""
     out = folder / "model.skops"
-    return protect(folder / "people.csv", target="ill", out=out, **QUICK).released
+    return protect_half(folder / "people.csv", target="ill", out=out, **QUICK).released
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_pat
         old, new = table.iloc[::2], table.iloc[1::2].reset_index(drop=True)
         old.to_csv(tmp_path / "old.csv", index=False)
         file = tmp_path / "model.skops"
-        kept = protect(tmp_path / "old.csv", target=target, out=file, **QUICK).released
+        kept = protect_half(tmp_path / "old.csv", target=target, out=file, **QUICK).released
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
@@ -113,10 +113,10 @@ def test_from_a_file_to_predictions(name: str, kept_model, folder: Path, tmp_pat
 
 def test_classes_come_back_as_the_table_has_them() -> None:
     table = made(120, 2).assign(ill=lambda t: (t["ill"] == "yes").astype(int))
-    released = protect(table, target="ill", **QUICK).released
+    released = protect_half(table, target="ill", **QUICK).released
     assert released.predict(table).dtype.kind == "i"
     truths = table.assign(ill=table["ill"] == 1)
-    assert protect(truths, target="ill", **QUICK).released.predict(table).dtype == bool
+    assert protect_half(truths, target="ill", **QUICK).released.predict(table).dtype == bool
 
 
 def test_every_kind_of_table_gives_the_same_answers(model, folder: Path, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_arrays(tmp_path: Path) -> None:
     draws = np.random.default_rng(0)
     X = draws.normal(size=(100, 3)) * [1, 100, 0.01]
     table = np.column_stack([X, X @ [1, 0.01, 100] + draws.normal(size=100)])
-    released = protect(table, target="x3", learner="ridge", **QUICK).released
+    released = protect_half(table, target="x3", learner="ridge", **QUICK).released
     assert (released.predict(X) == released.predict(table)).all()
     np.save(tmp_path / "new.npy", X)
     found = predict(released, tmp_path / "new.npy")
@@ -165,7 +165,7 @@ def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> Non
     X = np.random.default_rng(0).normal(size=(80, 2))
     settings = QUICK | {"n_jobs": 1}
     del settings["workers"]
-    plain = MembershipPrivate(Ridge(), **settings).fit(X, X[:, 0])
+    plain = HalfPrivate(Ridge(), **settings).fit(X, X[:, 0])
     save(plain, tmp_path / "plain.skops")
     assert (predict(tmp_path / "plain.skops", X).values == plain.predict(X)).all()
     with pytest.raises(InputError, match="must have 2 columns, got 3"):
@@ -173,7 +173,7 @@ def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="finite numbers"):
         predict(plain, pd.DataFrame({"a": ["x"], "b": [1.0]}))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    named = MembershipPrivate(LogisticRegression(), **settings).fit(frame, X[:, 0] > 0)
+    named = HalfPrivate(LogisticRegression(), **settings).fit(frame, X[:, 0] > 0)
     found = predict(named, frame.iloc[:, ::-1])
     assert (found.values == named.predict(frame)).all()
     assert list(found.frame.columns) == ["prediction", "probability_False", "probability_True"]
@@ -181,7 +181,7 @@ def test_an_estimator_fitted_on_an_array_takes_tables_too(tmp_path: Path) -> Non
 
 def test_a_learner_without_probabilities() -> None:
     table = made(120, 3)
-    found = predict(protect(table, target="ill", learner="svm", **QUICK).released, table)
+    found = predict(protect_half(table, target="ill", learner="svm", **QUICK).released, table)
     assert list(found.frame.columns) == ["prediction"]
     assert set(found.values) == {"yes", "no"}
 
@@ -218,7 +218,7 @@ def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
 
 def test_a_statistic_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "mean.safetensors"
-    protect(made(50, 0), statistic="mean", columns=["income"], insecure_seed=1, out=path)
+    protect_half(made(50, 0), statistic="mean", columns=["income"], insecure_seed=1, out=path)
     with pytest.raises(InputError, match="a saved statistic or network"):
         predict(path, made(5, 0))
 

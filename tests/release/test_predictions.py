@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.parameters import (
     FittedPredictions,
     Population,
@@ -25,7 +25,7 @@ AVERAGE = QUICK | {"record": "average"}
 
 
 def test_k_nearest_neighbours_answer_the_query_only():
-    model = MembershipPrivate(KNeighborsClassifier(7), query=QUERY, **AVERAGE).fit(X, Y)
+    model = HalfPrivate(KNeighborsClassifier(7), query=QUERY, **AVERAGE).fit(X, Y)
     assert model.certificate_.value <= 0.2
     assert model.predict(QUERY).shape == (6,)
     assert model.predict_proba(QUERY[::-1]).sum(axis=1) == pytest.approx(np.ones(6))
@@ -35,7 +35,7 @@ def test_k_nearest_neighbours_answer_the_query_only():
 
 
 def test_the_population_is_not_kept():
-    model = MembershipPrivate(KNeighborsClassifier(7), query=QUERY, **AVERAGE).fit(X, Y)
+    model = HalfPrivate(KNeighborsClassifier(7), query=QUERY, **AVERAGE).fit(X, Y)
     held = vars(model.released_)
     assert set(held) == {"query", "table", "classes"}
     assert held["table"].shape == (6, 1)
@@ -44,7 +44,7 @@ def test_the_population_is_not_kept():
 @pytest.mark.parametrize("record", ["average", "every"])
 def test_forests(record):
     base = RandomForestClassifier(2, max_depth=2)
-    model = MembershipPrivate(base, query=QUERY, record=record, **QUICK).fit(X, Y)
+    model = HalfPrivate(base, query=QUERY, record=record, **QUICK).fit(X, Y)
     assert model.calibration_.method == ("neighbour" if record == "average" else "moment")
     assert model.certificate_.game.record == record
     assert np.isin(model.predict(QUERY), [0, 1]).all()
@@ -52,7 +52,7 @@ def test_forests(record):
 
 def test_regressions():
     rows, target = make_regression(80, n_features=2, random_state=1)
-    model = MembershipPrivate(KNeighborsRegressor(), query=rows[:5], **AVERAGE).fit(rows, target)
+    model = HalfPrivate(KNeighborsRegressor(), query=rows[:5], **AVERAGE).fit(rows, target)
     assert model.predict(rows[:5]).shape == (5,)
     assert not hasattr(model, "predict_proba") or model.released_.classes is None
 
@@ -99,10 +99,10 @@ def test_negative_zero_is_zero():
 
 def test_bad_input():
     with pytest.raises(InputError, match="query"):
-        MembershipPrivate(KNeighborsClassifier(), query=QUERY[:, :2], **QUICK).fit(X, Y)
+        HalfPrivate(KNeighborsClassifier(), query=QUERY[:, :2], **QUICK).fit(X, Y)
     with pytest.raises(InputError, match="query"):
-        MembershipPrivate(KNeighborsClassifier(), query=QUERY).fit(X, Y)
+        HalfPrivate(KNeighborsClassifier(), query=QUERY).fit(X, Y)
     with pytest.raises(InputError, match="method must be one of"):
-        MembershipPrivate(LinearSVC(), query=QUERY, method="crowd", **QUICK).fit(X, Y)
+        HalfPrivate(LinearSVC(), query=QUERY, method="crowd", **QUICK).fit(X, Y)
     with pytest.raises(InputError, match="columns"):
         PredictionTable(np.eye(2), np.ones((2, 1))).predict([[1.0]])

@@ -9,10 +9,10 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.quantities import Certificate, marked, vacuous
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import METHODS, calibrate
 from memberbound.release.statistics import computed, mean
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import gains, outputs_of
 
 #: Records that are all different: the bare mean gives every one of them away.
@@ -62,11 +62,11 @@ def test_half_of_the_records_refuses_nothing_that_it_took_before():
 def test_what_protect_and_the_estimator_refuse():
     table = pd.DataFrame({"x": np.linspace(0, 9, 100)})
     with pytest.raises(InputError, match="4 of 100"):
-        protect(table, statistic="mean", size=4, eta=0.05, insecure_seed=1)
-    kept = protect(table, statistic="mean", size=4, eta=0.03, insecure_seed=1)
+        protect_half(table, statistic="mean", size=4, eta=0.05, insecure_seed=1)
+    kept = protect_half(table, statistic="mean", size=4, eta=0.03, insecure_seed=1)
     assert kept.noise_scale > 0
     rows = np.arange(100.0)[:, None]
-    model = MembershipPrivate(Ridge(), record="average", eta=0.05, pairs=20, insecure_seed=1)
+    model = HalfPrivate(Ridge(), record="average", eta=0.05, pairs=20, insecure_seed=1)
     with pytest.raises(InputError, match="4 of 100"):
         model.fit(rows, rows[:, 0], train=np.arange(4))
 

@@ -1,4 +1,4 @@
-"""``protect`` in the neighbour game: all rows, every record, from the file to the prediction."""
+"""``protect`` and ``summarize``: all rows, every record, from the file to the prediction."""
 
 import hashlib
 import json
@@ -21,7 +21,16 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from commands import command
-from memberbound import InputError, MembershipPrivate, load, predict, protect
+from memberbound import (
+    HalfPrivate,
+    InputError,
+    MembershipPrivate,
+    load,
+    predict,
+    protect,
+    protect_half,
+    summarize,
+)
 from memberbound.curve import GaussianCurve
 from memberbound.quantities import numbers_in
 from memberbound.release import budget as budgets
@@ -31,7 +40,12 @@ from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
 
 BOUNDS = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
-EVERY = {"target": "ill", "record": "every", "eta": 0.05, "insecure_seed": 2}
+EVERY = {"target": "ill", "eta": 0.05, "insecure_seed": 2}
+
+
+def released_from(table, **options):
+    """A model where there is a target, else numbers."""
+    return (protect if "target" in options else summarize)(table, **options)
 
 
 def people(rows=1500, seed=0):
@@ -103,7 +117,7 @@ def bounds_below(value, path=""):
 def test_beside_the_number_of_rows_no_bound_speaks_of_additions(options, tmp_path):
     """Who sees the exact number of rows is always right about a record that was added."""
     suffix = "model.json" if "target" in options else "values.safetensors"
-    made = protect(people(), bounds=BOUNDS, insecure_seed=1, out=tmp_path / suffix, **options)
+    made = released_from(people(), bounds=BOUNDS, insecure_seed=1, out=tmp_path / suffix, **options)
     published = json.loads(certificate_path(tmp_path / suffix).read_text())
     for text in (published, made.to_dict()):
         assert "1500" in json.dumps(text)
@@ -144,7 +158,7 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
     for name, table in (("one", first), ("two", other)):
         (tmp_path / name).mkdir()
         out = tmp_path / name / suffix
-        made = protect(table, bounds=BOUNDS, insecure_seed=1, out=out, **options)
+        made = released_from(table, bounds=BOUNDS, insecure_seed=1, out=out, **options)
         said = made.to_dict() | {"out": None}
         private = {key: said.pop(key) for key in said["owner_only"]}
         answers.append((said, private))
@@ -168,7 +182,7 @@ def test_the_printed_table_marks_what_is_the_owners(released):
     assert len(scores) == 9
     assert all(line.endswith("(owner only)") for line in scores)
     assert all(line.startswith("note (owner only): ") for line in lines if line.startswith("note"))
-    half = protect(people(60), statistic="mean", columns=["age"], insecure_seed=1)
+    half = protect_half(people(60), statistic="mean", columns=["age"], insecure_seed=1)
     assert half.to_dict()["owner_only"] == []
     assert "owner only" not in half.summary()
 
@@ -193,8 +207,6 @@ def test_guesses_about_a_record_are_read_off_the_curve():
     assert "a guess right 10 % of the time before" in found.summary()
     with pytest.raises(InputError, match="baseline must be in"):
         protect(people(), bounds=BOUNDS, baseline=1.5, **EVERY)
-    with pytest.raises(InputError, match="baseline applies only to the neighbour game"):
-        protect(people(), game="subset", baseline=0.1, **EVERY)
 
 
 def test_the_sentence_says_what_is_public(released):
@@ -223,58 +235,35 @@ def test_bounds_of_another_kind_than_the_target_are_named():
 
 
 @pytest.mark.usefixtures("few_fits")
-def test_every_record_defaults_to_all_rows_and_the_subset_game_stays(released):
-    assert released.to_dict()["game"] == "neighbour"
+@pytest.mark.parametrize(
+    "options", [{}, {"record": "average"}, {"method": "moment"}, {"learner": "naive-bayes"}]
+)
+def test_half_of_a_table_plays_the_subset_game(options):
     quick = {"tune": False, "pairs": 20, "workers": 1, "eta": 0.3, "insecure_seed": 3}
     table = people(40)
-    subset = protect(table, target="ill", record="every", game="subset", **quick)
-    assert subset.to_dict()["game"] == "subset"
-    assert subset.to_dict()["rows_trained"] == 20
-    assert subset.to_dict()["mu"] is None
+    half = protect_half(table, target="ill", **quick, **options)
+    answer = half.to_dict()
+    assert (answer["command"], answer["game"]) == ("protect-half", "subset")
+    assert answer["protects"] == f"{options.get('record', 'every')} record"
+    assert (answer["rows_trained"], answer["mu"]) == (20, None)
     share = table["ill"].value_counts(normalize=True).max()
-    assert subset.score_baseline == pytest.approx(share)
-    average = protect(table, target="ill", record="average", **quick)
-    assert average.to_dict()["protects"] == "average record"
-    # A method of the subset game, or a learner without a private form, asks for that game.
-    moment = protect(table, target="ill", record="every", method="moment", **quick)
-    assert moment.to_dict()["game"] == "subset"
-    bayes = protect(table, target="ill", record="every", learner="naive-bayes", **quick)
-    assert bayes.to_dict()["game"] == "subset"
+    assert half.score_baseline == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"game": "some"}, "game must be one of"),
-        ({"game": "some", "target": None, "statistic": "mean"}, "game must be one of"),
-        ({"game": "neighbour", "record": "average"}, "give record='every'"),
-        ({"method": "gradient", "record": "average"}, "give record='every'"),
-        ({"game": "neighbour", "method": "moment"}, "'gradient', .* got 'moment'"),
-        ({"learner": "svm", "method": "boosting"}, "got 'boosting' for svm"),
-        ({"game": "subset", "method": "gradient"}, "applies only to game='neighbour'"),
-        ({"game": "subset", "bounds": BOUNDS}, "bounds apply only to the neighbour game"),
-        ({"record": "average", "bounds": BOUNDS}, "bounds apply only to the neighbour game"),
-        ({"game": "neighbour", "learner": "tree"}, "logistic, svm, ridge.* 'tree'"),
-        ({"game": "neighbour", "learner": DecisionTreeClassifier()}, "'DecisionTreeClassifier'"),
-        ({"pairs": 10}, "pairs applies only to the subset game"),
-        ({"confidence": 0.9}, "confidence applies only to the subset game"),
-        ({"clip": 1.0}, "clip applies only to the subset game"),
-        ({"game": "neighbour", "query": people(3)}, "query applies only to the subset game"),
+        ({"learner": "tree"}, "logistic, svm, ridge.* 'tree'"),
+        ({"learner": DecisionTreeClassifier()}, "'DecisionTreeClassifier'"),
         ({"target": "none"}, "no column 'none'"),
         ({"columns": ["age", "none"]}, "no column 'none'"),
         ({"bounds": {"none": [0, 1]}}, "no column 'none'"),
-        ({"roles": {"age": "category"}}, "Say with bounds"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
         ({"eta": 0.0}, "in \\(0, 0.5\\)"),
         ({"bounds": {"age": [18, 90]}, "columns": ["age", "city"]}, "at least about .* rows"),
         ({"bounds": BOUNDS | {"ill": ["yes"]}}, "at least two classes"),
         ({"bounds": BOUNDS, "learner": "ridge"}, "target of numbers"),
         ({"bounds": "nowhere.yaml"}, "existing file"),
-        ({"size": 3}, "apply to a statistic"),
-        ({"target": None, "statistic": "mean", "game": "neighbour"}, "at least about .* rows"),
-        ({"target": None, "statistic": "mean", "bounds": BOUNDS}, "columns of numbers"),
-        ({"target": None, "statistic": "mean", "method": "gradient"}, "the neighbour game"),
-        ({"target": None, "statistic": len, "game": "neighbour"}, "got a function"),
         ({"out": "model.csv"}, "must end in .skops, .json"),
     ],
 )
@@ -282,6 +271,25 @@ def test_what_cannot_be_asked_is_one_sentence(options, words, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=words) as refused:
         protect(people(200), **(EVERY | options))
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"statistic": "mean"}, "at least about .* rows"),
+        ({"statistic": "mean", "bounds": BOUNDS}, "columns of numbers"),
+        ({"statistic": len}, "statistic must be one of"),
+        ({"statistic": "mean", "columns": ["none"]}, "no column 'none'"),
+        ({"statistic": "mean", "eta": 0.5}, "in \\(0, 0.5\\)"),
+        ({"statistic": "mean", "out": "values.json"}, "must end in .safetensors"),
+    ],
+)
+def test_what_cannot_be_summarized_is_one_sentence(options, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=words) as refused:
+        summarize(people(200), **options)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -306,7 +314,7 @@ def test_a_saved_model_is_the_model(ending, released, tmp_path):
 
 
 def test_the_operating_systems_noise_is_the_default_and_never_the_same():
-    options = {"target": "ill", "record": "every", "bounds": BOUNDS}
+    options = {"target": "ill", "bounds": BOUNDS}
     first, second = (protect(people(), **options) for _ in range(2))
     assert first.released.secure
     assert not any("seed" in said for said in first.to_dict()["assumptions"])
@@ -438,7 +446,6 @@ def test_a_target_of_numbers(learner):
         table,
         target="target",
         learner=learner,
-        record="every",
         eta=0.1,
         bounds=bounds,
         insecure_seed=1,
@@ -481,9 +488,7 @@ def test_breast_cancer_with_published_ranges():
         group = {"mean": "mean", "worst": "worst"}.get(kind)
         key = f"{rest} ({group})" if group else f"{name.removesuffix(' error')} (standard error)"
         bounds[name] = list(map(float, printed[key]))
-    found = protect(
-        table, target="target", record="every", eta=0.05, bounds=bounds, insecure_seed=4
-    )
+    found = protect(table, target="target", eta=0.05, bounds=bounds, insecure_seed=4)
     assert found.rows_trained == 569
     assert found.score_released > 0.85 > found.score_baseline
 
@@ -493,8 +498,6 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
     model = MembershipPrivate(
         LogisticRegression(),
-        game="neighbour",
-        record="every",
         bounds=bounds,
         eta=0.05,
         insecure_seed=1,
@@ -521,7 +524,7 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
 
 def test_the_answer_says_where_the_budget_went():
     asked = {"target": "ill", "eta": 0.2, "bounds": BOUNDS, "insecure_seed": 1}
-    plain, tuned = (protect(people(600), tune=tune, **asked) for tune in (None, True))
+    plain, tuned = (protect(people(600), tune=tune, **asked) for tune in (False, True))
     shares = tuned.to_dict()["budget"]
     assert math.isclose(sum(shares.values()), 1.0, abs_tol=1e-9)
     # A third of what the means leave goes to trials and their scores.
@@ -537,7 +540,7 @@ def test_the_answer_says_where_the_budget_went():
 def test_the_estimator_pays_for_tuning_only_if_asked():
     table = people(800)
     raw, bounds = table[["age"]], {"age": [18, 90], "y": ["no", "yes"]}
-    asked = {"record": "every", "bounds": bounds, "insecure_seed": 1, "eta": 0.2}
+    asked = {"bounds": bounds, "insecure_seed": 1, "eta": 0.2}
     plain = MembershipPrivate(LogisticRegression(), **asked).fit(raw, table["ill"])
     tuned = MembershipPrivate(LogisticRegression(), tune=True, **asked).fit(raw, table["ill"])
     assert (plain.released_.tuned, tuned.released_.tuned) == (False, True)
@@ -549,7 +552,7 @@ def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():
     bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
     raw = table[["age", "city"]]
     chain = make_pipeline(OneHotEncoder(), StandardScaler(), LogisticRegression())
-    asked = {"record": "every", "bounds": bounds, "insecure_seed": 1}
+    asked = {"bounds": bounds, "insecure_seed": 1}
     with pytest.warns(UserWarning, match="replaced by a private one"):
         model = MembershipPrivate(chain, **asked).fit(raw, table["ill"])
     plain = MembershipPrivate(LogisticRegression(), **asked).fit(raw, table["ill"])
@@ -559,14 +562,14 @@ def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():
     # Where half of the rows are secret it would be fitted on them: refused.
     numbers = table[["age"]].to_numpy(dtype=float)
     with pytest.raises(InputError, match="Pipeline"):
-        MembershipPrivate(chain[1:], game="subset", eta=0.2).fit(numbers, table["ill"])
+        HalfPrivate(chain[1:], eta=0.2).fit(numbers, table["ill"])
 
 
 def test_the_estimator_works_with_scorers_and_has_no_probabilities_it_cannot_give():
     table, fresh = people(), people(300, 1)
     bounds = {"age": [18, 90], "y": ["no", "yes"]}
     for base, chances in ((LogisticRegression(), True), (LinearSVC(), False)):
-        model = MembershipPrivate(base, record="every", bounds=bounds, insecure_seed=1)
+        model = MembershipPrivate(base, bounds=bounds, insecure_seed=1)
         model.fit(table[["age"]], table["ill"])
         assert hasattr(model, "predict_proba") == chances
         for scorer in ("roc_auc", "balanced_accuracy", "accuracy"):
@@ -578,9 +581,9 @@ def test_the_estimators_classes_are_of_the_targets_kind():
     raw, ill = table[["age"]].to_numpy(), (table["ill"] == "yes").to_numpy()
     for target, names in ((ill, [False, True]), (ill.astype(int), [0, 1]), (ill * 2.0, [0, 2])):
         bounds = {"x0": [18, 90], "y": {"categories": names}}
-        model = MembershipPrivate(
-            LogisticRegression(), game="neighbour", record="every", bounds=bounds, insecure_seed=1
-        ).fit(raw, target)
+        model = MembershipPrivate(LogisticRegression(), bounds=bounds, insecure_seed=1).fit(
+            raw, target
+        )
         assert model.predict(raw).dtype == target.dtype
         assert model.score(raw, target) > 0.7
 
@@ -588,20 +591,14 @@ def test_the_estimators_classes_are_of_the_targets_kind():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"record": "average"}, "give record='every'"),
-        ({"game": "some"}, "game must be one of"),
-        ({"game": "subset", "bounds": {"x0": [0, 1]}}, "bounds apply only to"),
-        ({"estimator": DecisionTreeClassifier()}, "no private form"),
-        ({"method": "moment"}, "applies only to game='subset'"),
-        ({"pairs": 9}, "pairs applies only to the subset game"),
-        ({"confidence": 0.9}, "confidence applies only to the subset game"),
-        ({"release": "predictions"}, "release applies only to the subset game"),
+        ({"estimator": DecisionTreeClassifier()}, "logistic, svm, .* 'DecisionTreeClassifier'"),
+        ({}, "Give bounds"),
         ({"bounds": {"x9": [0, 1]}}, "'x9'"),
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],
 )
 def test_what_the_estimator_refuses(options, words):
-    asked = {"estimator": LogisticRegression(), "game": "neighbour", "record": "every"}
+    asked = {"estimator": LogisticRegression()}
     with pytest.raises(InputError, match=words):
         MembershipPrivate(**(asked | options)).fit(np.ones((50, 2)), np.arange(50) % 2)
 
@@ -650,7 +647,7 @@ def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
     def cli(*arguments):
         return command(*arguments, cwd=tmp_path)
 
-    asked = ("protect", "patients.csv", "--target", "ill", "--record", "every", "--eta", "0.05")
+    asked = ("protect", "patients.csv", "--target", "ill", "--eta", "0.05")
     done = cli(*asked, "--bounds", "bounds.yaml", "--out", "model.skops", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -661,6 +658,6 @@ def test_the_command_line_from_raw_file_to_predictions(tmp_path: Path) -> None:
     answers = pd.read_csv(tmp_path / "answers.csv")
     assert list(answers) == ["prediction", "probability_no", "probability_yes"]
     assert len(answers) == 20
-    refused = cli(*asked, "--game", "neighbour", "--learner", "tree")
+    refused = cli(*asked, "--learner", "tree")
     assert refused.returncode == 2
-    assert "no private form" in refused.stderr
+    assert "learner must be one of" in refused.stderr

@@ -14,7 +14,7 @@ from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
 from memberbound.release import saving
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import released_statistic
 from memberbound.release.saving import certificate_path, load, save, verified
 from memberbound.release.statistics import mean
@@ -32,7 +32,7 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def model(few_fits_everywhere):
-    return MembershipPrivate(LogisticRegression(), **QUICK).fit(X, Y)
+    return HalfPrivate(LogisticRegression(), **QUICK).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_estimators_come_back(model, tmp_path):
     path = tmp_path / "model.skops"
     assert save(model, path) == certificate_path(path)
     again = load(path)
-    assert isinstance(again, MembershipPrivate)
+    assert isinstance(again, HalfPrivate)
     assert (again.predict_proba(X) == model.predict_proba(X)).all()
     assert again.certificate_ == model.certificate_
     assert again.calibration_.to_dict() == model.calibration_.to_dict()
@@ -61,7 +61,7 @@ def test_estimators_come_back(model, tmp_path):
 def test_prediction_tables_come_back(tmp_path):
     pytest.importorskip("skops")
     settings = QUICK | {"release": "predictions", "query": X[:4]}
-    model = MembershipPrivate(KNeighborsClassifier(), **settings).fit(X, Y)
+    model = HalfPrivate(KNeighborsClassifier(), **settings).fit(X, Y)
     save(model, tmp_path / "answers.skops")
     assert (load(tmp_path / "answers.skops").predict(X[:4]) == model.predict(X[:4])).all()
 

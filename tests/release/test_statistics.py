@@ -27,7 +27,7 @@ from memberbound.release.statistics import (
     total,
 )
 from memberbound.verbs.population import population
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 DATA = np.array([0.0, 0.3, 0.5, 1.0, 1.1, 4.0])
 
@@ -242,7 +242,9 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
     table = np.random.default_rng(records).normal(size=(records, width))
     asked = max(size, records - size) / records + 0.05
     theirs = population(table, query=query, size=size, target_success=asked, clip=100.0)
-    ours = protect(table, statistic=query, size=size, eta=0.05, record="every", insecure_seed=1)
+    ours = protect_half(
+        table, statistic=query, size=size, eta=0.05, record="every", insecure_seed=1
+    )
     found = ours.calibration
     assert found.noise.scale * (1 - 1e-8) <= theirs.sigma <= found.noise.scale * (1 + 2e-5)
     assert found.certificate.value <= 0.05

@@ -13,7 +13,7 @@ from memberbound.release import table_statistics
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load
 from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
-from memberbound.verbs.protect import protect
+from memberbound.verbs.summarize import summarize
 
 RNG = np.random.default_rng(5)
 ROWS = 20_000
@@ -169,7 +169,7 @@ def test_bins_and_levels():
 
 def test_the_verb_releases_and_saves_them(tmp_path):
     pytest.importorskip("safetensors")
-    result = protect(
+    result = summarize(
         PEOPLE,
         statistic="mean",
         columns=["age", "weight"],
@@ -179,14 +179,12 @@ def test_the_verb_releases_and_saves_them(tmp_path):
         out=tmp_path / "mean.safetensors",
     )
     said = result.to_dict()
-    assert said["game"] == "neighbour"
+    assert (said["command"], said["game"]) == ("summarize", "neighbour")
     assert said["rows_trained"] == ROWS
     assert said["mu"] == pytest.approx(0.2513, abs=1e-3)
     assert said["curve"]["eta_upper"] <= 0.05
     assert "all 20000 rows" in result.summary()
     assert load(tmp_path / "mean.safetensors").values.tolist() == said["values"]
-    small = protect(PEOPLE.head(40), statistic="contingency", columns=["sex", "ward"])
-    assert small.to_dict()["game"] == "subset"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +198,7 @@ def test_the_verb_releases_and_saves_them(tmp_path):
         ({"bins": [1, 1], "statistic": "histogram", "columns": ["age"]}, "increasing"),
         ({"bins": [1, 2]}, "bins apply only to a histogram"),
         ({"rows": 1}, "two rows"),
-        ({"size": 10}, "size applies only to the subset game"),
-        ({"record": "average"}, "every record"),
+        ({"levels": [0.5]}, "levels apply only to quantiles"),
         ({"eta": 0.7}, "eta"),
     ],
 )
@@ -209,4 +206,4 @@ def test_bad_input(change, sentence):
     options = {"statistic": "mean", "columns": ["age"], "bounds": PUBLIC, "eta": 0.05} | change
     table = PEOPLE.head(options.pop("rows", 500))
     with pytest.raises(InputError, match=sentence):
-        protect(table, game="neighbour", **options)
+        summarize(table, **options)

@@ -36,6 +36,7 @@ from memberbound.report.page import render, render_decision
 from memberbound.report.prose import OWNER_ONLY
 from memberbound.report.publication import Promise, Publication
 from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 from report.sample import hostile, partial, sample, stopped, typed
 from report.spiteful import SPITEFUL, spiteful_report
 
@@ -204,7 +205,7 @@ def releases(tmp_path_factory):
             out=folder / name / "model.json",
         )
     options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 3}
-    protect(rows, **options, out=folder / "mean.safetensors")
+    protect_half(rows, **options, out=folder / "mean.safetensors")
     return folder
 
 

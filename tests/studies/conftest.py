@@ -5,7 +5,7 @@ import pytest
 from memberbound.attacks import noisy_releases
 from memberbound.release import methods, refitting
 from memberbound.studies import steps
-from memberbound.verbs import audit
+from memberbound.verbs import audit_learner
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,7 +23,7 @@ def little_calibration():
         changed.setattr(methods, "_CLIPS", ())
         changed.setattr(methods, "_PAIRS", 8)
         changed.setattr(noisy_releases, "_SHIFT_FITS", 50)
-        changed.setattr(audit, "_TARGETS", 4)
+        changed.setattr(audit_learner, "_TARGETS", 4)
         changed.setattr(steps, "_SWEPT", 2)
         changed.setattr(steps, "_SWEPT_QUICKLY", 2)
         yield

@@ -167,7 +167,7 @@ def test_the_command_makes_what_was_studied() -> None:
     (remedy,) = remedies(noise_answers(0.05, 0.5, 0.5), asked, "my table.db", {})
     words = shlex.split(remedy.command)
     options = dict(zip(words[3::2], words[4::2], strict=True))
-    assert words[:3] == ["memberbound", "protect", "my table.db"]
+    assert words[:3] == ["memberbound", "protect-half", "my table.db"]
     assert options["--confidence"] == "0.99"
     assert options["--columns"] == 'age,"height, cm"'
     assert options["--table"] == "people"

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from memberbound.attacks.learner_audit import _worst, mean_roc
 from memberbound.errors import InputError
-from memberbound.release.estimator import MembershipPrivate, released_learner
+from memberbound.release.half_estimator import HalfPrivate, released_learner
 from memberbound.studies.question import StudyQuestion
 from memberbound.studies.recommendation import _table_promise
 from memberbound.studies.steps import TableBound
@@ -74,10 +74,9 @@ def test_a_promise_to_every_record_is_the_worst_records_bound() -> None:
 
 
 def protected(learner, X, y, **options):
-    model = MembershipPrivate(
+    model = HalfPrivate(
         learner,
         eta=0.2,
-        game="subset",
         tune=False,
         pairs=40,
         insecure_seed=1,

@@ -9,6 +9,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.subset.record_bounds import RecordBounds, eta_from_success
+from oracle.claims import assert_bound, assert_lower_bound
 
 F = Fraction
 SIZES = [(size, k) for size in range(2, 26) for k in range(1, size)]
@@ -26,30 +27,24 @@ def bounds(success, epsilon=None, *, size=4, k=2, delta=0.0, confidence=1.0, nam
     )  # fmt: skip
 
 
-def eta_violations(formula):
-    """Games where the gain comes out below success - blind guess, compared exactly."""
-    bad = []
-    for size, k in SIZES:
-        for success in (float(blind(size, k)), 0.98, 0.987654321, 1.0):
-            if success < blind(size, k):
-                continue
-            told = formula(np.array([success]), SubsetGame(size, k))[0]
-            if F(told) < F(success) - blind(size, k):
-                bad.append((size, k, success))
-    return bad
-
-
-def nearest(success, game):
-    """The blind guess rounded to the nearest double."""
-    return success - max(game.prior, 1 - game.prior)
-
-
 def test_eta_is_never_below_the_exact_difference():
-    assert eta_violations(eta_from_success) == []
+    def gain(size, k, success):
+        return F(eta_from_success(np.array([success]), SubsetGame(size, k))[0])
 
+    def nearest(size, k, success):
+        prior = SubsetGame(size, k).prior
+        return F(success - max(prior, 1 - prior))
 
-def test_a_blind_guess_that_is_not_rounded_down_is_caught():
-    assert eta_violations(nearest)
+    assert_bound(
+        gain,
+        (
+            ((size, k, success), F(success) - blind(size, k))
+            for size, k in SIZES
+            for success in (float(blind(size, k)), 0.98, 0.987654321, 1.0)
+            if success >= blind(size, k)
+        ),
+        broken={"blind guess rounded to the nearest double": nearest},
+    )
 
 
 def test_eta_is_tight_and_exact_at_one_half():
@@ -111,30 +106,21 @@ def test_the_smaller_of_two_bounds():
     assert both.confidence == 1.0
 
 
-def confidence_violations(combine):
-    """Pairs of confidences whose combination promises more than the union bound gives."""
-    levels = [1.0, 0.95, 0.99, 0.9, 0.7, 1 - 1e-9, 0.999, 0.51, 0.6180339887498949]
-    return [
-        (a, b) for a in levels for b in levels
-        if a + b > 1 and F(combine(a, b)) > F(a) + F(b) - 1
-    ]  # fmt: skip
-
-
 def combined(a, b):
     one = bounds([0.6] * 4, confidence=a)
     return one.tightened(bounds([0.7] * 4, confidence=b)).confidence
 
 
 def test_error_probabilities_add_up():
-    assert confidence_violations(combined) == []
+    levels = [1.0, 0.95, 0.99, 0.9, 0.7, 1 - 1e-9, 0.999, 0.51, 0.6180339887498949]
+    assert_lower_bound(
+        lambda a, b: F(combined(a, b)),
+        [((a, b), F(a) + F(b) - 1) for a in levels for b in levels if a + b > 1],
+        broken={"kept": lambda a, b: F(min(a, b)), "multiplied": lambda a, b: F(a * b)},
+    )
     assert combined(0.95, 1.0) == 0.95
     assert combined(1.0, 1.0) == 1.0
     assert combined(0.95, 0.99) == pytest.approx(0.94, abs=1e-15)
-
-
-def test_confidences_that_are_kept_or_multiplied_are_caught():
-    assert confidence_violations(min)
-    assert confidence_violations(lambda a, b: a * b)
 
 
 def test_no_confidence_left_is_refused():

@@ -316,6 +316,8 @@ def test_what_no_reader_can_read_is_refused_by_its_type():
         read_records([[1, 2], [3]])
     with pytest.raises(InputError, match="has no column"):
         read_records(pd.DataFrame({"a": [1]}), columns=["b"])
+    with pytest.raises(InputError, match="no mask"):
+        read_records(np.ma.masked_array(np.eye(2), mask=np.eye(2)))
     with pytest.raises(InputError):
         Values.of(np.array([1j]))
 
@@ -415,3 +417,14 @@ def test_a_gap_beside_a_full_dictionary_is_missing(index):
     words = pa.array([f"v{k}" for k in range(size)])
     column = pa.DictionaryArray.from_arrays(pa.array([0, size - 1, None], index), words)
     assert [Values.of(column).label(k) for k in range(3)] == ["v0", f"v{size - 1}", ""]
+
+
+def test_rows_without_a_target_are_left_out_of_a_public_table():
+    from memberbound.learners import read_examples
+
+    frame = pd.DataFrame({"x": range(40), "y": ["a", "b", None, " "] * 10})
+    examples = read_examples(frame, "y")
+    assert (examples.rows, examples.classes) == (20, ("a", "b"))
+    assert any("20 rows without a value in 'y'" in note for note in examples.notes)
+    with pytest.raises(InputError, match="value in every row"):
+        read_examples(frame.assign(y=None), "y", roles={"y": "category"})

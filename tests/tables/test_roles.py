@@ -26,12 +26,12 @@ from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables import open_table, roles
 from memberbound.tables.in_memory import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
-from memberbound.verbs.audit import audit
+from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 #: A quarter of them, which harden looks at, must be enough to tell a key from a number.
 ROWS = 800
@@ -162,7 +162,7 @@ def test_every_verb_reads_the_same_numbers(table: Path) -> None:
     assert np.array_equal(study.examples.features, examples.features)
     # A statistic: the mean of a secret half, with noise far below the differences that matter.
     asked = {"statistic": "mean", "eta": 0.49, "record": "average", "insecure_seed": 3}
-    found = protect(table, columns=["half", "price", "born"], **asked)
+    found = protect_half(table, columns=["half", "price", "born"], **asked)
     means = [np.mean(wanted[c]) for c in ("half", "price", "born")]
     spreads = [np.std(wanted[c]) for c in ("half", "price", "born")]
     for value, mean, spread in zip(found.details["values"], means, spreads, strict=True):
@@ -188,8 +188,8 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table: Path) -> No
         "plan": plan(table, security=0.5),
         "population": population(table, epsilon=1.0),
         "harden": harden(table, security=0.3, target="ill", learners=False),
-        "audit": audit(table, target="ill", **quick),
-        "protect": protect(table, target="ill", **protected),
+        "audit_learner": audit_learner(table, target="ill", **quick),
+        "protect-half": protect_half(table, target="ill", **protected),
     }
     for verb, answer in answers.items():
         said = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
@@ -247,7 +247,7 @@ def test_overrides() -> None:
         certify(pd.DataFrame({"town": ["a", "b"]}), roles={"town": "number"})
 
 
-@pytest.mark.parametrize("verb", ["protect", "audit", "harden", "study"])
+@pytest.mark.parametrize("verb", ["protect-half", "audit_learner", "harden", "study"])
 @pytest.mark.parametrize(
     ("target", "words"),
     [("born", "holds dates"), ("patient", "looks like an identifier"), ("note", "free text")],
@@ -256,8 +256,8 @@ def test_a_target_that_cannot_be_learnt_is_refused(
     narrow: Path, verb: str, target: str, words: str
 ) -> None:
     ask = {
-        "protect": lambda: protect(narrow, target=target, record="average"),
-        "audit": lambda: audit(narrow, target=target),
+        "protect-half": lambda: protect_half(narrow, target=target, record="average"),
+        "audit_learner": lambda: audit_learner(narrow, target=target),
         "harden": lambda: harden(narrow, security=0.5, target=target),
         "study": lambda: StudyData.read(narrow, StudyQuestion(target)),
     }[verb]

@@ -74,7 +74,7 @@ def test_every_verb_counts_people(tmp_path) -> None:
     protected = memberbound.protect(path, target="ill", unit="who", bounds=bounds, eta=0.2)
     population = memberbound.population(path, columns=["age"], unit="who", epsilon=5)
     hardened = memberbound.harden(path, unit="who", security=0.5, target="ill", learners=False)
-    audited = memberbound.audit(
+    audited = memberbound.audit_learner(
         path, target="ill", unit="who", learner="logistic", shadows=8, cache=False, workers=1
     )
     assert protected.to_dict()["rows_trained"] == PEOPLE

@@ -5,31 +5,30 @@ from random import Random
 
 from memberbound.iid.worst_case import diversity, leak_from_diversity
 from oracle import iid, mechanisms
+from oracle.claims import assert_bound
 
-F = Fraction
+#: Room for the rounding of C_K.
+ROUNDING = Fraction(1, 10**12)
 
 
-def violations(bound):
+def worst_leaks():
     rng = Random(541)
-    bad = []
     for _ in range(80):
         p = mechanisms.random_iid_law(rng, rng.randint(2, 6))
         n = rng.randint(1, 12)
-        worst = sum(
-            (m * abs(F(k, n) - x) / 2 for x in p for k, m in enumerate(iid.binomial(n, x))), F(0)
-        )
-        if worst > F(bound(diversity([float(x) for x in p]).c_k, n)) * (1 + F(1, 10**12)):
-            bad.append((p, n))
-    return bad
+        c_k = diversity([float(x) for x in p]).c_k
+        yield (c_k, n), iid.worst_leak(p, n) / (1 + ROUNDING)
 
 
 def test_never_below_the_exact_worst_leak():
-    assert violations(leak_from_diversity) == []
-
-
-def test_smaller_constants_are_caught():
-    assert violations(lambda c, n: min(0.4 * c / n**0.5, 1))
-    assert violations(lambda c, n: min(c / (2 * n), 1))
+    assert_bound(
+        lambda c, n: Fraction(leak_from_diversity(c, n)),
+        worst_leaks(),
+        broken={
+            "smaller constant": lambda c, n: Fraction(min(0.4 * c / n**0.5, 1)),
+            "n for its root": lambda c, n: Fraction(min(c / (2 * n), 1)),
+        },
+    )
 
 
 def test_attained_by_a_fair_coin_thrown_once():

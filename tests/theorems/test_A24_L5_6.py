@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from oracle import finite, iid, mechanisms
+from oracle.claims import assert_exact
 
 F = Fraction
 CHANCES = [F(1, 100), F(1, 7), F(1, 3), F(1, 2), F(5, 6), F(99, 100)]
@@ -12,31 +13,22 @@ def leak(p, n):
     return 2 * p * (1 - p) ** n
 
 
-def halved(p, n):
-    return p * (1 - p) ** n
-
-
-def one_power_short(p, n):
-    return 2 * p * (1 - p) ** (n - 1)
-
-
-def violations(formula):
-    bad = []
-    for p in CHANCES:
-        for n in range(1, 9):
-            pair = iid.joint_laws([1 - p, p], n, mechanisms.max_bernoulli(n))
-            if finite.total_variation(*pair) != formula(p, n):
-                bad.append((p, n))
-    return bad
-
-
 def test_exact_leak():
-    assert violations(leak) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(halved)
-    assert violations(one_power_short)
+    assert_exact(
+        leak,
+        (
+            (
+                (p, n),
+                finite.total_variation(*iid.joint_laws([1 - p, p], n, mechanisms.max_bernoulli(n))),
+            )
+            for p in CHANCES
+            for n in range(1, 9)
+        ),
+        broken={
+            "halved": lambda p, n: p * (1 - p) ** n,
+            "one power short": lambda p, n: 2 * p * (1 - p) ** (n - 1),
+        },
+    )
 
 
 def test_the_worst_learner_is_worse():

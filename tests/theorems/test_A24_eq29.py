@@ -4,10 +4,11 @@ Truth: enumeration of the i.i.d. game with the histogram released.
 """
 
 from fractions import Fraction
-from math import comb, floor
+from math import floor
 
 from memberbound.iid.worst_case import leak_of_law
 from oracle import iid
+from oracle.claims import assert_exact
 
 F = Fraction
 # Dyadic, so that the doubles are these numbers; some n·p_k are whole.
@@ -20,43 +21,24 @@ LAWS = [
 SIZES = [1, 2, 3, 4, 7]
 
 
-def closed_form(p, n):
-    total = F(0)
-    for x in p:
-        m = floor(n * x)
-        total += (m + 1) * comb(n, m + 1) * x ** (m + 1) * (1 - x) ** (n - m)
-    return total / n
-
-
-def rounded_to_nearest(p, n):
-    total = F(0)
-    for x in p:
-        m = min(round(n * x), n)
-        total += (m + 1) * comb(n, m + 1) * x ** (m + 1) * (1 - x) ** (n - m)
-    return total / n
-
-
-def not_divided(p, n):
-    return closed_form(p, n) * n
-
-
-def violations(form):
-    bad = []
-    for p in LAWS:
-        for n in SIZES:
-            pair = iid.joint_laws(p, n, iid.injective(n, len(p)))
-            if form(p, n) != iid.leakage(pair, F(1)):
-                bad.append((p, n))
-    return bad
+def closed_form(p, n, whole=floor):
+    """``whole`` makes n·p_k an integer."""
+    return sum(iid.de_moivre(n, min(whole(n * x), n), x) for x in p) / n
 
 
 def test_closed_form_is_the_leak_of_the_histogram():
-    assert violations(closed_form) == []
-
-
-def test_broken_forms_are_caught():
-    assert violations(rounded_to_nearest)
-    assert violations(not_divided)
+    assert_exact(
+        closed_form,
+        (
+            ((p, n), iid.leakage(iid.joint_laws(p, n, iid.injective(n, len(p))), F(1)))
+            for p in LAWS
+            for n in SIZES
+        ),
+        broken={
+            "rounded to nearest": lambda p, n: closed_form(p, n, round),
+            "not divided": lambda p, n: closed_form(p, n) * n,
+        },
+    )
 
 
 def test_the_code_returns_it_from_above():

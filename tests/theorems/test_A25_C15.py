@@ -9,6 +9,7 @@ import pytest
 from memberbound.iid import worst_case
 from memberbound.iid.worst_case import diversity, leak_between, leak_from_diversity, leak_of_law
 from memberbound.numerics.binomial import half_deviation_upper
+from oracle.claims import assert_holds
 
 
 def laws(seed=15, count=150):
@@ -21,29 +22,22 @@ def laws(seed=15, count=150):
         yield p, rng.choice([1, 2, 4, 5, 6, 17, 100, 10**5, *[just_enough] * 8, 2 * just_enough])
 
 
-def violations():
-    bad, two_sided = [], 0
-    for p, n in laws():
+def between(lower=worst_case.LOWER_CONSTANT, upper=worst_case.UPPER_CONSTANT):
+    """Whether the worst leak is in the interval with these constants in the package."""
+
+    def check(p, n, worst, monkeypatch):
+        monkeypatch.setattr(worst_case, "LOWER_CONSTANT", lower)
+        monkeypatch.setattr(worst_case, "UPPER_CONSTANT", upper)
         low, high = leak_between(p, n)
-        worst = leak_of_law(p, n)
-        if not low <= worst <= high * (1 + 1e-9):
-            bad.append((p, n))
-        two_sided += low > 0
-    return bad, two_sided
+        return low <= worst <= high * (1 + 1e-9)
+
+    return check
 
 
-def test_between():
-    bad, two_sided = violations()
-    assert bad == []
-    assert two_sided > 40
-
-
-def test_wrong_constants_are_caught(monkeypatch):
-    monkeypatch.setattr(worst_case, "LOWER_CONSTANT", 0.42)
-    assert violations()[0]
-    monkeypatch.setattr(worst_case, "LOWER_CONSTANT", 0.29)
-    monkeypatch.setattr(worst_case, "UPPER_CONSTANT", 0.37)
-    assert violations()[0]
+def test_between(monkeypatch):
+    cases = [(p, n, leak_of_law(p, n), monkeypatch) for p, n in laws()]
+    assert sum(leak_between(p, n).lower > 0 for p, n, *_ in cases) > 40
+    assert_holds(between(), cases, broken={"lower": between(0.42), "upper": between(upper=0.37)})
 
 
 def test_measured_range_of_the_ratio_per_atom():

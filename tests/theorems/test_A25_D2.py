@@ -4,7 +4,6 @@ Truth: every attack on a small i.i.d. game is played; the games include randomis
 """
 
 from fractions import Fraction
-from random import Random
 
 import pytest
 
@@ -18,20 +17,12 @@ PRICES = [(0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.5, 4.0), (0.125, 0.25)]
 
 
 def games():
-    rng = Random(2)
-    for i in range(12):
-        atoms, n = rng.choice([(2, 1), (2, 2), (2, 3), (3, 1)])
-        p = mechanisms.random_iid_law(rng, atoms)
-        make = mechanisms.random_release if i % 2 else mechanisms.random_merge
-        yield iid.joint_laws(p, n, make(rng, n, atoms, 2))
+    for game in mechanisms.random_iid_games(2, 12, [(2, 1), (2, 2), (2, 3), (3, 1)]):
+        yield iid.joint_laws(*game)
 
 
 def curve_of(pair):
-    law_in, law_out = pair
-    points = finite.outcomes(law_in, law_out)
-    return PolygonCurve.from_masses(
-        [law_in.get(a, F(0)) for a in points], [law_out.get(a, F(0)) for a in points]
-    )
+    return PolygonCurve.from_masses(*finite.masses(*pair))
 
 
 @pytest.mark.parametrize(("nu", "lam"), PRICES)

@@ -10,6 +10,7 @@ so it is of exact order q^n unless gamma >= 1/q, where it vanishes.
 from fractions import Fraction
 
 from oracle import iid, mechanisms
+from oracle.claims import assert_exact
 
 F = Fraction
 CHANCES = [F(1, 10), F(1, 3), F(1, 2), F(4, 5)]
@@ -37,37 +38,22 @@ def limit_leak(p, n, gamma):
     return p * q**n if gamma < 1 else max(F(0), 1 - gamma * q) * q**n
 
 
-def negligible(p, n, gamma):
-    """What a remainder o((1-p)^n) would give to first order."""
-    return F(0)
-
-
-def violations(formula, sizes):
-    return [
-        (p, n, gamma)
-        for p in CHANCES
-        for n in sizes
-        for gamma in GAMMAS
-        if formula(p, n, gamma) != truth(p, n, gamma)
-    ]
+def truths(sizes):
+    return [((p, n, gamma), truth(p, n, gamma)) for p in CHANCES for n in sizes for gamma in GAMMAS]
 
 
 def test_exact_leak_for_every_size_and_gamma():
-    assert violations(leak, range(1, 9)) == []
+    # The form for large sizes is not claimed for small ones.
+    for sizes in ((1, 2), range(3, 9)):
+        assert_exact(leak, truths(sizes), broken={"limit": limit_leak})
 
 
 def test_exact_order_for_large_sizes():
-    assert violations(limit_leak, (40, 60)) == []
+    # To first order a remainder o((1-p)^n), as printed, would be 0.
+    assert_exact(limit_leak, truths((40, 60)), broken={"negligible": lambda p, n, gamma: F(0)})
 
 
-def test_the_printed_order_is_caught():
-    caught = violations(negligible, (40, 60))
-    assert caught
-    # and only where the leak really is of order q^n: gamma q >= 1 with gamma > 1 leaks nothing
-    assert {(p, g) for p, _, g in caught} == {
-        (p, g) for p in CHANCES for g in GAMMAS if g <= 1 or g * (1 - p) < 1
-    }
-
-
-def test_the_large_size_form_is_not_claimed_for_small_sizes():
-    assert violations(limit_leak, (1, 2))
+def test_the_printed_order_fails_exactly_where_the_leak_is_of_order_q_to_the_n():
+    """gamma q >= 1 with gamma > 1 leaks nothing."""
+    caught = {(p, gamma) for (p, _, gamma), value in truths((40, 60)) if value != 0}
+    assert caught == {(p, g) for p in CHANCES for g in GAMMAS if g <= 1 or g * (1 - p) < 1}

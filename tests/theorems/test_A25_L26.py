@@ -6,6 +6,7 @@ Truth: all set partitions of the histograms are tried, so the maximum is really 
 from fractions import Fraction
 
 from oracle import iid
+from oracle.claims import assert_exact
 
 F = Fraction
 CASES = [
@@ -34,11 +35,6 @@ def releases(n, atoms):
         yield {h: label for label, block in enumerate(blocks) for h in block}
 
 
-def largest_leak(p, n, gamma):
-    total = sum(m * abs(F(b, n) - gamma * x) for x in p for b, m in enumerate(iid.binomial(n, x)))
-    return max(F(1), gamma) * (total / (2 * gamma) - abs(1 - 1 / gamma) / 2)
-
-
 def largest_leak_of_two_labels(p, n, gamma):
     """Wrong in general: the best release with a single bit."""
     return max(
@@ -48,26 +44,16 @@ def largest_leak_of_two_labels(p, n, gamma):
     )
 
 
-def violations(formula):
-    bad = []
+def test_maximum_over_all_deterministic_learners():
+    truth = []
     for p, n in CASES:
         pairs = [iid.joint_laws(p, n, r) for r in releases(n, len(p))]
-        for gamma in GAMMAS:
-            if max(iid.leakage(pair, gamma) for pair in pairs) != formula(p, n, gamma):
-                bad.append((p, n, gamma))
-    return bad
-
-
-def test_maximum_over_all_deterministic_learners():
-    assert violations(largest_leak) == []
-
-
-def test_a_single_bit_is_not_enough():
-    assert violations(largest_leak_of_two_labels)
+        truth += [((p, n, g), max(iid.leakage(pair, g) for pair in pairs)) for g in GAMMAS]
+    assert_exact(iid.worst_leak, truth, broken={"a single bit": largest_leak_of_two_labels})
 
 
 def test_injective_learners_reach_it():
     for p, n in CASES:
         pair = iid.joint_laws(p, n, iid.injective(n, len(p)))
         for gamma in GAMMAS:
-            assert iid.leakage(pair, gamma) == largest_leak(p, n, gamma)
+            assert iid.leakage(pair, gamma) == iid.worst_leak(p, n, gamma)

@@ -4,7 +4,6 @@ Oracle: worlds of a few records in which MIS is enumerated in rationals.
 """
 
 from fractions import Fraction
-from functools import cache
 from itertools import product
 from random import Random
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from memberbound.attacks.overfitting import ceiling_from_overfitting, overfitting_ceiling
+from oracle.claims import assert_bound
 
 
 class World:
@@ -58,44 +58,31 @@ class World:
         return alpha, sum(m for key, m in out.items() if self.loss[key] <= epsilon)
 
 
-@cache
-def cases():
-    """(α, q, γ, security) of all worlds."""
-    found = []
+def securities():
+    """((α, q, γ), security) of all worlds."""
     for seed in range(150):
         world = World(seed)
         levels = [world.level(epsilon) for epsilon in (0, 1, 2)]
         for gamma in (Fraction(1, 3), Fraction(1), Fraction(5, 2)):
             truth = world.security(gamma)
-            found += [(float(a), float(q), float(gamma), truth) for a, q in levels]
-    return found
-
-
-def violations(ceiling):
-    bad, close = 0, 0
-    for alpha, q, gamma, truth in cases():
-        value = Fraction(ceiling(alpha, q, gamma))
-        bad += value < truth
-        close += 0 < value - truth < Fraction(1, 50) and value < 1
-    return bad, close
+            yield from (((float(a), float(q), float(gamma)), truth) for a, q in levels)
 
 
 def test_ceiling_is_never_below_the_security():
-    bad, close = violations(ceiling_from_overfitting)
-    assert bad == 0
-    assert close > 0
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        lambda a, q, g: min(1.0, a + g * q),  # without max(1, 1/γ)
-        lambda a, q, g: min(1.0, max(1.0, 1 / g) * (a + q / 2)),
-        lambda a, q, g: min(1.0, max(1.0, 1 / g) * (g * q)),  # without α
-    ],
-)
-def test_broken_ceilings_are_caught(broken):
-    assert violations(broken)[0] > 0
+    truth = list(securities())
+    assert_bound(
+        ceiling_from_overfitting,
+        truth,
+        broken={
+            "without max(1, 1/γ)": lambda a, q, g: min(1.0, a + g * q),
+            "half of q": lambda a, q, g: min(1.0, max(1.0, 1 / g) * (a + q / 2)),
+            "without α": lambda a, q, g: min(1.0, max(1.0, 1 / g) * (g * q)),
+        },
+    )
+    excesses = [Fraction(ceiling_from_overfitting(*at)) - value for at, value in truth]
+    assert any(
+        0 < x < Fraction(1, 50) and x + v < 1 for x, (_, v) in zip(excesses, truth, strict=True)
+    )
 
 
 @pytest.mark.parametrize("cells", [2, 10, 1000])

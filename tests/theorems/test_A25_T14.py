@@ -7,33 +7,14 @@ from fractions import Fraction
 from random import Random
 
 from oracle import iid, mechanisms
+from oracle.claims import assert_bound, assert_exact
 
 F = Fraction
 GAMMAS = [F(1, 5), F(1, 2), F(6, 7), F(1), F(5, 4), F(2), F(7, 2)]
 
 
-def mean_deviation(n, p, gamma):
-    """E|B/n - gamma p|, B ~ Bin(n, p)."""
-    return sum(m * abs(F(b, n) - gamma * p) for b, m in enumerate(iid.binomial(n, p)))
-
-
-def worst_case(p, n, gamma):
-    top = max(F(1), gamma)
-    total = sum(mean_deviation(n, x, gamma) for x in p)
-    return top * total / (2 * gamma) - top * abs(1 - 1 / gamma) / 2
-
-
-def without_offset(p, n, gamma):
-    return max(F(1), gamma) * sum(mean_deviation(n, x, gamma) for x in p) / (2 * gamma)
-
-
-def without_division(p, n, gamma):
-    top = max(F(1), gamma)
-    return top * sum(mean_deviation(n, x, gamma) for x in p) / 2 - top * abs(1 - 1 / gamma) / 2
-
-
-def halved(p, n, gamma):
-    return worst_case(p, n, gamma) / 2
+def spread(p, n, gamma):
+    return sum(iid.mean_deviation(n, x, gamma) for x in p)
 
 
 def laws():
@@ -43,10 +24,9 @@ def laws():
         yield mechanisms.random_iid_law(rng, atoms), rng.randint(1, 5 if atoms < 4 else 3)
 
 
-def violations(formula):
-    """Instances where the injective release does not reach the value, or another exceeds it."""
+def test_closed_form_is_reached_and_never_exceeded():
     rng = Random(1415)
-    bad = []
+    reached, exceeded = [], []
     for p, n in laws():
         injective = iid.joint_laws(p, n, iid.injective(n, len(p)))
         others = [
@@ -54,50 +34,49 @@ def violations(formula):
             for make in (mechanisms.random_merge, mechanisms.random_release)
         ]
         for gamma in GAMMAS:
-            value = formula(p, n, gamma)
-            if iid.leakage(injective, gamma) != value:
-                bad.append(("not reached", p, n, gamma))
-            if any(iid.leakage(pair, gamma) > value for pair in others):
-                bad.append(("exceeded", p, n, gamma))
-    return bad
-
-
-def test_closed_form_is_reached_and_never_exceeded():
-    assert violations(worst_case) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(without_offset)
-    assert violations(without_division)
-    assert any(kind == "exceeded" for kind, *_ in violations(halved))
+            reached.append(((p, n, gamma), iid.leakage(injective, gamma)))
+            exceeded += [((p, n, gamma), iid.leakage(pair, gamma)) for pair in others]
+    assert_exact(
+        iid.worst_leak,
+        reached,
+        broken={
+            "without offset": lambda p, n, g: max(F(1), g) * spread(p, n, g) / (2 * g),
+            "without division": lambda p, n, g: (
+                max(F(1), g) * (spread(p, n, g) - abs(1 - 1 / g)) / 2
+            ),
+        },
+    )
+    assert_bound(
+        iid.worst_leak, exceeded, broken={"halved": lambda p, n, g: iid.worst_leak(p, n, g) / 2}
+    )
 
 
 def test_ordered_datasets_give_the_same_value():
     for p, n in (([F(1, 3), F(2, 3)], 4), ([F(1, 6), F(1, 3), F(1, 2)], 3)):
         pair = iid.joint_laws_by_sequences(p, n, iid.injective(n, len(p)))
         for gamma in GAMMAS:
-            assert iid.leakage(pair, gamma) == worst_case(p, n, gamma)
+            assert iid.leakage(pair, gamma) == iid.worst_leak(p, n, gamma)
 
 
 def test_any_relabelling_of_the_histogram_is_as_bad():
     p, n = [F(1, 2), F(1, 3), F(1, 6)], 3
     for f in (lambda h: ("model", h[::-1]), lambda h: h[0] + 10 * h[1] + 100 * h[2]):
         pair = iid.joint_laws(p, n, iid.map_release(n, 3, f))
-        assert iid.leakage(pair, F(2)) == worst_case(p, n, F(2))
+        assert iid.leakage(pair, F(2)) == iid.worst_leak(p, n, F(2))
 
 
 def test_gamma_one_is_the_worst_case():
     for p, n in laws():
-        assert all(worst_case(p, n, g) <= worst_case(p, n, F(1)) for g in GAMMAS)
+        assert all(iid.worst_leak(p, n, g) <= iid.worst_leak(p, n, F(1)) for g in GAMMAS)
 
 
 def test_limits():
     # one record, many equal atoms: 1 - 1/K; a certain atom leaks nothing
     for atoms in (2, 10, 1000):
-        assert worst_case([F(1, atoms)] * atoms, 1, F(1)) == 1 - F(1, atoms)
-    assert worst_case([F(1)], 7, F(1)) == 0
+        assert iid.worst_leak([F(1, atoms)] * atoms, 1, F(1)) == 1 - F(1, atoms)
+    assert iid.worst_leak([F(1)], 7, F(1)) == 0
     # more records leak less about each
     p = [F(1, 3)] * 3
-    values = [worst_case(p, n, F(1)) for n in (1, 4, 16, 64)]
+    values = [iid.worst_leak(p, n, F(1)) for n in (1, 4, 16, 64)]
     assert values == sorted(values, reverse=True)
-    assert all(0 <= worst_case(p, n, g) <= 1 for n in (1, 5) for g in GAMMAS)
+    assert all(0 <= iid.worst_leak(p, n, g) <= 1 for n in (1, 5) for g in GAMMAS)

@@ -4,9 +4,9 @@ Truth: definitions D2 and D3 with all 2^m attacks played.
 """
 
 from fractions import Fraction
-from random import Random
 
 from oracle import iid, mechanisms
+from oracle.claims import assert_exact
 
 F = Fraction
 SETTINGS = [
@@ -24,43 +24,33 @@ def best_accuracy(nu, lam, delta):
     return max(nu, lam * (1 - nu)) + min(F(1), 1 / gamma) * nu * delta
 
 
-def without_the_minimum(nu, lam, delta):
-    return max(nu, lam * (1 - nu)) + nu * delta
-
-
 def with_the_maximum(nu, lam, delta):
     gamma = nu / (lam * (1 - nu))
     return max(nu, lam * (1 - nu)) + max(F(1), 1 / gamma) * nu * delta
 
 
 def games():
-    rng = Random(606)
-    for i in range(12):
-        atoms, n = rng.choice([(2, 1), (2, 2), (2, 3), (3, 1), (3, 2)])
-        p = mechanisms.random_iid_law(rng, atoms)
-        make = mechanisms.random_release if i % 2 else mechanisms.random_merge
-        yield iid.joint_laws(p, n, make(rng, n, atoms, 2))
+    for game in mechanisms.random_iid_games(606, 12):
+        yield iid.joint_laws(*game)
     yield iid.joint_laws([F(1, 2), F(1, 2)], 1, iid.injective(1, 2))
 
 
-def violations(formula):
-    bad = []
-    for pair in games():
-        for nu, lam in SETTINGS:
-            delta = iid.leakage(pair, iid.gamma(nu, lam))
-            truth = iid.accuracies_by_attacks(pair, nu, lam)[1]
-            if formula(nu, lam, delta) != truth:
-                bad.append((nu, lam, delta, truth))
-    return bad
-
-
 def test_accuracy_formula():
-    assert violations(best_accuracy) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(without_the_minimum)
-    assert violations(with_the_maximum)
+    assert_exact(
+        best_accuracy,
+        (
+            (
+                (nu, lam, iid.leakage(pair, iid.gamma(nu, lam))),
+                iid.accuracies_by_attacks(pair, nu, lam)[1],
+            )
+            for pair in games()
+            for nu, lam in SETTINGS
+        ),
+        broken={
+            "without the minimum": lambda nu, lam, d: max(nu, lam * (1 - nu)) + nu * d,
+            "with the maximum": with_the_maximum,
+        },
+    )
 
 
 def test_security_is_one_minus_delta():

@@ -3,12 +3,8 @@
 from fractions import Fraction
 from itertools import combinations
 
-import pytest
-
-from memberbound.errors import InputError
-from memberbound.games import SubsetGame
 from oracle import subset
-from oracle.printed_examples import matched_neighbour
+from oracle.claims import assert_exact, assert_holds
 
 F = Fraction
 SIZES = [(size, k) for size in range(2, 8) for k in range(1, size)]
@@ -40,31 +36,12 @@ def matching(size, k, x):
     return {d: e for e, d in taken.items()}
 
 
-def injects_when_at_least_half(size, k):
-    return 2 * k >= size
-
-
-def injects_always(size, k):
-    return True
-
-
-def violations(claim):
-    """Sizes where the claim "an injection exists" is wrong, either way."""
-    bad = []
-    for size, k in SIZES:
-        found = matching(size, k, 0)
-        without = sides(size, k, 0)[1]
-        if claim(size, k) != (len(found) == len(without)):
-            bad.append((size, k))
-    return bad
-
-
 def test_injection_exists_exactly_from_half_on():
-    assert violations(injects_when_at_least_half) == []
-
-
-def test_the_claim_without_its_condition_is_caught():
-    assert violations(injects_always)
+    assert_exact(
+        lambda size, k: 2 * k >= size,
+        (((size, k), len(matching(size, k, 0)) == len(sides(size, k, 0)[1])) for size, k in SIZES),
+        broken={"without the condition": lambda size, k: True},
+    )
 
 
 def test_matched_sets_are_neighbours_and_distinct():
@@ -80,72 +57,62 @@ def test_matched_sets_are_neighbours_and_distinct():
                 assert len(found) == len(sides(size, k, x)[0])
 
 
-def expansion(size, k):
-    return F(k, size - k)
-
-
-def expansion_too_large(size, k):
-    return F(k + 1, size - k)
-
-
-def hall_violations(factor):
-    """Families W of sets without x that have fewer than factor |W| neighbours."""
-    bad = []
+def families():
+    """(N, k, number of sets without x, number of their neighbours with x)."""
     for size, k in ((2, 1), (3, 1), (3, 2), (4, 2), (4, 3), (5, 3), (5, 4)):
         with_x, without = sides(size, k, 0)
         near = {d: {e for e in with_x if len(d & e) == k - 1} for d in without}
         for count in range(1, len(without) + 1):
             for family in combinations(without, count):
-                reached = set().union(*(near[d] for d in family))
-                if len(reached) < factor(size, k) * count:
-                    bad.append((size, k, family))
-    return bad
+                yield size, k, count, len(set().union(*(near[d] for d in family)))
 
 
 def test_every_family_expands_by_k_over_n_minus_k():
-    assert hall_violations(expansion) == []
+    assert_holds(
+        lambda size, k, count, reached: reached >= F(k, size - k) * count,
+        families(),
+        broken={"larger": lambda size, k, count, reached: reached >= F(k + 1, size - k) * count},
+    )
 
 
-def test_a_larger_expansion_is_caught():
-    assert hall_violations(expansion_too_large)
+# An explicit injection instead of an existence proof
 
 
-# The package: an explicit injection instead of an existence proof
+def matched_neighbour(size, d, x):
+    """The set with x that is paired with a set without it.
 
-
-def package_violations(partner):
-    """Sizes from half on where the map is not an injection into neighbours with x."""
-    bad = []
-    for size, k in SIZES:
-        if 2 * k < size:
+    Leave x out, read a set as a row of brackets, and replace the member behind the last closing
+    bracket that has no partner: the steps of a symmetric chain decomposition (Greene and Kleitman).
+    """
+    unmatched, opened = [], 0
+    for other in range(size):
+        if other == x:
             continue
-        for x in (0, size // 2, size - 1):
-            with_x, without = sides(size, k, x)
-            images = [partner(d, x, SubsetGame(size, k)) for d in without]
-            near = all(x in e and len(d & e) == k - 1 for d, e in zip(without, images, strict=True))
-            distinct = len(set(images)) == len(images)
-            onto = 2 * k != size or set(images) == set(with_x)
-            if not (near and distinct and onto):
-                bad.append((size, k, x))
-    return bad
+        if other not in d:
+            opened += 1
+        elif opened:
+            opened -= 1
+        else:
+            unmatched.append(other)
+    return d - {unmatched[-1]} | {x}
 
 
-def replace_the_smallest(d, x, game):
-    return d - {min(d)} | {x}
+def matches(size, k, x, partner=matched_neighbour):
+    """Whether the map is an injection into neighbours with x, and a bijection at half."""
+    with_x, without = sides(size, k, x)
+    images = [partner(size, d, x) for d in without]
+    near = all(x in e and len(d & e) == k - 1 for d, e in zip(without, images, strict=True))
+    distinct = len(set(images)) == len(images)
+    return near and distinct and (2 * k != size or set(images) == set(with_x))
 
 
-def test_package_matching_is_an_injection_and_a_bijection_at_half():
-    assert package_violations(matched_neighbour) == []
-
-
-def test_a_map_that_is_not_injective_is_caught():
-    assert package_violations(replace_the_smallest)
-
-
-@pytest.mark.parametrize(
-    ("members", "record", "size", "k"),
-    [({1, 2}, 0, 5, 2), ({0, 1}, 0, 4, 2), ({1}, 0, 4, 2), ({1, 9}, 0, 4, 2), ({1, 2}, 4, 4, 2)],
-)
-def test_package_refuses_what_has_no_partner(members, record, size, k):
-    with pytest.raises(InputError):
-        matched_neighbour(frozenset(members), record, SubsetGame(size, k))
+def test_explicit_matching_is_an_injection_and_a_bijection_at_half():
+    assert_holds(
+        matches,
+        [(n, k, x) for n, k in SIZES if 2 * k >= n for x in (0, n // 2, n - 1)],
+        broken={
+            "replace the smallest": lambda *case: matches(
+                *case, partner=lambda size, d, x: d - {min(d)} | {x}
+            )
+        },
+    )

@@ -4,9 +4,9 @@ Truth: definition I24-D1 with every decision rule played against every subset, f
 """
 
 from fractions import Fraction
-from random import Random
 
 from oracle import finite, mechanisms, subset
+from oracle.claims import assert_exact
 
 F = Fraction
 
@@ -24,40 +24,28 @@ def mean_larger_posterior(kernel, size, k, x):
 
 def even_odds_assumed(kernel, size, k, x):
     """The k = N/2 expression used for every k."""
-    p_in, p_out = subset.world_laws(kernel, size, k, x)
-    return F(1, 2) + finite.total_variation(p_in, p_out) / 2
-
-
-def mean_posterior_of_in(kernel, size, k, x):
-    return F(k, size)
+    return F(1, 2) + finite.total_variation(*subset.world_laws(kernel, size, k, x)) / 2
 
 
 def games():
-    rng = Random(22)
-    for _ in range(12):
-        size = rng.randint(2, 5)
-        k = rng.randint(1, size - 1)
-        yield mechanisms.random_mechanism(rng, size, k, rng.randint(2, 4)), size, k
+    yield from mechanisms.random_games(22, 12)
     yield mechanisms.sum_mod(4), 4, 2
     yield mechanisms.release_one_record(F(1, 3)), 4, 2
 
 
-def violations(formula):
-    bad = []
-    for kernel, size, k in games():
-        for x in range(size):
-            if formula(kernel, size, k, x) != subset.best_accuracy_by_rules(kernel, size, k, x):
-                bad.append((size, k, x))
-    return bad
-
-
 def test_accuracy_of_the_best_attack():
-    assert violations(mean_larger_posterior) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(even_odds_assumed)
-    assert violations(mean_posterior_of_in)
+    assert_exact(
+        mean_larger_posterior,
+        (
+            ((*game, x), subset.best_accuracy_by_rules(*game, x))
+            for game in games()
+            for x in range(game[1])
+        ),
+        broken={
+            "even odds": even_odds_assumed,
+            "mean posterior of in": lambda kernel, size, k, x: F(k, size),
+        },
+    )
 
 
 def test_the_posterior_rule_reaches_it():

@@ -6,6 +6,7 @@ from random import Random
 
 from memberbound.dp import posterior_odds_from_dp, precision_from_dp
 from oracle import finite, mechanisms, subset
+from oracle.claims import assert_bound
 from oracle.real import above_log
 
 F = Fraction
@@ -33,37 +34,25 @@ def posterior_odds(kernel, size, k, x):
         yield out / ins
 
 
-def odds_bound(g, prior_odds):
-    return g * prior_odds
-
-
-def prior_forgotten(g, prior_odds):
-    return g
-
-
-def too_small(g, prior_odds):
-    return (1 + g) / 2 * prior_odds
-
-
-def violations(formula):
+def all_odds():
     """Both directions: odds of "out", and odds of "in" with the prior odds inverted."""
-    bad = []
     for kernel, size, k, g in games():
         prior_odds = F(size - k, k)
         for x in range(size):
             for odds in posterior_odds(kernel, size, k, x):
-                if odds > formula(g, prior_odds) or 1 / odds > formula(g, 1 / prior_odds):
-                    bad.append((size, k, g, x, odds))
-    return bad
+                yield (g, prior_odds), odds
+                yield (g, 1 / prior_odds), 1 / odds
 
 
 def test_odds_bound():
-    assert violations(odds_bound) == []
-
-
-def test_broken_bounds_are_caught():
-    assert violations(prior_forgotten)
-    assert violations(too_small)
+    assert_bound(
+        lambda g, prior_odds: g * prior_odds,
+        all_odds(),
+        broken={
+            "prior forgotten": lambda g, prior_odds: g,
+            "too small": lambda g, prior_odds: (1 + g) / 2 * prior_odds,
+        },
+    )
 
 
 def test_reached_by_randomised_response():

@@ -9,6 +9,7 @@ from random import Random
 
 from memberbound.dp import accuracy_from_dp, eta_from_dp, guarantee_from_epsilon_delta
 from oracle import mechanisms, subset
+from oracle.claims import assert_bound
 from oracle.real import above_log
 
 F = Fraction
@@ -17,18 +18,6 @@ PARAMETERS = [(F(1), F(0)), (F(6, 5), F(0)), (F(2), F(1, 20)), (F(3), F(1, 4)), 
 
 def eta_bound(g, delta):
     return delta + (1 - delta) * g / (1 + g) - F(1, 2)
-
-
-def delta_forgotten(g, delta):
-    return g / (1 + g) - F(1, 2)
-
-
-def delta_halved(g, delta):
-    return eta_bound(g, delta / 2)
-
-
-def too_small_in_epsilon(g, delta):
-    return eta_bound((g + 1) / 2, delta)
 
 
 def extremal_games():
@@ -50,27 +39,21 @@ def games():
     yield from extremal_games()
 
 
-def violations(formula):
-    return [
-        (size, k, g, delta)
-        for kernel, size, k, g, delta in games()
-        if subset.eta(kernel, size, k) > formula(g, delta)
-    ]
-
-
 def test_the_mechanisms_are_as_private_as_claimed():
     for kernel, size, k, g, delta in games():
         assert subset.dp_delta(kernel, size, k, g) <= delta
 
 
 def test_bound_holds():
-    assert violations(eta_bound) == []
-
-
-def test_broken_bounds_are_caught():
-    assert violations(delta_forgotten)
-    assert violations(delta_halved)
-    assert violations(too_small_in_epsilon)
+    assert_bound(
+        eta_bound,
+        (((g, delta), subset.eta(kernel, size, k)) for kernel, size, k, g, delta in games()),
+        broken={
+            "delta forgotten": lambda g, delta: eta_bound(g, 0),
+            "delta halved": lambda g, delta: eta_bound(g, delta / 2),
+            "too small in epsilon": lambda g, delta: eta_bound((g + 1) / 2, delta),
+        },
+    )
 
 
 def test_bound_is_reached_at_every_population_size():

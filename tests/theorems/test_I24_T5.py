@@ -6,7 +6,7 @@ from math import comb
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import exact_dp_ratio, exact_eta, finite_bounds
 from oracle import mechanisms, subset
-from oracle.printed_examples import SetIndicator
+from oracle.claims import assert_exact
 
 F = Fraction
 
@@ -19,29 +19,18 @@ def eta_of_indicator(size):
     return F(1, comb(size, size // 2))
 
 
-def off_by_two(size):
-    return F(2, comb(size, size // 2))
-
-
-def power_of_two(size):
-    return F(1, 2**size)
-
-
-def violations(formula):
-    return [
-        size
-        for size in (2, 4, 6, 8)
-        if subset.eta(indicator(size), size, size // 2) != formula(size)
-    ]
+BROKEN = {
+    "off by two": lambda size: F(2, comb(size, size // 2)),
+    "power of two": lambda size: F(1, 2**size),
+}
 
 
 def test_exact_eta():
-    assert violations(eta_of_indicator) == []
-
-
-def test_broken_formulas_are_caught():
-    assert violations(off_by_two)
-    assert violations(power_of_two)
+    assert_exact(
+        eta_of_indicator,
+        (((size,), subset.eta(indicator(size), size, size // 2)) for size in (2, 4, 6, 8)),
+        BROKEN,
+    )
 
 
 def test_every_record_is_equally_exposed():
@@ -68,27 +57,15 @@ def test_pmp_sees_what_mip_does_not():
 # The package
 
 
-def package_violations(formula):
-    bad = []
-    for size in (2, 4, 6, 8, 10):
-        mechanism, game = SetIndicator(frozenset(range(size // 2))), SubsetGame(size, size // 2)
-        told = finite_bounds(mechanism, game).eta_upper
-        exact = exact_eta(mechanism, game) == formula(size)
-        if not (exact and formula(size) <= F(told) <= formula(size) + F(1, 2**50)):
-            bad.append(size)
-    return bad
-
-
 def test_package_has_the_exact_eta():
-    assert package_violations(eta_of_indicator) == []
-
-
-def test_package_catches_broken_formulas():
-    assert package_violations(off_by_two)
-    assert package_violations(power_of_two)
+    games = [(size, SubsetGame(size, size // 2)) for size in (2, 4, 6, 8, 10)]
+    truth = [((size,), exact_eta(indicator(size), game)) for size, game in games]
+    assert_exact(eta_of_indicator, truth, BROKEN)
+    for size, game in games:
+        upper = F(finite_bounds(indicator(size), game).eta_upper)
+        assert eta_of_indicator(size) <= upper <= eta_of_indicator(size) + F(1, 2**50)
 
 
 def test_package_sees_that_it_is_never_differentially_private():
     for size in (2, 4, 6):
-        mechanism = SetIndicator(frozenset(range(size // 2)))
-        assert exact_dp_ratio(mechanism, SubsetGame(size, size // 2)) is None
+        assert exact_dp_ratio(indicator(size), SubsetGame(size, size // 2)) is None

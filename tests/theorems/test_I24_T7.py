@@ -12,7 +12,6 @@ import numpy as np
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import exact_eta, neighbour_curve
 from oracle import mechanisms, subset
-from oracle.printed_examples import RandomisedResponse, SetIndicator
 
 F = Fraction
 SIZES = (2, 4, 6, 8)
@@ -24,7 +23,7 @@ def witness(size):
 
 
 def indicator(size):
-    return SetIndicator(witness(size))
+    return mechanisms.indicator(witness(size))
 
 
 def slightly_noisy(size):
@@ -82,5 +81,7 @@ def test_eta_is_as_small_as_one_likes_all_the_same():
 
 
 def test_a_private_mechanism_has_a_curve_below_one():
-    curve = neighbour_curve(RandomisedResponse(F(3, 4)), frozenset({0, 1}), frozenset({1, 2}))
+    curve = neighbour_curve(
+        mechanisms.randomised_response(F(3, 4)), frozenset({0, 1}), frozenset({1, 2})
+    )
     assert curve.tpr(0.1) < 0.31

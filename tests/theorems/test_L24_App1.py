@@ -8,8 +8,9 @@ from fractions import Fraction
 
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import exact_eta, exact_pmp_delta, exact_pmp_ratio, finite_bounds
-from oracle import mechanisms, subset
-from oracle.printed_examples import OneRecord
+from oracle import subset
+from oracle.claims import assert_exact
+from oracle.mechanisms import release_one_record
 
 F = Fraction
 ETA = F(1, 20)
@@ -19,54 +20,45 @@ def half(eta, n):
     return eta / 2
 
 
-def whole(eta, n):
-    return eta
-
-
 def times_n(eta, n):
     return n * eta / 2
 
 
-def smallest(chance):
-    return lambda d: {min(d): chance, None: 1 - chance}
-
-
-def violations(formula, mechanism=OneRecord):
-    return [
-        n for n in (2, 3, 4)
-        if exact_eta(mechanism(n * ETA), SubsetGame(2 * n, n)) != formula(ETA, n)
-    ]  # fmt: skip
+def etas(mechanism):
+    games = [(n, SubsetGame(2 * n, n)) for n in (2, 3, 4)]
+    return [((ETA, n), exact_eta(mechanism(n * ETA), game)) for n, game in games]
 
 
 def test_exact_eta_is_half_of_the_promise():
-    assert violations(half) == []
-
-
-def test_other_formulas_are_caught():
-    assert violations(whole)
-    assert violations(times_n)
+    assert_exact(
+        half,
+        etas(release_one_record),
+        broken={"whole": lambda eta, n: eta, "times n": times_n},
+    )
 
 
 def test_a_fixed_rule_leaks_n_times_as_much():
-    assert violations(times_n, smallest) == []
-    assert violations(half, smallest)
+    def smallest(chance):
+        return lambda d: {min(d): chance, None: 1 - chance}
+
+    assert_exact(times_n, etas(smallest), broken={"half": half})
 
 
 def test_the_package_agrees_with_the_oracle():
     for n in (2, 3):
-        theirs = mechanisms.release_one_record(n * ETA)
-        assert exact_eta(OneRecord(n * ETA), SubsetGame(2 * n, n)) == subset.eta(theirs, 2 * n, n)
+        mechanism = release_one_record(n * ETA)
+        assert exact_eta(mechanism, SubsetGame(2 * n, n)) == subset.eta(mechanism, 2 * n, n)
 
 
 def test_no_finite_epsilon():
     for n in (2, 3, 4):
         game = SubsetGame(2 * n, n)
-        assert exact_pmp_ratio(OneRecord(n * ETA), game) is None
-        assert finite_bounds(OneRecord(n * ETA), game).pmp_epsilon_upper == float("inf")
+        assert exact_pmp_ratio(release_one_record(n * ETA), game) is None
+        assert finite_bounds(release_one_record(n * ETA), game).pmp_epsilon_upper == float("inf")
         # What PMP does see: the leak is all in delta, at every epsilon.
         for g in (F(1), F(10**9)):
-            assert exact_pmp_delta(OneRecord(n * ETA), game, g) == ETA
+            assert exact_pmp_delta(release_one_record(n * ETA), game, g) == ETA
 
 
 def test_silence_is_private():
-    assert exact_pmp_ratio(OneRecord(F(0)), SubsetGame(6, 3)) == 1
+    assert exact_pmp_ratio(release_one_record(F(0)), SubsetGame(6, 3)) == 1

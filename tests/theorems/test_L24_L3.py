@@ -10,6 +10,7 @@ from fractions import Fraction
 from random import Random
 
 from oracle import finite, mechanisms, subset
+from oracle.claims import assert_bound, assert_exact
 
 F = Fraction
 GAMMAS = [F(1), F(5, 4), F(2), F(4)]
@@ -30,36 +31,24 @@ def games():
 # --- (2) against (3): the normalisation ----------------------------------------------------------
 
 
-def one_over_count(total, count):
-    return total / count
-
-
-def two_over_count(total, count):
-    return 2 * total / count
-
-
-def normalisation_violations(mean):
-    """Events whose conditional probability (by Bayes' rule) is not the stated mean."""
-    bad = []
+def conditional_probabilities():
+    """((sum over sets with x, their number), P(event | x in D) by Bayes' rule)."""
     for kernel, size in games():
         table = subset.tabulate(kernel, size, size // 2)
         points = sorted({a for law in table.values() for a in law}, key=repr)
         for x in range(size):
             inside = [law for d, law in table.items() if x in d]
             for event in finite.events(points):
-                joint = sum(finite.mass(law, event) for law in inside) / len(table)
-                conditional = joint / F(1, 2)  # P(x in D) = 1/2
-                if mean(sum(finite.mass(law, event) for law in inside), len(inside)) != conditional:
-                    bad.append((size, x, event))
-    return bad
+                total = sum(finite.mass(law, event) for law in inside)
+                yield (total, len(inside)), total / len(table) / F(1, 2)  # P(x in D) = 1/2
 
 
 def test_conditional_probability_is_the_plain_mean():
-    assert normalisation_violations(one_over_count) == []
-
-
-def test_printed_factor_two_is_caught():
-    assert normalisation_violations(two_over_count)
+    assert_exact(
+        lambda total, count: total / count,
+        conditional_probabilities(),
+        broken={"printed": lambda total, count: 2 * total / count},
+    )
 
 
 # --- (1) against (2): the posterior form ---------------------------------------------------------
@@ -75,32 +64,17 @@ def posterior_delta(p_in, p_out, g):
     return worst
 
 
-def same_delta(delta):
-    return delta
-
-
-def slightly_less(delta):
-    return F(19, 20) * delta
-
-
-def violations(factor):
-    """Pairs where (1) with delta holds but (2) with factor(delta) does not."""
-    bad = []
-    for kernel, size in games():
-        for x in range(size):
-            pair = subset.world_laws(kernel, size, size // 2, x)
-            for g in GAMMAS:
-                if finite.delta(*pair, g) > factor(posterior_delta(*pair, g)):
-                    bad.append((size, x, g))
-    return bad
-
-
 def test_posterior_form_implies_pmp_with_the_same_delta():
-    assert violations(same_delta) == []
-
-
-def test_less_than_the_same_delta_is_caught():
-    assert violations(slightly_less)
+    pairs = [
+        subset.world_laws(kernel, size, size // 2, x)
+        for kernel, size in games()
+        for x in range(size)
+    ]
+    assert_bound(
+        lambda delta: delta,
+        (((posterior_delta(*pair, g),), finite.delta(*pair, g)) for pair in pairs for g in GAMMAS),
+        broken={"less": lambda delta: F(19, 20) * delta},
+    )
 
 
 def test_reached_by_randomised_response():

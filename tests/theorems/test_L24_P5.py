@@ -13,7 +13,8 @@ import pytest
 from memberbound.games import SubsetGame
 from memberbound.subset.finite import exact_dp_ratio, exact_pmp_ratio, finite_bounds
 from oracle import mechanisms, subset
-from oracle.printed_examples import SumModulo
+from oracle.claims import assert_bound
+from oracle.mechanisms import sum_mod
 
 F = Fraction
 EXACT = {3: F(2), 4: F(5, 4), 5: F(7, 6), 6: F(38, 37)}
@@ -29,29 +30,12 @@ def games():
     yield mechanisms.randomised_response(F(3, 4)), 4, F(3)
 
 
-def same(g):
-    return g
-
-
-def too_small(g):
-    return (1 + g) / 2
-
-
-def violations(formula):
-    """DP mechanisms whose PMP ratio exceeds formula(their DP ratio)."""
-    return [
-        (size, g)
-        for kernel, size, g in games()
-        if subset.pmp_ratio(kernel, size, size // 2) > formula(g)
-    ]
-
-
 def test_dp_gives_pmp():
-    assert violations(same) == []
-
-
-def test_smaller_ratio_is_caught():
-    assert violations(too_small)
+    assert_bound(
+        lambda g: g,
+        (((g,), subset.pmp_ratio(kernel, size, size // 2)) for kernel, size, g in games()),
+        broken={"too small": lambda g: (1 + g) / 2},
+    )
 
 
 def test_dp_bound_is_reached():
@@ -59,22 +43,14 @@ def test_dp_bound_is_reached():
 
 
 def sum_ratio(n):
-    return subset.pmp_ratio(mechanisms.sum_mod(2 * n), 2 * n, n)
-
-
-def sum_violations(claims):
-    return [n for n, ratio in claims.items() if sum_ratio(n) != ratio]
+    return subset.pmp_ratio(sum_mod(2 * n), 2 * n, n)
 
 
 def test_exact_ratio_of_the_modular_sum():
-    assert sum_violations(EXACT) == []
+    assert {n: sum_ratio(n) for n in EXACT} == EXACT
     assert isclose(log(EXACT[3]), log(2), rel_tol=1e-12)
     assert abs(log(EXACT[6]) - 0.02667) < 5e-6
-
-
-def test_printed_value_is_an_upper_bound_and_not_the_value():
-    assert EXACT[6] < F(40, 37)
-    assert sum_violations({6: F(40, 37)}) == [6]
+    assert EXACT[6] < F(40, 37)  # the printed value is an upper bound, not the value
 
 
 def test_at_most_two_from_three_on_and_infinite_before():
@@ -86,38 +62,35 @@ def test_at_most_two_from_three_on_and_infinite_before():
 def test_never_differentially_private():
     for n in (3, 4):
         for g in (F(1), F(10**9)):
-            assert subset.dp_delta(mechanisms.sum_mod(2 * n), 2 * n, n, g) == 1
+            assert subset.dp_delta(sum_mod(2 * n), 2 * n, n, g) == 1
 
 
 # The package, which shares no code with the oracle
 
 
-def package_violations(claims):
-    return [
-        n for n, ratio in claims.items()
-        if exact_pmp_ratio(SumModulo(2 * n), SubsetGame(2 * n, n)) != ratio
-    ]  # fmt: skip
+def package_ratio(n):
+    return exact_pmp_ratio(sum_mod(2 * n), SubsetGame(2 * n, n))
 
 
 def test_package_has_the_exact_ratio():
-    assert package_violations(EXACT | {1: None, 2: None}) == []
-    assert package_violations({3: F(3, 2), 6: F(40, 37)}) == [3, 6]
+    claims = EXACT | {1: None, 2: None}
+    assert {n: package_ratio(n) for n in claims} == claims
 
 
 @pytest.mark.long
 def test_package_has_the_exact_ratio_at_seven():
-    assert package_violations({7: F(124, 121)}) == []
+    assert package_ratio(7) == F(124, 121)
 
 
 def test_package_bound_is_just_above_the_logarithm():
     for n, ratio in EXACT.items():
-        told = finite_bounds(SumModulo(2 * n), SubsetGame(2 * n, n)).pmp_epsilon_upper
+        told = finite_bounds(sum_mod(2 * n), SubsetGame(2 * n, n)).pmp_epsilon_upper
         assert log(ratio) <= told <= log(ratio) * (1 + 1e-12)
 
 
 def test_package_sees_that_it_is_never_differentially_private():
     for n in (3, 4):
-        assert exact_dp_ratio(SumModulo(2 * n), SubsetGame(2 * n, n)) is None
+        assert exact_dp_ratio(sum_mod(2 * n), SubsetGame(2 * n, n)) is None
 
 
 def test_package_bound_stays_below_the_dp_parameter():

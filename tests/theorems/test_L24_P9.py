@@ -13,7 +13,7 @@ import pytest
 
 from memberbound.subset.enumeration import exact_bounds, subset_laws
 from memberbound.subset.exponential import ExponentialMechanism
-from oracle import subset
+from oracle import exponential, subset
 
 #: ln 2 is no double: ε is off by a unit in the last place, and so is everything that follows.
 ROUNDING = 1e-12
@@ -27,16 +27,6 @@ def halving(losses: list[list[int]], size: int) -> ExponentialMechanism:
     return ExponentialMechanism(table, size, 2 * spread * math.log(2), spread / size)
 
 
-def kernel(losses: list[list[int]]):
-    def law(chosen):
-        weights = {w: Fraction(1, 2 ** sum(losses[x][w] for x in chosen)) for w in range(width)}
-        total = sum(weights.values())
-        return {w: value / total for w, value in weights.items()}
-
-    width = len(losses[0])
-    return law
-
-
 def instances():
     rng = Random(9)
     for size in (1, 2, 3, 3, 4, 5, 3, 3):
@@ -47,7 +37,7 @@ def instances():
 
 def true_ratios(losses, size, record):
     """In/out of every outcome, in Fractions."""
-    inside, outside = subset.world_laws(kernel(losses), len(losses), size, record)
+    inside, outside = subset.world_laws(exponential.halving(losses), len(losses), size, record)
     return [inside[w] / outside[w] for w in inside]
 
 
@@ -67,7 +57,9 @@ def test_success_is_the_best_accuracy_over_all_decision_rules():
     for losses, size in instances():
         found = exact_bounds(halving(losses, size))
         for record, value in enumerate(found.success):
-            truth = subset.best_accuracy_by_rules(kernel(losses), len(losses), size, record)
+            truth = subset.best_accuracy_by_rules(
+                exponential.halving(losses), len(losses), size, record
+            )
             assert float(truth) - 1e-15 <= value <= float(truth) + ROUNDING
 
 
@@ -78,7 +70,7 @@ def test_the_printed_one_sided_value_is_too_small():
     printed, needed = max(ratios), two_sided(ratios)
     assert (printed, needed) == (Fraction(4, 3), Fraction(3, 2))
     # The definition fails at the printed value: out(w1) > 4/3·in(w1).
-    inside, outside = subset.world_laws(kernel(losses), 4, 2, 0)
+    inside, outside = subset.world_laws(exponential.halving(losses), 4, 2, 0)
     assert outside[0] > printed * inside[0]
     mechanism = halving(losses, 2)
     assert math.exp(exact_bounds(mechanism).pmp_epsilon_upper) == pytest.approx(1.5, abs=ROUNDING)

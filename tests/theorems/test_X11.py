@@ -13,6 +13,7 @@ from random import Random
 
 from memberbound.dp import leak_from_dp, leak_from_pure_dp
 from oracle import finite, iid, mechanisms
+from oracle.claims import assert_bound
 from oracle.readoffs import price
 from oracle.real import above_log
 
@@ -34,14 +35,6 @@ def bound(a, b):
 def neighbour_bound(a, b):
     """X2 at delta = 0, which any pair obeys: too weak to be reached here."""
     return max(F(0), (a**2 - b**2) / (a**2 + 1))
-
-
-def price_forgotten(a, b):
-    return bound(a, F(1)) / b**2
-
-
-def too_small(a, b):
-    return bound(a, b) * F(99, 100)
 
 
 def subset_selection(a, count, size):
@@ -93,13 +86,16 @@ def leaks():
     return [iid.leakage(pair, gamma) for pair, gamma, *_ in games()]
 
 
-def violations(formula):
-    found = zip(games(), leaks(), strict=True)
-    return [(a, b) for (_, _, a, b), leak in found if leak > formula(a, b)]
-
-
 def test_no_private_channel_exceeds_the_bound():
-    assert violations(bound) == []
+    truth = [((a, b), leak) for (_, _, a, b), leak in zip(games(), leaks(), strict=True)]
+    broken = {
+        "too small": lambda a, b: bound(a, b) * F(99, 100),
+        "price forgotten": lambda a, b: bound(a, F(1)) / b**2,
+    }
+    assert_bound(bound, truth, broken)
+    assert_bound(neighbour_bound, truth, broken)
+    for a, b, *_ in ATTAINED:
+        assert bound(a, b) < neighbour_bound(a, b)
 
 
 def test_subset_selection_reaches_it_on_both_sides():
@@ -111,47 +107,25 @@ def test_subset_selection_reaches_it_on_both_sides():
     assert sides == {True, False}
 
 
-def test_broken_bounds_are_caught():
-    assert violations(too_small)
-    assert violations(price_forgotten)
-
-
-def test_the_neighbour_bound_holds_and_is_looser():
-    assert violations(neighbour_bound) == []
-    for a, b, *_ in ATTAINED:
-        assert bound(a, b) < neighbour_bound(a, b)
-
-
 def test_tanh_at_even_price():
     for a in (F(3, 2), F(2), F(9)):
         # tanh(eps/4) = (a - 1)/(a + 1) at e^(eps/2) = a
         assert bound(a, F(1)) == (a - 1) / (a + 1)
 
 
-@cache
-def priced_leaks():
-    """(a, nu, lambda, leak) of every pair at doubles nu, lambda."""
+def test_library_value_is_never_below_a_private_game():
+    """Doubles nu and lambda are read as the rationals they are."""
     pairs = {id(pair): (pair, a) for pair, _, a, _ in games()}
     prices = ((0.5, 1.0), (0.75, 1.0), (0.1, 1.0), (0.3, 0.25))
-    return [
-        (a, nu, lam, iid.leakage(pair, price(nu, lam)))
-        for pair, a in pairs.values()
-        for nu, lam in prices
-    ]
-
-
-def library_shortfalls(function):
-    """Games whose leak exceeds the library's number at doubles nu, lambda."""
-    return [
-        (a, nu, lam)
-        for a, nu, lam, leak in priced_leaks()
-        if F(function(above_log(a**2), nu, lam)) < leak
-    ]
-
-
-def test_library_value_is_never_below_a_private_game():
-    assert library_shortfalls(leak_from_pure_dp) == []
-    assert library_shortfalls(lambda e, nu, lam: leak_from_pure_dp(e, nu, lam) * (1 - 1e-12))
+    assert_bound(
+        lambda *at: F(leak_from_pure_dp(*at)),
+        (
+            ((above_log(a**2), nu, lam), iid.leakage(pair, price(nu, lam)))
+            for pair, a in pairs.values()
+            for nu, lam in prices
+        ),
+        broken={"a little less": lambda *at: F(leak_from_pure_dp(*at) * (1 - 1e-12))},
+    )
 
 
 def test_library_value_is_the_bound():

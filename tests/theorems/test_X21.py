@@ -21,18 +21,11 @@ from memberbound.subset.crowd import (
 from memberbound.subset.gaussian import gaussian_success
 from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
+from oracle.mixture_cells import world_sums
 
 
 def half_game(count):
     return SubsetGame(count, count // 2)
-
-
-def worlds(values, record, size):
-    """All sums with and without the record."""
-    others = [i for i in range(len(values)) if i != record]
-    inside = [values[list(c)].sum(0) + values[record] for c in combinations(others, size - 1)]
-    outside = [values[list(c)].sum(0) for c in combinations(others, size)]
-    return np.array(inside), np.array(outside)
 
 
 def density(points, sums, sigma):
@@ -63,7 +56,7 @@ def test_distances_are_those_of_the_enumerated_worlds(count, columns):
     game, sigma = half_game(count), 2.0
     crowd = Crowd.of(values, game, sigma)
     for record in (0, count - 1):
-        inside, outside = worlds(values, record, game.size)
+        inside, outside = world_sums(values, game.size, record)
         gap = (inside.mean(0) - outside.mean(0)) / 2
         scatter = np.cov(outside.T, bias=True).reshape(columns, columns)
         truth = math.sqrt(gap @ np.linalg.solve(sigma**2 * np.eye(columns) + scatter, gap))
@@ -75,7 +68,7 @@ def test_distances_are_those_of_the_enumerated_worlds(count, columns):
 
 def exact_error(values, record, sigma, degrees):
     """Norms of the true expansion of one world in Hermite polynomials, one column only."""
-    inside, _ = worlds(values, record, len(values) // 2)
+    inside, _ = world_sums(values, len(values) // 2, record)
     centred = inside[:, 0] - inside.mean()
     total = centred.var() + sigma**2
     share = sigma / math.sqrt(total)
@@ -104,7 +97,7 @@ def test_the_error_of_two_shifts_by_enumeration():
     sigma, game = 0.35, half_game(12)
     crowd, missed = Crowd.of(values, game, sigma), 0
     for record in (0, 6, 11):
-        inside, outside = worlds(values, record, 6)
+        inside, outside = world_sums(values, 6, record)
         points, volume = grid(np.concatenate([inside, outside]), sigma, 4000)
         truth = (
             0.5
@@ -127,7 +120,7 @@ def test_two_columns_by_enumeration():
     sigma, game = 1.5, half_game(10)
     crowd = Crowd.of(values, game, sigma)
     for record in (0, 9):
-        inside, outside = worlds(values, record, 5)
+        inside, outside = world_sums(values, 5, record)
         points, volume = grid(np.concatenate([inside, outside]), sigma, 160)
         p, q = density(points, inside, sigma), density(points, outside, sigma)
         truth = 0.5 * np.abs(p - q).sum() * volume
@@ -166,25 +159,14 @@ def test_norms_of_low_degree_are_bounded():
         assert _expansion(count, half, second, 0.0, longest)[4] < norms[4]
 
 
-def lattice_world(values, size, record):
-    """Sums of whole numbers with their probabilities, the record out."""
-    others = np.delete(values, record).astype(int)
-    counts = np.zeros((size + 1, int(others.sum()) + 1))
-    counts[0, 0] = 1.0
-    for value in others:
-        shifted = np.zeros_like(counts)
-        shifted[1:, value:] = counts[:-1, : counts.shape[1] - value]
-        counts = counts + shifted
-    row = counts[size]
-    return np.flatnonzero(row), row[row > 0] / row.sum()
-
-
 @pytest.mark.parametrize(("count", "sigma"), [(120, 4.0), (120, 6.0)])
 def test_the_whole_error_is_bounded(count, sigma):
     """The χ² distance from the normal law, exactly, below the certified one; and tails as well."""
     values = np.random.default_rng(count).integers(0, 4, count).astype(float)
     crowd = Crowd.of(values[:, None], half_game(count), sigma)
-    sums, mass = lattice_world(values, count // 2, 0)
+    ((_, _, outside),) = lattice_laws(values, count // 2, [0])
+    sums = np.flatnonzero(outside)
+    mass = outside[sums]
     mean = sums @ mass
     total = (np.square(sums - mean) @ mass) + sigma**2
     z, share = (sums - mean) / math.sqrt(total), sigma / math.sqrt(total)
@@ -395,12 +377,12 @@ def test_revealing_others_is_a_half_game_and_only_helps(size):
     values = np.array([0.0, 0.4, 1.0, 1.1, 2.0, 3.5, 5.0, 0.2])[:, None]
     sigma = 0.8
     for record in (0, 6):
-        truth = total_variation(*worlds(values, record, size), sigma)
+        truth = total_variation(*world_sums(values, size, record), sigma)
         others = [i for i in range(8) if i != record]
         revealed = []
         for kept in combinations(others, 2 * size - 1):
             part = values[[record, *kept]]
-            revealed.append(total_variation(*worlds(part, 0, size), sigma))
+            revealed.append(total_variation(*world_sums(part, size, 0), sigma))
         assert truth <= np.mean(revealed) + 1e-9
         # The uniform law of the revealed set: every k-subset comes up equally often through them.
         seen = {}

@@ -5,13 +5,15 @@ Truth: every answer of small random mechanisms, in rationals; randomised respons
 
 import math
 from fractions import Fraction
-from itertools import pairwise, permutations
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 from memberbound import GaussianCurve, explain
 from memberbound.dp.conversions import tpr_from_dp
+from oracle import finite
+from oracle.pairs import law
 
 RNG = np.random.default_rng(23)
 
@@ -23,12 +25,7 @@ def channel(values, outputs):
 
 
 def corners(first, second):
-    """The ROC of two laws: outcomes by falling likelihood ratio."""
-    order = sorted(range(len(first)), key=lambda o: -first[o] / second[o])
-    points = [(Fraction(0), Fraction(0))]
-    for outcome in order:
-        points.append((points[-1][0] + second[outcome], points[-1][1] + first[outcome]))
-    return points
+    return finite.roc_vertices(law(first), law(second))
 
 
 def hull(points):
@@ -43,13 +40,6 @@ def hull(points):
             found.pop()
         found.append(point)
     return found
-
-
-def at(points, place):
-    for (a, low), (b, high) in pairwise(points):
-        if a <= place <= b:
-            return low + (high - low) * (place - a) / (b - a)
-    raise AssertionError
 
 
 def best_after(laws, prior, right):
@@ -78,7 +68,7 @@ def test_no_answer_of_a_small_mechanism_is_right_more_often(values, outputs):
     for right in (exactly, attribute):
         answers = range(len(right[0]))
         before = max(sum(prior[x] for x in range(values) if right[x][c]) for c in answers)
-        assert best_after(laws, prior, right) <= at(curve, before)
+        assert best_after(laws, prior, right) <= finite.height(curve, before)
 
 
 def test_adding_eta_to_any_chance_is_wrong():
@@ -90,7 +80,7 @@ def test_adding_eta_to_any_chance_is_wrong():
     after = best_after(laws, prior, exactly)
     half_advantage = Fraction(9, 69) / 2
     assert after > Fraction(1, 60) + half_advantage
-    assert after <= at(hull(corners(laws[0], laws[1])), Fraction(1, 60))
+    assert after <= finite.height(hull(corners(laws[0], laws[1])), Fraction(1, 60))
 
 
 @pytest.mark.parametrize("values", [2, 3, 10, 100])

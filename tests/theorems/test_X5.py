@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import combinations_with_replacement
 
 import mpmath
 import numpy as np
@@ -15,6 +14,7 @@ from memberbound.iid.count_functions import (
     totals_upper,
 )
 from memberbound.iid.profiles import CountProfile
+from oracle import iid
 
 FUNCTIONS = (closed_count_function(), *tabulated_count_functions())
 F = Fraction
@@ -28,22 +28,11 @@ LAWS = [
 ]
 
 
-def tables(p: list[Fraction], n: int):
-    """Every histogram of n rows with its exact probability."""
-    for draw in combinations_with_replacement(range(len(p)), n):
-        counts = [draw.count(k) for k in range(len(p))]
-        ways = math.factorial(n) // math.prod(map(math.factorial, counts))
-        yield counts, ways * math.prod((q**c for q, c in zip(p, counts, strict=True)), start=F(1))
-
-
 def leak_times_n(p: list[Fraction], n: int) -> Fraction:
     """n·E TV(P̂_n, P), from the definition."""
     return sum(
-        (
-            weight * sum(abs(c - n * q) for c, q in zip(counts, p, strict=True)) / 2
-            for counts, weight in tables(p, n)
-        ),
-        F(0),
+        weight * sum(abs(c - n * q) for c, q in zip(counts, p, strict=True)) / 2
+        for counts, weight in iid.multinomial(p, n).items()
     )
 
 
@@ -56,7 +45,7 @@ def test_the_count_function_covers_the_leak_in_the_mean(function, p, n):
     s = function.exponent
     with mpmath.workdps(30):
         mean = mpmath.mpf(0)
-        for counts, weight in tables(p, n):
+        for counts, weight in iid.multinomial(p, n).items():
             total = mpmath.fsum(function.at(np.array(counts)).tolist())
             value = mpmath.exp(-s * total) if s else total
             mean += value * weight.numerator / weight.denominator
@@ -73,23 +62,17 @@ def test_the_check_catches_a_function_below_one_at_one():
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.1])
-@pytest.mark.parametrize("p", LAWS[1:], ids=len)
-def test_exact_coverage_on_small_tables(p, beta):
-    n = 6 if len(p) > 3 else 12
+@pytest.mark.parametrize(
+    ("p", "rows", "n"),
+    [
+        *((p, rows, rows) for p in LAWS[1:] for rows in [6 if len(p) > 3 else 12]),
+        ([F(1, 2), F(1, 3), F(1, 6)], 12, 3),  # fewer training rows
+    ],
+)
+def test_exact_coverage_on_small_tables(p, rows, n, beta):
     truth = leak_times_n(p, n) / n
     missed = F(0)
-    for counts, weight in tables(p, n):
-        bound = certify_counts(CountProfile.from_counts(counts), None, 1 - beta).delta_upper
-        missed += weight * (F(bound) < truth)
-    assert missed <= F(beta)
-
-
-@pytest.mark.parametrize("beta", [0.5, 0.1])
-def test_exact_coverage_with_fewer_training_rows(beta):
-    p, rows, n = [F(1, 2), F(1, 3), F(1, 6)], 12, 3
-    truth = leak_times_n(p, n) / n
-    missed = F(0)
-    for counts, weight in tables(p, rows):
+    for counts, weight in iid.multinomial(p, rows).items():
         bound = certify_counts(CountProfile.from_counts(counts), n, 1 - beta).delta_upper
         missed += weight * (F(bound) < truth)
     assert missed <= F(beta)
@@ -101,11 +84,11 @@ def test_thinning_is_unbiased():
     function = tabulated_count_functions()[0]
     thinned = math.fsum(
         totals_upper([function], CountProfile.from_counts(counts), n)[0] * float(weight)
-        for counts, weight in tables(p, rows)
+        for counts, weight in iid.multinomial(p, rows).items()
     )
     plain = math.fsum(
         float(function.at(np.array(counts)).sum()) * float(weight)
-        for counts, weight in tables(p, n)
+        for counts, weight in iid.multinomial(p, n).items()
     )
     assert thinned == pytest.approx(plain, rel=1e-9)
 

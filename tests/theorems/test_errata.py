@@ -20,7 +20,7 @@ from memberbound import papers
 from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
 from memberbound.papers.errata import Counterexample, Erratum
 from memberbound.papers.ledger import ERRATA
-from oracle.printed_examples import leak_of_learner
+from oracle import finite, iid, mechanisms, subset
 
 # A restatement under another number demonstrates the same thing as its source.
 RESTATED = {
@@ -109,22 +109,6 @@ def test_import_computes_nothing_and_stays_light():
 
 
 # I24
-
-
-@pytest.mark.parametrize("truth", [Fraction(1, 2), Fraction(3, 5), Fraction(9, 10), Fraction(1)])
-def test_I24_T8_holds_with_twice_eta_on_every_attack(truth):
-    # Naive: all 4 deterministic attackers on the two outputs, record 0, training set {0} or {1}.
-    law = {0: {0: truth, 1: 1 - truth}, 1: {0: 1 - truth, 1: truth}}
-    accuracies, gaps = [], []
-    for says_in in itertools.product((False, True), repeat=2):
-        tpr = sum((law[0][o] for o in (0, 1) if says_in[o]), Fraction(0))
-        fpr = sum((law[1][o] for o in (0, 1) if says_in[o]), Fraction(0))
-        accuracies.append((tpr + 1 - fpr) / 2)
-        gaps.append(tpr - fpr)
-    eta = max(accuracies) - Fraction(1, 2)
-    assert max(gaps) <= 2 * eta
-    assert max(gaps) == 2 * eta  # attained, so no smaller factor is right
-    assert (max(gaps) > eta) == (truth > Fraction(1, 2))
 
 
 def test_I24_T8_numbers(shown):
@@ -275,26 +259,19 @@ def test_I24_genk_bound_with_the_prior(shown):
     for _ in range(60):
         size = int(rng.integers(2, 6))
         k = int(rng.integers(1, size))
-        sets = list(itertools.combinations(range(size), k))
-        rows = rng.integers(0, 4, size=(len(sets), 3)) + np.eye(3, dtype=int)[rng.integers(3)]
+        sets = subset.subsets(size, k)
+        rows = rng.integers(0, 4, size=(math.comb(size, k), 3))
+        rows += np.eye(3, dtype=int)[rng.integers(3)]
+        kernel = {
+            s: {o: Fraction(int(w), int(row.sum())) for o, w in enumerate(row)}
+            for s, row in zip(sets, rows, strict=True)
+        }
         pi = max(Fraction(k, size), 1 - Fraction(k, size))
-        eta, gap = Fraction(0), Fraction(0)
-        for record in range(size):
-            sides = []
-            for inside in (True, False):
-                chosen = [r for s, r in zip(sets, rows, strict=True) if (record in s) is inside]
-                sides.append(
-                    [
-                        sum(Fraction(int(r[o]), int(r.sum())) for r in chosen) / len(chosen)
-                        for o in range(3)
-                    ]
-                )
-            for says_in in itertools.product((False, True), repeat=3):
-                tpr = sum((sides[0][o] for o in range(3) if says_in[o]), Fraction(0))
-                fpr = sum((sides[1][o] for o in range(3) if says_in[o]), Fraction(0))
-                prior = Fraction(k, size)
-                eta = max(eta, prior * tpr + (1 - prior) * (1 - fpr) - pi)
-                gap = max(gap, tpr - fpr)
+        eta = max(subset.best_accuracy_by_rules(kernel, size, k, x) for x in range(size)) - pi
+        gap = max(
+            finite.hockey_stick_by_events(*subset.world_laws(kernel, size, k, x), Fraction(1))
+            for x in range(size)
+        )
         assert gap <= (2 * pi - 1 + eta) / pi
         worse += gap > 2 * eta
     assert worse > 10  # the form of I24-T8 fails on many mechanisms, not on one
@@ -316,21 +293,12 @@ def test_L24_fn2_prior_of_a_repeated_record(shown):
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_L24_App1_uniform_record_and_fixed_record(n, shown):
     eta = Fraction(1, 10)
-    sets = list(itertools.combinations(range(2 * n), n))
 
-    def exact(rule):
-        best = Fraction(0)
-        for record in range(2 * n):
-            gap = Fraction(0)
-            for output in range(2 * n):
-                inside = sum(rule(s, output) for s in sets if record in s)
-                outside = sum(rule(s, output) for s in sets if record not in s)
-                gap += abs(inside - outside) / Fraction(len(sets), 2)
-            best = max(best, gap / 2)  # silence has the same probability in both worlds
-        return best / 2
+    def name_the_smallest(d):
+        return {min(d): n * eta, None: 1 - n * eta}
 
-    uniform = exact(lambda s, o: eta if o in s else Fraction(0))
-    smallest = exact(lambda s, o: n * eta if o == min(s) else Fraction(0))
+    uniform = subset.eta(mechanisms.release_one_record(n * eta), 2 * n, n)
+    smallest = subset.eta(name_the_smallest, 2 * n, n)
     assert uniform == eta / 2
     assert smallest == n * eta / 2
     assert (smallest > eta) == (n > 2)
@@ -340,28 +308,7 @@ def test_L24_App1_uniform_record_and_fixed_record(n, shown):
 
 def _least_delta(p, q, e_epsilon):
     """Naive: the largest excess over every event, both ways."""
-    outputs = sorted(set(p) | set(q), key=str)
-    worst = Fraction(0)
-    for size in range(len(outputs) + 1):
-        for event in itertools.combinations(outputs, size):
-            a = sum((p.get(o, Fraction(0)) for o in event), Fraction(0))
-            b = sum((q.get(o, Fraction(0)) for o in event), Fraction(0))
-            worst = max(worst, a - e_epsilon * b, b - e_epsilon * a)
-    return worst
-
-
-def test_L24_C4_same_delta_for_dp_and_pmp_on_random_mechanisms():
-    rng = np.random.default_rng(3)
-    strict = 0
-    for _ in range(50):
-        weights = rng.integers(0, 6, size=(2, 4)) + np.eye(2, 4, dtype=int)
-        laws = [{o: Fraction(int(w), int(row.sum())) for o, w in enumerate(row)} for row in weights]
-        dp = _least_delta(laws[0], laws[1], Fraction(3, 2))
-        # PMP at n = 1 for X = {0, 1}: D is {0} or {1}, so in and out laws are the two rows.
-        pmp = max(_least_delta(laws[x], laws[1 - x], Fraction(3, 2)) for x in (0, 1))
-        assert dp == pmp
-        strict += dp > pmp / 2
-    assert strict > 25  # the printed half is wrong for most mechanisms, not for one
+    return max(finite.hockey_stick_by_events(*pair, e_epsilon) for pair in ((p, q), (q, p)))
 
 
 def test_L24_C4_and_L3_numbers(shown):
@@ -372,17 +319,6 @@ def test_L24_C4_and_L3_numbers(shown):
     assert c4["least_delta_of_dp"] == c4["least_delta_of_pmp"] == delta
     assert l3["least_delta_in_form_2"] == l3["least_delta_in_form_3"] == 0.2
     assert l3["printed_probability_of_the_sure_event"] == 2.0
-
-
-def test_L24_L3_conditional_probability_is_the_plain_mean():
-    # Frequency count over all (D, output) pairs of a deterministic mechanism, n = 3 of 6.
-    subsets = list(itertools.combinations(range(6), 3))
-    having = [s for s in subsets if 0 in s]
-    hits = [s for s in subsets if 0 in s and sum(s) % 6 == 3]
-    conditional = Fraction(len(hits), len(subsets)) / Fraction(len(having), len(subsets))
-    mean = Fraction(sum(sum(s) % 6 == 3 for s in having), len(having))
-    assert conditional == mean
-    assert 0 < conditional != 2 * mean
 
 
 def test_L24_P9_two_sided_value_meets_the_definition_and_is_least(shown):
@@ -478,13 +414,8 @@ def test_A24_C542_holds_when_every_atom_is_expected(n):
         assert sum(law) == 1
         diversity = sum(math.sqrt(p * (1 - p)) for p in law)
         bound = constant * (diversity - 1 / math.sqrt(2 * n)) / math.sqrt(n)
-        deviation = sum(
-            math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p)
-            for p in law
-            for k in range(n + 1)
-        )
-        assert errata_aubinais.worst_leak(law, n) == deviation / 2
-        assert bound <= deviation / 2
+        assert errata_aubinais.worst_leak(law, n) == iid.worst_leak(law, n)
+        assert bound <= iid.worst_leak(law, n)
 
 
 def test_A24_C542_numbers(shown):
@@ -657,13 +588,7 @@ def test_A25_L21_exact_term_and_where_the_constants_fail(shown):
             p = Fraction(numerator, 200)
             if n * p < 1:
                 continue
-            share = (
-                sum(
-                    math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p)
-                    for k in range(n + 1)
-                )
-                / 2
-            )
+            share = iid.mean_deviation(n, p) / 2
             unit = p * (1 - p) / n
             within = Fraction(29, 100) ** 2 * unit <= share**2 <= Fraction(44, 100) ** 2 * unit
             if math.floor(n * p) <= n - 2:  # A25-L30
@@ -679,33 +604,12 @@ def test_A25_L21_exact_term_and_where_the_constants_fail(shown):
     assert result.numbers["lower_side_at_10_true"] < result.numbers["lower_side_at_10_printed"]
 
 
-def _delta_by_enumeration(probabilities, n, gamma, release):
-    """Δ from all datasets: max(1,γ)[½Σ|P_out − P_in/γ| − ½|1 − 1/γ|], jointly with z₁."""
-    atoms = range(len(probabilities))
-    joint, marginal = {}, {}
-    for data in itertools.product(atoms, repeat=n):
-        mass = math.prod((probabilities[k] for k in data), start=Fraction(1))
-        theta = release(data)
-        joint[theta, data[0]] = joint.get((theta, data[0]), Fraction(0)) + mass
-        marginal[theta] = marginal.get(theta, Fraction(0)) + mass
-    total = sum(
-        (
-            abs(marginal[t] * probabilities[k] - joint.get((t, k), Fraction(0)) / gamma)
-            for t in marginal
-            for k in atoms
-        ),
-        Fraction(0),
-    )
-    return max(Fraction(1), gamma) * (total - abs(1 - 1 / gamma)) / 2
-
-
 @pytest.mark.parametrize("gamma", [Fraction(1, 2), Fraction(1), Fraction(5, 4), Fraction(3)])
 @pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(4, 5)])
 def test_A25_L22_delta_equals_enumeration(gamma, p):
     for n in range(1, 7):
-        assert errata_aubinais.maximum_delta(p, n, gamma) == _delta_by_enumeration(
-            [1 - p, p], n, gamma, max
-        )
+        pair = iid.joint_laws_by_sequences([1 - p, p], n, mechanisms.max_bernoulli(n))
+        assert errata_aubinais.maximum_delta(p, n, gamma) == iid.leakage(pair, gamma)
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 10), Fraction(1, 3), Fraction(3, 4)])
@@ -743,16 +647,12 @@ def test_A25_L29_remainder_is_the_exact_tail_and_below_hoeffding(shown):
 @pytest.mark.parametrize("gamma", [Fraction(1, 2), Fraction(3, 2), Fraction(3)])
 def test_A25_L29_exact_form_of_the_remainder_both_sides_of_gamma_1(gamma):
     n, probabilities = 12, [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)]
-
-    def pmf(p, k):
-        return math.comb(n, k) * p**k * (1 - p) ** (n - k)
-
     left = psi = term = Fraction(0)
     for p in probabilities:
         m = math.floor(gamma * n * p)
-        left += sum(pmf(p, k) * abs(Fraction(k, n) - gamma * p) for k in range(n + 1))
+        left += iid.mean_deviation(n, p, gamma)
         # ψ by its meaning, E[(np − B)1{B ≤ m}], not by the closed form.
-        psi += sum(pmf(p, k) * (n * p - k) for k in range(min(m, n) + 1))
+        psi += sum(mass * (n * p - k) for k, mass in enumerate(iid.binomial(n, p)) if k <= m)
         below = 1 - errata_aubinais.upper_tail(n, p, m)
         term += p * (1 - below if gamma > 1 else below)
     factor = abs(1 - 1 / gamma)
@@ -793,10 +693,9 @@ def test_A25_Tab1_delta_equals_enumeration_of_datasets():
         ([Fraction(1, 4)] * 4, 4),
         ([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], 5),
     ):
-        expected = _delta_by_enumeration(
-            probabilities, n, Fraction(1), lambda data: tuple(sorted(data))
-        )
-        assert leak_of_learner(tuple, probabilities, n) == expected
+        release = iid.injective(n, len(probabilities))
+        expected = iid.leakage(iid.joint_laws_by_sequences(probabilities, n, release), Fraction(1))
+        assert iid.leak_of_learner(tuple, probabilities, n) == expected
 
 
 def test_A25_Tab1_bound_over_pairs_holds_and_cluster_bound_only_without_labels(shown):
@@ -806,7 +705,7 @@ def test_A25_Tab1_bound_over_pairs_holds_and_cluster_bound_only_without_labels(s
     assert result.printed_value < result.true_value <= numbers["bound_from_pairs"]
     assert numbers["delta_if_labels_were_not_used"] <= result.printed_value
     # All histograms of the eight pairs, as a second route to the same number.
-    assert result.true_value == float(leak_of_learner(tuple, [Fraction(1, 8)] * 8, 6))
+    assert result.true_value == float(iid.leak_of_learner(tuple, [Fraction(1, 8)] * 8, 6))
 
 
 def test_A25_Tab1_text(shown):
@@ -824,10 +723,7 @@ def test_A25_Tab1_text(shown):
 def test_X7_poisson_form_and_integer_k(n, shown):
     for numerator in range(1, 40):
         p = Fraction(numerator, 40)
-        leak = sum(
-            math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(Fraction(k, n) - p)
-            for k in range(n + 1)
-        ) / (2 * p)
+        leak = iid.mean_deviation(n, p) / (2 * p)
         assert errata_aubinais.cell_leak(n, p) == leak
         expected = float(n * p)
         upper = errata_aubinais.cell_leak_upper(expected)

@@ -13,9 +13,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.attacks.attacks import DEFAULT_ATTACKS, Attack, Duel, chosen_attacks
+from memberbound.attacks.attacks import DEFAULT_ATTACKS, OnLearner, chosen_attacks
+from memberbound.attacks.duels import Duel
 from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson_upper
-from memberbound.attacks.scores import interval_fields
+from memberbound.attacks.scores import area_under_roc, interval_fields
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, MemberboundError, fraction, whole_number
@@ -39,9 +40,9 @@ __all__ = [
     "Ceiling",
     "ContradictionError",
     "Exposure",
-    "LearnerAudit",
     "ReleaseStatistics",
     "Sandwich",
+    "ShadowAudit",
     "audit_shadows",
     "best_threshold",
     "blocks_of",
@@ -145,8 +146,7 @@ def release_statistics(
         tpr[rate] = np.zeros(len(scores)) if few.max(initial=-1) >= 0 else None
     for row, (value, inside) in enumerate(zip(scores, member, strict=True)):
         out, ins = np.sort(value[~inside]), np.sort(value[inside])
-        below = np.searchsorted(out, ins, "left") + np.searchsorted(out, ins, "right")
-        auc[row] = below.sum() / (2.0 * len(out) * len(ins))
+        auc[row] = area_under_roc(ins, out)
         for rate, few in allowed.items():
             share = tpr[rate]
             if share is not None and few[row] >= 0:
@@ -291,7 +291,7 @@ class AttackAudit:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnerAudit:
+class ShadowAudit:
     """Result of :func:`audit_shadows`.
 
     ``attacks`` are all that ran; ``best`` is the one with the highest floor, then the largest
@@ -376,7 +376,7 @@ def audit_shadows(
     blocks: int = 3,
     others: Mapping[str, Callable[[float], AuditBound]] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> LearnerAudit:
+) -> ShadowAudit:
     """Measure attacks on a learner in the subset game, for a uniform record of the population.
 
     Quantities, each a mean over releases: AUC, accuracy and advantage TPR - FPR at a threshold that
@@ -416,7 +416,7 @@ def audit_shadows(
     chosen, skipped = chosen_attacks(attacks, run.signals)
     estimates: dict[str, ReleaseStatistics] = {}
     curves = {}
-    parts: dict[str, list[ReleaseStatistics]] = {a.name: [] for a in chosen}
+    parts: dict[str, list[ReleaseStatistics]] = {name: [] for name in chosen}
     plan = blocks_of(total, whole_number("blocks", blocks))
     fought = []
     steps = len(plan) + 1
@@ -426,20 +426,17 @@ def audit_shadows(
             progress(done + 1, steps)
     everything = Duel.leave_one_out(run.signals, run.membership, run.examples)
     sampled = run.sample is not None
-    for attack in chosen:
-        scores = _checked(attack, everything)
+    for name, attack in chosen.items():
+        scores = _checked(name, attack, everything)
         fence = _cross_thresholds(scores, run.membership)
-        estimates[attack.name] = release_statistics(
-            scores, run.membership, fence, rates, sampled=sampled
-        )
-        curves[attack.name] = mean_roc(scores, run.membership)
+        estimates[name] = release_statistics(scores, run.membership, fence, rates, sampled=sampled)
+        curves[name] = mean_roc(scores, run.membership)
     if progress is not None:
         progress(steps, steps)
     held = {name: ReleaseStatistics.joined(values) for name, values in parts.items()}
     truth = run.membership[plan[0][0] :]
     audits = {}
-    for attack in chosen:
-        name = attack.name
+    for name, attack in chosen.items():
         chance = no_leak_p_value(np.vstack([b.guesses[name] for b in fought]), truth)
         scene = _Scene(name, run.game, sure, chance)
         audits[name] = _audit_of(attack, estimates[name], held[name], scene)
@@ -448,24 +445,24 @@ def audit_shadows(
         audits[name] = AttackAudit(name, {}, None, measured(sure), None, {}, None)
     each = shared_confidence(sure, len(audits))
     paid = {name: measured(each) for name, measured in more.items()}
-    for attack in chosen:
-        name, scene = attack.name, _Scene(attack.name, run.game, each)
+    for name in chosen:
+        scene = _Scene(name, run.game, each)
         bound = _bound("advantage", estimates[name].advantage, held[name].advantage, scene, -1.0)
         # Halves on which a fit succeeds need not be uniform, and then no floor follows from them.
         paid[name] = replace(bound, lower=min(bound.lower, 0.0)) if run.failures else bound
     best = max(paid, key=lambda name: (max(paid[name].lower, 0.0), paid[name].estimate))
     # All attacks' intervals hold together with this confidence, and one was picked among them.
     chosen_bound = replace(paid[best], confidence=sure, attack=best)
-    warnings = (*run.warnings, *skipped, *_rate_warnings(estimates[chosen[0].name], run))
+    warnings = (*run.warnings, *skipped, *_rate_warnings(next(iter(estimates.values())), run))
     spent = time.perf_counter() - start
-    return LearnerAudit(
+    return ShadowAudit(
         audits, best, chosen_bound, tuple(fought), run, sure, spent, warnings, curves
     )
 
 
 def _block(
     run: ShadowRun,
-    chosen: list[Attack],
+    chosen: Mapping[str, OnLearner],
     targets: tuple[int, int],
     rates: tuple[float, ...],
     parts: dict[str, list[ReleaseStatistics]],
@@ -477,24 +474,24 @@ def _block(
     inner = Duel.leave_one_out(shadow, known, run.examples)
     outer = Duel(run.signals[now], shadow, known, run.examples, False, practice=inner)
     guesses, trust = {}, {}
-    for attack in chosen:
+    for name, attack in chosen.items():
         # The threshold is that of the same attack among the shadows, where all halves are known.
-        practice = _checked(attack, inner)
+        practice = _checked(name, attack, inner)
         threshold = best_threshold(practice, known)
-        trust[attack.name] = float(((practice >= threshold) == known).mean())
-        scores = _checked(attack, outer)
-        guesses[attack.name] = scores >= threshold
+        trust[name] = float(((practice >= threshold) == known).mean())
+        scores = _checked(name, attack, outer)
+        guesses[name] = scores >= threshold
         sampled = run.sample is not None
-        parts[attack.name].append(
+        parts[name].append(
             release_statistics(scores, run.membership[now], threshold, rates, sampled=sampled)
         )
     return Block(first, last, guesses, trust)
 
 
-def _checked(attack: Attack, duel: Duel) -> FloatArray:
+def _checked(name: str, attack: OnLearner, duel: Duel) -> FloatArray:
     scores = attack.score(duel)
     if scores.shape != duel.target.logit.shape or np.isnan(scores).any():
-        raise InputError(f"scores of {attack.name} must be numbers for every record, got NaN.")
+        raise InputError(f"scores of {name} must be numbers for every record, got NaN.")
     return scores
 
 
@@ -517,7 +514,7 @@ class _Scene(NamedTuple):
 
 
 def _audit_of(
-    attack: Attack, estimate: ReleaseStatistics, strict: ReleaseStatistics, scene: _Scene
+    attack: OnLearner, estimate: ReleaseStatistics, strict: ReleaseStatistics, scene: _Scene
 ) -> AttackAudit:
     rates: dict[str, AuditBound | None] = {}
     for rate, seen in estimate.tpr.items():
@@ -527,7 +524,7 @@ def _audit_of(
             None if seen is None or held is None else _bound(quantity, seen, held, scene)
         )
     return AttackAudit(
-        attack.name,
+        scene.attack,
         attack.settings,
         _bound("AUC", estimate.auc, strict.auc, scene),
         _bound("advantage", estimate.advantage, strict.advantage, scene, -1.0),
@@ -644,7 +641,7 @@ class Exposure:
 
 
 def record_exposure(
-    audit: LearnerAudit,
+    audit: ShadowAudit,
     *,
     attack: str | None = None,
     above: float | None = None,
@@ -782,7 +779,7 @@ class Sandwich:
 def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, object]) -> Ceiling:
     """Return the ceiling that a certificate of η in the subset game puts on the advantage.
 
-    Takes a :class:`Certificate`, the file that ``protect`` writes beside a release, or its content.
+    Takes a :class:`Certificate`, the file that ``protect-half`` writes, or its content.
     At k = N/2 the advantage is 2η (I24-D1); a certificate for every record also covers the average.
     For odd N see :func:`_ceiling`.
     """
@@ -808,7 +805,7 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
         if said.get("population") is None or said.get("size") is None:
             raise InputError(
                 "certificate must say population and size, got none. Use the certificate file that "
-                "protect writes beside a release."
+                "protect-half writes beside a release."
             )
         return _ceiling(
             float(inner["upper"]),
@@ -820,7 +817,7 @@ def read_ceiling(given: Certificate | str | os.PathLike[str] | Mapping[str, obje
     except (KeyError, TypeError, ValueError) as problem:
         if isinstance(problem, InputError):
             raise
-        raise InputError("certificate must be one that protect has written.") from None
+        raise InputError("certificate must be one that protect-half has written.") from None
 
 
 def _ceiling(eta: float, confidence: float, record: str, population: int, size: int) -> Ceiling:

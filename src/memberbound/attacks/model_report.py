@@ -1,4 +1,4 @@
-"""The whole audit of a given model: from two tables, or a table of answers, to what is found."""
+"""The whole audit of a given model: from two tables, its answers or an attack's scores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from memberbound.attacks.attacks import attacks_on_models
+from memberbound.attacks.evidence import Evidence, train_references
 from memberbound.attacks.given_model import (
-    ATTACKS_ON_MODELS,
-    Evidence,
     ModelAudit,
     audit_model,
-    train_references,
+    audit_score_table,
 )
 from memberbound.attacks.intervals import non_members_needed
 from memberbound.attacks.one_law import Duplicates, LawTest, find_duplicates, one_law_test
@@ -23,6 +23,7 @@ from memberbound.attacks.overfitting import OverfittingCeiling, overfitting_ceil
 from memberbound.attacks.recognised import Groups, Recognised, audit_groups, recognised_members
 from memberbound.attacks.scores import without_ends
 from memberbound.attacks.shadows import Progress
+from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.structure import Fact, structural_facts
 from memberbound.errors import InputError
 from memberbound.learners.augmented import Shape, asked_with_copies
@@ -41,25 +42,33 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.saving import answering, certificate_path, load
-from memberbound.tables.in_memory import readings_of
+from memberbound.tables.in_memory import read_population, readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
     "GivenModel",
+    "Records",
+    "ScoreTable",
     "Training",
     "audit_given",
+    "audit_scored",
     "check_answers",
+    "check_rates",
     "given_model",
     "read_answers",
     "read_records",
+    "read_scores",
 ]
 
 #: Largest difference of a model's answers from those that were given.
 _AGREE = 1e-4
 #: Prefixes of the columns of a table of answers.
 _PREFIXES = {"probabilities": "probability_", "logits": "logit_"}
+_NO_COLUMNS = (
+    "Whether members and non-members come from one law cannot be tested without their columns"
+)
 #: What an API hands out, in words.
 _ACCESS = {
     "labels": "an API that returns labels only",
@@ -84,6 +93,15 @@ class Records:
     numbers: Labels
     values: Sequence[object] | None = None
     identifiers: DataFrame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """An attack's scores of members and others, and the values that divide them into groups."""
+
+    score: FloatArray
+    member: BoolArray
+    values: Sequence[object] | None = None
 
 
 def given_model(model: object, *, trust: bool = False, factory: object = None) -> TrainedModel:
@@ -291,7 +309,7 @@ def _by(whole: DataFrame, by: str, target: str | None, truth: Labels) -> list[ob
         return list(truth.tolist())
     if by not in whole.columns:
         shown = ", ".join(map(str, whole.columns[:8]))
-        raise InputError(f"by must be a column of both tables ({shown}), got {by!r}.")
+        raise InputError(f"by must be a column of the records ({shown}), got {by!r}.")
     return list(whole[by].tolist())
 
 
@@ -311,7 +329,26 @@ def _chosen(
     return whole[wanted] if wanted else whole, whole[named]
 
 
-def read_answers(source: object, database_table: str | None = None) -> Records:
+def read_scores(
+    source: object, *, by: str | None = None, database_table: str | None = None
+) -> ScoreTable:
+    """Read a table with the columns ``score`` (higher: rather a member) and ``member`` (1 or 0)."""
+    table = read_population(
+        source, ("score", "member"), numeric=True, target=by, database_table=database_table
+    )
+    values = None if by is None else list(table.frame[by].tolist())
+    member = table.numbers("member")
+    strange = member[(member != 0) & (member != 1)]
+    if strange.size:
+        raise InputError(
+            f"member must be 1 (member) or 0 (not a member), got {float(strange[0])!r}."
+        )
+    return ScoreTable(table.numbers("score"), member == 1, values)
+
+
+def read_answers(
+    source: object, *, by: str | None = None, database_table: str | None = None
+) -> Records:
     """Read a table of a model's answers: ``label``, ``member`` and what the model said.
 
     That is ``probability_<class>`` or ``logit_<class>`` per class, or ``prediction``: labels, or
@@ -355,8 +392,9 @@ def read_answers(source: object, database_table: str | None = None) -> Records:
     numbers_of = np.empty(len(member), dtype=np.int64)
     for side in (member, ~member):
         numbers_of[side] = np.flatnonzero(side)
-    evidence = Evidence.from_answers(answers, frame["label"].to_numpy(), member, name="label")
-    return Records(evidence, numbers_of)
+    truth = frame["label"].to_numpy()
+    evidence = Evidence.from_answers(answers, truth, member, name="label")
+    return Records(evidence, numbers_of, None if by is None else _by(frame, by, None, truth))
 
 
 def _whole(values: FloatArray) -> bool:
@@ -373,7 +411,6 @@ class Training:
     learner: str | Learner
     models: int = 64
     workers: int = -1
-    backend: str = "processes"
     cache: str | os.PathLike[str] | None = None
     progress: Progress | None = None
     images: Shape | None = None
@@ -383,8 +420,8 @@ class Training:
 class GivenModel:
     """What is found about one given model.
 
-    ``law`` and ``duplicates`` are None where only answers are known, ``groups`` where none were
-    asked for.
+    ``law`` and ``duplicates`` are None where only answers are known, ``overfitting`` where only
+    scores are, ``groups`` where none were asked for.
     """
 
     SIDES: ClassVar[Sides] = {
@@ -404,8 +441,8 @@ class GivenModel:
 
     audit: ModelAudit
     recognised: Recognised
-    overfitting: OverfittingCeiling
-    facts: tuple[Fact, ...]
+    overfitting: OverfittingCeiling | None = None
+    facts: tuple[Fact, ...] = ()
     duplicates: Duplicates | None = None
     law: LawTest | None = None
     groups: Groups | None = None
@@ -432,6 +469,7 @@ class GivenModel:
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
         groups = None if self.groups is None else self.groups.to_dict()
+        ceiling = self.overfitting if self.comparable else None
         measured = self.audit.to_dict() | {"groups": groups}
         if not self.comparable:
             measured = without_ends(measured)
@@ -443,7 +481,7 @@ class GivenModel:
             "duplicates": None if self.duplicates is None else self.duplicates.to_dict(),
             "comparable": self.comparable,
             "leak_shown": self.leak_shown,
-            "overfitting": self.overfitting.to_dict() if self.comparable else None,
+            "overfitting": None if ceiling is None else ceiling.to_dict(),
             "facts": [f.to_dict() for f in self.facts],
         }
 
@@ -474,7 +512,7 @@ class GivenModel:
             lines += ["", *_grouped(self.groups)]
         lines += ["", *(("facts for output checking:",) if self.facts else ())]
         lines += [f"  {fact.summary()}" for fact in self.facts]
-        model = self.overfitting.model
+        model = None if self.overfitting is None else self.overfitting.model
         if self.comparable and model is not None:
             lines.append(
                 "overfitting: security of this model against the loss threshold "
@@ -510,44 +548,30 @@ def audit_given(
     training: Training | None = None,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
-    required: Iterable[float] = (),
     by: str | None = None,
     seed: int = 0,
 ) -> GivenModel:
     """Audit a given model: attacks, records, groups, overfitting, structure, and the two sides.
 
-    ``required`` are false-positive rates for which too few non-members are refused.
-
     Guarantee: as :func:`audit_model`, :func:`recognised_members`, :func:`audit_groups`,
     :func:`one_law_test` and :func:`overfitting_ceiling`, each on its own.
     """
     evidence, duplicates, law = records.evidence, None, None
-    numbers, values = records.numbers, records.values
     if evidence.rows is not None:
         duplicates = find_duplicates(evidence, records.identifiers)
-    others = int((~evidence.member).sum())
-    for rate in required:
-        needed = non_members_needed(rate, (1 - confidence) / 4)
-        if others < needed:
-            raise InputError(
-                f"fpr must be a rate that the non-members allow, got {rate!r} with {others} of "
-                f"them. At confidence {confident(confidence)} it needs at least {needed}."
-            )
     references = None
     attacks = None if attacks is None else tuple(attacks)
     if training is not None:
         cache = None if training.cache is None else str(training.cache)
-        wanted = tuple(ATTACKS_ON_MODELS if attacks is None else attacks)
-        known = [ATTACKS_ON_MODELS[name] for name in wanted if name in ATTACKS_ON_MODELS]
+        wanted = [a for n, a in attacks_on_models().items() if attacks is None or n in attacks]
         references = train_references(
             evidence,
             training.learner,
-            apart=any(a.references or a.learns for a in known),
-            pool=any(a.pool for a in known),
+            apart=any(attack.learns for attack in wanted),
+            pool=any(not attack.proved for attack in wanted),
             models=training.models,
             seed=seed,
             n_jobs=training.workers,
-            backend=training.backend,
             cache=cache,
             images=training.images,
             progress=training.progress,
@@ -562,44 +586,71 @@ def audit_given(
     )
     if evidence.rows is not None:
         law = one_law_test(evidence, confidence=confidence, seed=seed)
-    chosen = found.for_records
-    scores, where = found.scores[chosen]
-    member = evidence.member
-    recognised = recognised_members(
-        scores[where],
-        member[where],
-        numbers[where & member].tolist(),
-        attack=chosen,
-        seed=seed,
-    )
-    groups = None
-    if values is not None and by is not None:
-        used = [v for v, w in zip(values, where, strict=True) if w]
-        groups = audit_groups(
-            scores[where],
-            member[where],
-            used,
-            column=by,
-            attack=chosen,
-            confidence=confidence,
-            seed=seed,
-        )
-    losses = evidence.signals.loss[0]
-    ceiling = overfitting_ceiling(losses[member], losses[~member], confidence=confidence)
-    notes = (*found.warnings, *(() if duplicates is None else duplicates.notes))
-    if law is None:
-        notes = (
-            *notes,
-            "Whether members and non-members come from one law cannot be tested without their "
-            "columns",
-        )
+    losses, member = evidence.signals.loss[0], evidence.member
     return GivenModel(
         found,
-        recognised,
-        ceiling,
+        _recognised(found, records.numbers, seed),
+        overfitting_ceiling(losses[member], losses[~member], confidence=confidence),
         structural_facts(evidence),
         duplicates,
         law,
-        groups,
-        notes,
+        _groups(found, records.values, by, seed),
+        (
+            *found.warnings,
+            *(() if duplicates is None else duplicates.notes),
+            *((_NO_COLUMNS,) if law is None else ()),
+        ),
     )
+
+
+def audit_scored(
+    table: ScoreTable,
+    *,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = (0.1, 0.01, 0.001),
+    by: str | None = None,
+    seed: int = 0,
+) -> GivenModel:
+    """Audit a given model of which one attack's scores are known; see :func:`audit_given`."""
+    found = audit_score_table(table.score, table.member, confidence=confidence, fpr=fpr, seed=seed)
+    return GivenModel(
+        found,
+        _recognised(found, np.arange(len(table.score)), seed),
+        groups=_groups(found, table.values, by, seed),
+        notes=(*found.warnings, _NO_COLUMNS),
+    )
+
+
+def _recognised(found: ModelAudit, numbers: Labels, seed: int) -> Recognised:
+    scores, where = found.scores[found.for_records]
+    rows = numbers[where & found.member].tolist()
+    attack = found.for_records
+    return recognised_members(scores[where], found.member[where], rows, attack=attack, seed=seed)
+
+
+def _groups(
+    found: ModelAudit, values: Sequence[object] | None, by: str | None, seed: int
+) -> Groups | None:
+    if values is None or by is None:
+        return None
+    scores, where = found.scores[found.for_records]
+    return audit_groups(
+        scores[where],
+        found.member[where],
+        [value for value, used in zip(values, where, strict=True) if used],
+        column=by,
+        attack=found.for_records,
+        confidence=found.confidence,
+        seed=seed,
+    )
+
+
+def check_rates(rates: Iterable[float], non_members: int, confidence: float) -> None:
+    """Refuse false-positive rates for which there are too few non-members."""
+    for rate in rates:
+        needed = non_members_needed(rate, (1 - confidence) / 4)
+        if non_members < needed:
+            raise InputError(
+                f"fpr must be a rate that the non-members allow, got {rate!r} with {non_members} "
+                f"of them. At confidence {confident(confidence)} it needs at least {needed}."
+            )

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence, balancing_weights, framed, shuffled_p_value
+from memberbound.attacks.evidence import Evidence, framed
+from memberbound.attacks.given_model import shuffled_p_value
 from memberbound.attacks.scores import audit_samples, interval_fields
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.splits import content_generator
+from memberbound.attacks.target import balancing_weights
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.numerics.threads import one_thread

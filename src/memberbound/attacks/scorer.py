@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.attacks.given_model import Evidence, audit_model
+from memberbound.attacks.evidence import Evidence
+from memberbound.attacks.given_model import audit_model
 from memberbound.errors import InputError
 from memberbound.learners.examples import Labels
 from memberbound.learners.trained import TrainedModel

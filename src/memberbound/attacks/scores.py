@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memberbound.attacks.intervals import (
     auc_lower,
@@ -29,6 +29,7 @@ __all__ = [
     "FEWEST_SCORES",
     "ScoreAudit",
     "Scores",
+    "area_under_roc",
     "audit_pair",
     "audit_samples",
     "audit_scores",
@@ -383,13 +384,27 @@ def audit_pair(
     )
 
 
+def area_under_roc(members: FloatArray, non_members: FloatArray) -> float:
+    """Return the share of pairs in which the member scores higher, ties half; both are sorted.
+
+    Examples:
+        >>> area_under_roc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
+        0.625
+    """
+    # Whole numbers, added exactly.
+    return int(_twice_below(members, non_members).sum()) / (2 * members.size * non_members.size)
+
+
+def _twice_below(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
+    """Return twice the number of y below each x, ties half; both are sorted."""
+    return np.searchsorted(y, x, "left") + np.searchsorted(y, x, "right")
+
+
 def _mann_whitney(pair: Scores) -> tuple[float, float]:
     """Return the AUC's estimate and DeLong's standard error of it."""
     x, y = pair
-    # Twice the number of non-members below each member, ties half: whole numbers, added exactly.
-    below = np.searchsorted(y, x, "left") + np.searchsorted(y, x, "right")
-    above = 2 * x.size - np.searchsorted(x, y, "left") - np.searchsorted(x, y, "right")
-    area = int(below.sum()) / (2 * x.size * y.size)
+    below, above = _twice_below(x, y), 2 * x.size - _twice_below(y, x)
+    area = area_under_roc(x, y)
     shares = (below / (2 * y.size), above / (2 * x.size))
     variance = sum(float(s.var(ddof=1)) / s.size if s.size > 1 else np.nan for s in shares)
     return area, float(np.sqrt(variance))

@@ -36,6 +36,7 @@ __all__ = [
     "ShadowRun",
     "attacked_records",
     "bytes_of",
+    "cache_folder",
     "cacheable",
     "default_cache",
     "draw_half",
@@ -65,6 +66,13 @@ def default_cache() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
     return base / "memberbound"
+
+
+def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLike[str] | None:
+    """Return the folder that keeps fits: the one named, the default one for ``True``, or none."""
+    if isinstance(cache, bool):
+        return default_cache() if cache else None
+    return cache
 
 
 def fingerprint(

@@ -85,6 +85,16 @@ class Signals:
         scale = np.maximum(loss.mean(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         return np.asarray(np.exp(-loss / (2 * scale)))
 
+    def score(self, model: int, target: Labels, where: BoolArray) -> float | None:
+        """Return a model's accuracy or R² on some records; no R² where their targets are equal."""
+        if not self.regression:
+            return float(self.correct[model][where].mean())
+        truth = np.asarray(target, dtype=np.float64)[where]
+        spread = np.square(truth - truth.mean()).sum()
+        if spread == 0:
+            return None
+        return float(1 - np.square(self.logit[model][where]).sum() / spread)
+
     def __getitem__(self, models: slice | list[int] | NDArray[np.intp]) -> Signals:
         """Return the signals of some of the models."""
         return Signals(

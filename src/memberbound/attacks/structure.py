@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from memberbound.attacks.given_model import Evidence
+from memberbound.attacks.evidence import Evidence
 from memberbound.quantities import Sides
 
 __all__ = ["Fact", "structural_facts"]

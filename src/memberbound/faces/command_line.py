@@ -22,9 +22,9 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from memberbound import _PUBLIC
+from memberbound import PUBLIC
 from memberbound._version import __version__
-from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared
+from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
 from memberbound.faces.terminal import printed
@@ -36,10 +36,10 @@ __all__ = ["MEASURING", "VERBS", "application", "command", "joined", "main", "ve
 #: Headings of the help page and the verbs below them.
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
-    "What does ε promise?": ("explain", "population"),
-    "Is this table safe to train on?": ("certify", "plan", "harden"),
-    "Train, release and attack models": ("bounds", "protect", "predict", "audit"),
-    "The papers": ("reproduce", "theorems"),
+    "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
+    "Tables": ("certify", "plan", "harden"),
+    "Numbers": ("summarize", "explain", "population"),
+    "The papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),
 }
 #: Headings of a command's options, in their order.
@@ -47,7 +47,7 @@ _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-MEASURING = ("audit", "compare", "study")
+MEASURING = ("audit", "audit-learner", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -60,7 +60,7 @@ def verb_named(name: str) -> Verb:
         from memberbound.faces.serving import serve
 
         return declared(serve)
-    return declared(getattr(memberbound, name))
+    return declared(getattr(memberbound, function_name(name)))
 
 
 # ── what is typed → what Python takes ─────────────────────────────────────────────────────────────
@@ -312,7 +312,7 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     signature = act.signature()
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
-    run.__name__ = verb.name
+    run.__name__ = verb.function.__name__
     # click keeps the line breaks of a paragraph that starts with a backspace.
     run.__doc__ = "\n".join([verb.summary, "", "\b", *verb.examples])
     return run
@@ -503,10 +503,12 @@ def _out_of_place() -> None:
 
 def _purpose(name: str) -> str:
     """Return the first sentence of a verb, read from its source: to import all takes seconds."""
-    place = {"serve": "faces.serving", "study": "studies.studying"}.get(name, _PUBLIC.get(name, ""))
-    source = Path(__file__).parents[1].joinpath(*place.split(".")).with_suffix(".py")
+    function = function_name(name)
+    elsewhere = {"serve": "memberbound.faces.serving", "study": "memberbound.studies.studying"}
+    module = elsewhere.get(name) or PUBLIC[function]
+    source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
     found = re.search(
-        rf'^def {name}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
+        rf'^def {function}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
     )
     return found[1].replace("``", "") if found else ""
 
@@ -516,12 +518,16 @@ def _choices(verb: Verb) -> str | None:
     said = []
     if verb.of_kind("learner") and verb.name != "predict":
         from memberbound.learners import LEARNERS
+        from memberbound.release.neighbour import LEARNERS as PRIVATE
 
-        said.append(f"Learners: {', '.join(LEARNERS)}, or package.module:factory.")
+        names = PRIVATE if verb.name == "protect" else LEARNERS
+        said.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
-        from memberbound.attacks.attacks import ATTACKS
+        from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
-        said.append(f"Attacks: {', '.join(ATTACKS)}, learned.")
+        learner = verb.name == "audit-learner"
+        listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
+        said.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(said) or None
 
 

@@ -1,91 +1,29 @@
-"""A scikit-learn estimator that releases another one with a certified η, and its rehearsal."""
+"""A scikit-learn estimator of a model of all rows that hides every record."""
 
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from memberbound.errors import InputError, fraction, one_of, positive, whole_number
-from memberbound.games import SubsetGame
+from memberbound.errors import InputError, whole_number
 from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.calibration import (
-    Calibration,
-    FreshSubsets,
-    Progress,
-    Rows,
-    checked_eta,
-    promised_eta,
-)
-from memberbound.release.fitting import evaluated
-from memberbound.release.methods import (
-    MODEL_METHODS,
-    Configuration,
-    Scores,
-    Trial,
-    calibrate,
-    chosen_method,
-    configurations,
-    learnable,
-    scored,
-    tuned,
-)
-from memberbound.release.neighbour import (
-    fit_private,
-    plays_neighbour,
-    private_form,
-    replaces_preprocessing,
-)
-from memberbound.release.parameters import (
-    Labels,
-    Learnable,
-    Population,
-    adapter_for,
-    clipped_rows,
-)
+from memberbound.release.calibration import checked_eta
+from memberbound.release.neighbour import checked_form, fit_private, replaces_preprocessing
+from memberbound.release.parameters import Labels
 from memberbound.release.preprocessing import Bounds, forms_of, read_bounds
-from memberbound.release.randomness import InsecureSource, RandomSource
-from memberbound.release.releasing import (
-    calibration_seed_from,
-    checked_train,
-    released,
-    secret_subset,
-    source_from_seed,
-)
+from memberbound.release.releasing import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records
 
-__all__ = [
-    "MembershipPrivate",
-    "Rehearsal",
-    "ReleasedLearner",
-    "released_learner",
-]
-
-# ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
-#
-# The order matters and is the guarantee: first everything is chosen and certified on fresh subsets
-# of the population; only then is the secret half drawn, fitted once, and released with noise.
-
-#: Streams of fresh subsets: for tuning, for scores, for the certificate.
-_TUNE, _SCORE, _CERTIFY = 11, 13, 14
-_SCORED = 8
-
-_GIVEN_TRAIN = (
-    "train= was drawn uniformly from the population, by its owner and apart from this calibration."
-)
-_INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
-
+__all__ = ["MembershipPrivate"]
 
 #: Name of the target's column, where X and y become one table.
 _TARGET = "y"
@@ -123,54 +61,29 @@ def _has(name: str) -> Callable[[MembershipPrivate], bool]:
 
 
 class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit an estimator and release it with certified noise.
+    """Train a model on all rows such that nobody can tell whose record was among them.
 
-    As it comes, and where the base has a private form (neighbour game), nothing is public: the
-    model is trained on all rows by noisy gradient descent; nobody who knows all other records, and
-    sees it, is right about any record's membership more than ``eta`` above blind guessing.  X may
-    hold texts and missing values; it is encoded inside, from ``bounds`` or from noisy histograms,
-    so nothing must be scaled or encoded before.  The base says what is trained, its settings are
-    not used; ``scores_`` is None.
-
-    With ``game="subset"``, ``record="average"`` or any other base, ``fit(X, y)`` takes the
-    *population*, which is public.  A uniformly random half becomes the training set; the promise
-    is against somebody who knows all records but not which half was drawn (blind guessing is right
-    50 % of the time, a little more for an odd number of records).
+    Nobody who knows all other records, and sees the model, is right about any record's membership
+    more than ``eta`` above blind guessing.  X may hold texts and missing values; it is encoded
+    inside, from ``bounds`` or from noisy histograms, so nothing must be scaled or encoded before:
+    whatever was fitted on these rows in front of it is not covered.  The base says what is trained;
+    its settings are not used.
 
     Args:
-        estimator: LogisticRegression, Ridge, LinearRegression, RidgeClassifier, LinearSVC,
-            GaussianNB, KMeans; any other with ``adapter=`` or ``release="predictions"``.
+        estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
+            (Hist)GradientBoostingClassifier; of a pipeline its last step.
         eta: the promise, in (0, ½).
-        record: whom it protects: ``"every"`` or ``"average"``.
-        method: ``"neighbour"`` (refitted pairs), ``"moment"`` (every record, any learner),
-            ``"izzo"`` (for comparison), or ``"auto"``: neighbour for the average record, and for
-            every record where that takes few fits, else moment.
-        tune: choose clip radius and regularisation for the best released score (subset game, unless
-            False); try several learning rates and pay for it out of the budget (neighbour
-            game, only if True).
-        confidence: of the certificate, over the calibration's subsets.
-        clip: scale rows longer than this down to it, in ``fit`` and in ``predict``.
-        release: ``"parameters"``, or ``"predictions"`` on the rows of ``query``.
-        query: public rows whose predictions are released.
-        pairs: how many pairs (or subsets) to refit; default by the calibrator.
-        adapter: an object with ``parameters(model)`` and ``set_parameters(model, vector)``.
-        game: ``"neighbour"`` to train on all rows, or ``"subset"``; unless given the first for
-            ``record="every"`` and an estimator that has a private form, else the second.
-        releases: for the neighbour game: how many such models are made from the same rows (several
-            settings, of which one is chosen); ``eta`` is then promised for all of them together.
-        bounds: for the neighbour game: what is public about the columns (``x0``, ``x1``, … of an
-            array) and the target (``y``): a mapping, or a YAML or JSON file.
-        n_jobs: worker processes; None decides by the work.
-        insecure_seed: for tests only: training set and noise from a seed.
-        calibration_seed: seed of the calibration's subsets (public; never that of the secret).
+        bounds: what is public about the columns (``x0``, ``x1``, … of an array) and the target
+            (``y``): a mapping, or a YAML or JSON file.
+        releases: how many such models are made from the same rows (several settings, of which one
+            is chosen); ``eta`` is then promised for all of them together.
+        tune: try several learning rates and pay for it out of the budget.
+        insecure_seed: for tests only: noise from a seed.
 
     Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
-    ``n_features_in_``, ``configuration_`` (what tuning chose), ``trials_``, ``scores_`` (estimates
-    on fresh subsets, not on the secret) and ``secure_``.  Neither the clean model nor the training
-    rows are kept.
+    ``n_features_in_`` and ``secure_``.  The rows are not kept.
 
-    Guarantee, Theorem, Assumes: ``certificate_`` says them.  In the subset game scale and encode
-    features *before*, on the whole population, which is public there.
+    Guarantee, Theorem, Assumes: ``certificate_`` says them.
 
     Examples:
         >>> from sklearn.datasets import make_classification
@@ -182,60 +95,26 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         True
         >>> model.score(X, y) > 0.7
         True
-        >>> half = MembershipPrivate(
-        ...     LogisticRegression(),
-        ...     record="average",
-        ...     eta=0.2,
-        ...     tune=False,
-        ...     pairs=20,
-        ...     insecure_seed=1,
-        ... )
-        >>> half.fit(X, y).certificate_.game.record
-        'average'
     """
 
     released_: Any
-    scores_: Scores | None
-    trials_: tuple[Trial, ...]
 
     def __init__(
         self,
         estimator: BaseEstimator,
         *,
         eta: float = 0.05,
-        record: str = "every",
-        method: str = "auto",
-        game: str | None = None,
         bounds: Any = None,
         releases: int = 1,
-        tune: bool | None = None,
-        confidence: float = 0.95,
-        clip: float | None = None,
-        release: str = "parameters",
-        query: ArrayLike | None = None,
-        pairs: int | None = None,
-        adapter: Any = None,
-        n_jobs: int | None = None,
+        tune: bool = False,
         insecure_seed: int | None = None,
-        calibration_seed: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.eta = eta
-        self.record = record
-        self.method = method
-        self.game = game
         self.bounds = bounds
         self.releases = releases
         self.tune = tune
-        self.confidence = confidence
-        self.clip = clip
-        self.release = release
-        self.query = query
-        self.pairs = pairs
-        self.adapter = adapter
-        self.n_jobs = n_jobs
         self.insecure_seed = insecure_seed
-        self.calibration_seed = calibration_seed
 
     def __sklearn_tags__(self) -> Any:
         """Be a classifier, a regressor or a clusterer as the base is."""
@@ -248,148 +127,20 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tags.non_deterministic = self.insecure_seed is None
         return tags
 
-    # ---- fitting --------------------------------------------------------------------------
-
-    @property
-    def _all_rows(self) -> bool:
-        """Whether the neighbour game is played, on all rows."""
-        if self.game is not None:
-            return self.game == "neighbour"
-        free = self.record == "every" and self.method == "auto" and self.release == "parameters"
-        return free and private_form(self.estimator) is not None
-
-    def _checked(self) -> None:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> MembershipPrivate:
+        """Train on all rows: a table or an array, and one class or number per row."""
         checked_eta(self.eta)
-        one_of("record", self.record, ("average", "every"))
-        if self.game is not None:
-            one_of("game", self.game, ("neighbour", "subset"))
-        if whole_number("releases", self.releases) > 1 and not self._all_rows:
-            raise InputError(
-                f"releases must be 1 in the subset game, got {self.releases}: there promises about "
-                "the same rows do not add up (docs/howto/several-releases.md)."
-            )
-        if self._all_rows:
-            return
-        if self.bounds is not None:
-            raise InputError(
-                "bounds apply only to the neighbour game: give record='every' and an estimator "
-                "with a private form."
-            )
-        one_of("method", self.method, MODEL_METHODS)
-        one_of("release", self.release, ("parameters", "predictions"))
-        fraction("confidence", self.confidence, open_left=True, open_right=True)
-        if self.clip is not None:
-            positive("clip", self.clip)
-        if (self.release == "predictions") != (self.query is not None):
-            raise InputError(
-                "query must be given for release='predictions', and only then: the public rows "
-                "whose predictions are released."
-            )
-
-    def _population(self, X: ArrayLike, y: ArrayLike | None) -> Population:
-        if y is None:
-            wanted = get_tags(self.estimator).target_tags.required
-            if wanted:
-                raise InputError(
-                    "y must be given: the base requires y to be passed, but the target y is None."
-                )
-            features = validate_data(self, X, dtype=np.float64)
-            target = classes = None
-        else:
-            several = bool(get_tags(self.estimator).target_tags.multi_output)
-            features, target = validate_data(
-                self, X, y, dtype=np.float64, multi_output=several, y_numeric=False
-            )
-            classes = None
-        if len(features) < 4:
-            raise InputError(
-                f"X must have at least 4 records, got n_samples={len(features)}. "
-                "A half of fewer hides nobody."
-            )
-        if target is not None and is_classifier(self.estimator):
-            check_classification_targets(target)
-            if target.ndim != 1:
-                raise InputError("y must be one class per record, got several columns.")
-            classes = np.unique(target)
-            if len(classes) < 2:
-                raise InputError("y must have at least two classes, got one class only.")
-        elif target is not None:
-            target = np.asarray(target, dtype=np.float64)
-        return Population(features, target, classes)
-
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        train: ArrayLike | None = None,
-        *,
-        progress: Progress = None,
-    ) -> MembershipPrivate:
-        """Calibrate on fresh subsets, then draw (or take) the training set, fit it and release.
-
-        Args:
-            X: features of the whole population.
-            y: its target.
-            train: a mask or row numbers of a training set that was drawn uniformly from the
-                population; left out, half of the records are drawn here.
-            progress: called with (done, total) while the certificate is computed.
-        """
-        self._checked()
-        if self._all_rows:
-            return self._fitted_on_all_rows(X, y, train)
-        population = self._population(X, y)
-        for name in ("classes_", "released_"):
-            self.__dict__.pop(name, None)
-        # Its size is public, its members are looked at after calibration only.
-        size = population.records // 2
-        given: Rows | None = None
-        if train is not None:
-            given = checked_train(train, population.records)
-            size = int(given.size)
-        source = source_from_seed(self.insecure_seed)
-        seed = calibration_seed_from(source, self.calibration_seed)
-        game = SubsetGame(population.records, size, self.record)  # type: ignore[arg-type]
-        promised_eta(self.eta, game)
-        fresh = FreshSubsets(game, seed)
-        statistic, calibration = self._calibrated(population, fresh, progress)
-        calibration = self._with_assumptions(calibration, source, given is not None)
-        secret = secret_subset(game, source) if given is None else given
-        found = released(statistic, calibration, secret, source)
-        self.released_ = statistic.model(found.values)
-        self.calibration_ = calibration
-        self.certificate_ = calibration.certificate
-        self.secure_ = source.secure
-        if population.classes is not None:
-            self.classes_ = population.classes
-        return self
-
-    def _fitted_on_all_rows(
-        self, X: ArrayLike, y: ArrayLike | None, train: ArrayLike | None
-    ) -> MembershipPrivate:
-        alien = ("query", "clip", "pairs", "adapter", "calibration_seed")
-        only_subset = {name: getattr(self, name) for name in alien} | {
-            "train": train,
-            # Of these the default cannot be told from what was given.
-            "confidence": None if self.confidence == 0.95 else self.confidence,
-            "release": None if self.release == "parameters" else self.release,
-        }
-        plays_neighbour(
-            "neighbour",
-            self.record,
-            self.method,
-            self.estimator,
-            bounds=self.bounds,
-            only_subset=only_subset,
-        )
+        whole_number("releases", self.releases)
+        form = checked_form(self.estimator)
         if replaces_preprocessing(self.estimator):
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
                 "private one, and only its last step says what is trained.",
-                stacklevel=3,
+                stacklevel=2,
             )
         public = read_bounds(self.bounds)
         records = self._records(X, public, reset=True)
-        if y is None or _shape(y) != (records.rows,):
+        if _shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
@@ -398,7 +149,7 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             Records({**records.columns, _TARGET: target}, records.rows),
             _TARGET,
             eta=self.eta,
-            learner=str(private_form(self.estimator)),
+            learner=form,
             bounds=public,
             tune=bool(self.tune),
             releases=self.releases,
@@ -407,7 +158,6 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         self.calibration_ = self.released_.calibration_
         self.certificate_ = self.released_.certificate_
         self.secure_ = self.released_.secure
-        self.configuration_, self.trials_, self.scores_ = Configuration(None), (), None
         self.__dict__.pop("classes_", None)
         if self.released_.class_names:
             self.classes_ = _like(self.released_.class_names, y)
@@ -420,255 +170,37 @@ class MembershipPrivate(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
         return read_records(X, forms_of(bounds))
 
-    def _calibrated(
-        self, population: Population, fresh: FreshSubsets, progress: Progress
-    ) -> tuple[Learnable, Calibration]:
-        """Choose and certify without the secret, which does not exist yet."""
-        parameters = self.release == "parameters"
-        adapter = adapter_for(self.estimator, self.adapter) if parameters else None
-        # An adapter of ours may remember the population it has seen: each statistic gets its own.
-        adapter = None if self.adapter is None else adapter
-        method = chosen_method(
-            self.method,
-            fresh.game,
-            eta=self.eta,
-            confidence=self.confidence,
-            pairs=self.pairs,
-        )
-        options = [Configuration(self.clip)]
-        if self.tune is not False and parameters:
-            options = configurations(self.estimator, population, clip=self.clip)
-        query = None if parameters else np.asarray(self.query, dtype=np.float64)
-        option, self.trials_ = tuned(
-            self.estimator,
-            population,
-            fresh.spawned(_TUNE),
-            eta=self.eta,
-            method=method,
-            options=options,
-            adapter=adapter,
-            query=query,
-        )
-        statistic = learnable(
-            option.applied(self.estimator),
-            population,
-            clip=option.clip,
-            adapter=adapter,
-            query=query,
-        )
-        calibration = calibrate(
-            statistic,
-            fresh.spawned(_CERTIFY),
-            eta=self.eta,
-            method=method,
-            confidence=self.confidence,
-            pairs=self.pairs,
-            workers=self.n_jobs,
-            progress=progress,
-        )
-        self.configuration_ = option
-        self.scores_ = self._scores(statistic, calibration, population, fresh.spawned(_SCORE))
-        return statistic, calibration
-
-    def _scores(
-        self,
-        statistic: Learnable,
-        calibration: Calibration,
-        population: Population,
-        fresh: FreshSubsets,
-    ) -> Scores | None:
-        if self.release != "parameters":
-            return None  # nobody knows the target of the query rows
-        subsets = fresh.subsets(_SCORED)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            values = np.array([evaluated(statistic, rows)[0] for rows in subsets])
-            return scored(
-                statistic,
-                subsets,
-                values,
-                calibration.noise,
-                population,
-                clip=self.configuration_.clip,
-                seed=2,
-                further=True,
-            )
-
-    @staticmethod
-    def _with_assumptions(
-        calibration: Calibration, source: RandomSource, given: bool
-    ) -> Calibration:
-        said = calibration.certificate.assumptions
-        said += (_GIVEN_TRAIN,) * given + (_INSECURE,) * (not source.secure)
-        return replace(calibration, certificate=replace(calibration.certificate, assumptions=said))
-
-    # ---- using the release ----------------------------------------------------------------
-
-    def _rows(self, X: ArrayLike) -> Any:
+    def _rows(self, X: ArrayLike) -> Records:
         check_is_fitted(self, "released_")
-        if self._all_rows:
-            return self._records(X, read_bounds(self.bounds), reset=False)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        if self.release == "predictions":
-            return np.asarray(rows)
-        return clipped_rows(rows, self.configuration_.clip)
+        return self._records(X, read_bounds(self.bounds), reset=False)
 
     @available_if(_has("predict"))
     def predict(self, X: ArrayLike) -> Labels:
         """Predict with the released model."""
-        rows = self._rows(X)
-        found = np.asarray(self.released_.predict(rows))
-        if not self._all_rows or not hasattr(self, "classes_"):
-            return found
+        answers = np.asarray(self.released_.predict(self._rows(X)))
+        if not hasattr(self, "classes_"):
+            return answers
         places = {name: place for place, name in enumerate(self.released_.class_names)}
-        return np.asarray(self.classes_[[places[name] for name in found]])
+        return np.asarray(self.classes_[[places[name] for name in answers]])
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the released model's class probabilities."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.predict_proba(rows))
+        return np.asarray(self.released_.predict_proba(self._rows(X)))
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the released model's scores."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.decision_function(rows))
-
-    @available_if(_has("transform"))
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Transform with the released model (distances to k-means centres)."""
-        rows = self._rows(X)
-        return np.asarray(self.released_.transform(rows))
-
-    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return accuracy, R², or the base's own score without a target."""
-        from sklearn.metrics import accuracy_score, r2_score
-
-        if y is None:
-            rows = self._rows(X)
-            return float(self.released_.score(rows))
-        if self._all_rows and hasattr(self, "classes_"):
-            names = np.asarray(self.released_.predict(self._rows(X)))
-            truth = Values.of(y).positions(self.released_.class_names)
-            places = Values.of(names).positions(self.released_.class_names)
-            return float(np.mean(places == truth))
-        said = self.predict(X)
-        return float(accuracy_score(y, said) if hasattr(self, "classes_") else r2_score(y, said))
-
-
-# ── A protected release as a learner, so that it can be repeated on many halves and attacked ──────
-#
-# The noise law stays the one that was calibrated; halves and noise are new each time.  This is what
-# an audit of a protected release needs: the release itself is made once and cannot be repeated.
-
-
-def _key(features: FloatArray, target: object) -> tuple[bytes, object]:
-    # Adding 0.0 makes -0.0 and 0.0 the same bytes.
-    return (features + 0.0).tobytes(), target
-
-
-@dataclass(frozen=True, eq=False)
-class Rehearsal:
-    """The statistic of a release, its noise, and the population it knows its rows by."""
-
-    statistic: Learnable
-    calibration: Calibration
-    clip: float | None
-    places: dict[tuple[bytes, object], list[int]] = field(repr=False)
-
-    def rows(self, features: FloatArray, target: Labels) -> Rows:
-        """Return the row numbers of these records; equal records are interchangeable."""
-        used: dict[tuple[bytes, object], int] = defaultdict(int)
-        found = []
-        for row, value in zip(features, target.tolist(), strict=True):
-            key = _key(row, value)
-            known = self.places.get(key, ())
-            if used[key] >= len(known):
-                raise InputError("rows must come from the population of the release, got another.")
-            found.append(known[used[key]])
-            used[key] += 1
-        return np.sort(np.array(found, dtype=np.int64))
-
-
-def _can(name: str) -> Callable[[ReleasedLearner], bool]:
-    def check(self: ReleasedLearner) -> bool:
-        return hasattr(getattr(self, "released_", None), name)
-
-    return check
-
-
-class ReleasedLearner(BaseEstimator):  # type: ignore[misc]
-    """Fit the protected learner on given rows of its population, with fresh noise from a seed.
-
-    For audits only: halves and noise come from seeds, so this protects nobody.
-    """
-
-    def __init__(self, rehearsal: Rehearsal, random_state: int = 0) -> None:
-        self.rehearsal = rehearsal
-        self.random_state = random_state
-
-    def fit(self, X: FloatArray, y: Labels) -> ReleasedLearner:
-        """Train on these rows and add the noise of the release."""
-        plan = self.rehearsal
-        source = InsecureSource(self.random_state)
-        rows = plan.rows(np.asarray(X, dtype=np.float64), np.asarray(y))
-        found = released(plan.statistic, plan.calibration, rows, source)
-        self.released_ = plan.statistic.model(found.values)
-        if hasattr(self.released_, "classes_"):
-            self.classes_ = self.released_.classes_
-        return self
-
-    def _rows(self, X: FloatArray) -> FloatArray:
-        return clipped_rows(np.asarray(X, dtype=np.float64), self.rehearsal.clip)
-
-    def predict(self, X: FloatArray) -> Labels:
-        """Predict with the noisy model."""
-        return np.asarray(self.released_.predict(self._rows(X)))
-
-    @available_if(_can("predict_proba"))
-    def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return the noisy model's class probabilities."""
-        return np.asarray(self.released_.predict_proba(self._rows(X)))
-
-    @available_if(_can("decision_function"))
-    def decision_function(self, X: FloatArray) -> FloatArray:
-        """Return the noisy model's scores."""
         return np.asarray(self.released_.decision_function(self._rows(X)))
 
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return accuracy or R²."""
+        from sklearn.metrics import r2_score
 
-def released_learner(model: MembershipPrivate, X: FloatArray, y: Labels) -> ReleasedLearner:
-    """Return a fitted :class:`MembershipPrivate` as a learner on rows of its population (X, y).
-
-    The same statistic, clip radius, regularisation and noise law as in the release.
-
-    Edge cases: predictions on query rows are no parameters and are refused.
-
-    Examples:
-        >>> from sklearn.datasets import make_classification
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> X, y = make_classification(100, n_features=4, random_state=0)
-        >>> asked = {"eta": 0.2, "record": "average", "tune": False, "pairs": 20}
-        >>> model = MembershipPrivate(LogisticRegression(), **asked)
-        >>> learner = released_learner(model.fit(X, y), X, y)
-        >>> learner.fit(X[:50], y[:50]).predict_proba(X).shape
-        (100, 2)
-    """
-    if model.release != "parameters":
-        raise InputError(f"release must be 'parameters' to be repeated, got {model.release!r}.")
-    population = model._population(X, y)  # the same reading of X and y as in fit
-    calibration = model.calibration_
-    option = model.configuration_
-    own = None if model.adapter is None else adapter_for(model.estimator, model.adapter)
-    statistic = learnable(
-        option.applied(model.estimator),
-        population,
-        clip=option.clip,
-        adapter=own,
-    )
-    places: dict[tuple[bytes, object], list[int]] = defaultdict(list)
-    for number, (row, value) in enumerate(
-        zip(population.features, np.asarray(y).tolist(), strict=True)
-    ):
-        places[_key(row, value)].append(number)
-    return ReleasedLearner(Rehearsal(statistic, calibration, option.clip, dict(places)))
+        if not hasattr(self, "classes_"):
+            return float(r2_score(Values.of(y).numbers, self.predict(X)))
+        # Classes are compared as they are read: 1, 1.0 and "1" are one.
+        names = self.released_.class_names
+        truth = Values.of(y).positions(names)
+        answers = Values.of(np.asarray(self.released_.predict(self._rows(X)))).positions(names)
+        return float(np.mean(answers == truth))

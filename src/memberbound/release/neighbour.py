@@ -60,14 +60,13 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 __all__ = [
-    "ALL_ROWS_METHODS",
     "LEARNERS",
     "NAMED_FORMS",
     "Prepared",
     "PrivateModel",
     "PrivateRows",
+    "checked_form",
     "fit_private",
-    "plays_neighbour",
     "prepare",
     "private_form",
     "replaces_preprocessing",
@@ -87,8 +86,6 @@ _FORMS = {
     "Ridge": "ridge",
     "linear": "ridge",
 } | {name: name for name in LEARNERS}
-#: How they are trained.
-ALL_ROWS_METHODS = ("gradient", "boosting")
 #: What there is, for sentences.
 NAMED_FORMS = "logistic, svm, ridge, linear, huber, boosting and factories of PyTorch modules"
 #: Tuning tries these multiples of the default rate, and takes this share of what is left for it.
@@ -128,62 +125,17 @@ def _instead(learner: str) -> str:
     return " Take 'boosting'." if "tree" in kin or "forest" in kin else ""
 
 
-def plays_neighbour(
-    game: str | None,
-    record: str,
-    method: str,
-    learner: object,
-    *,
-    bounds: object,
-    only_subset: Mapping[str, object],
-) -> bool:
-    """Tell whether a learner is trained on all rows; refuse what belongs to the other game.
-
-    ``only_subset`` are arguments of the subset game by name, None where they are not given.
-    """
-    form = "logistic" if learner is None else private_form(learner)
-    if game is None:
-        free = record == "every" and method == "auto" and only_subset["query"] is None
-        game = "neighbour" if method in ALL_ROWS_METHODS or (free and form) else "subset"
-    if game == "neighbour":
-        check_neighbour(record, method, only_subset)
-        if learner is not None and form is None:
-            shown = learner if isinstance(learner, str) else type(learner).__name__
-            raise InputError(
-                f"learner must be one of {NAMED_FORMS} in the neighbour game, got {shown!r}, "
-                f"which has no private form.{_instead(shown)} Other learners are released with "
-                "game='subset'."
-            )
-        if method != "auto" and (method == "boosting") != (form == "boosting"):
-            raise InputError(
-                "method must be 'boosting' for boosting and 'gradient' for every other learner, "
-                f"got {method!r} for {form or 'a network'}. Leave it out."
-            )
-        return True
-    if method in ALL_ROWS_METHODS:
-        raise InputError(f"method {method!r} applies only to game='neighbour', got 'subset'.")
-    if bounds is not None:
+def checked_form(learner: object) -> str:
+    """Return the private form of a learner, or refuse one that has none."""
+    form = private_form(learner)
+    if form is None:
+        shown = learner if isinstance(learner, str) else type(learner).__name__
         raise InputError(
-            "bounds apply only to the neighbour game: give record='every', a learner out of "
-            f"{NAMED_FORMS}, and no method of the subset game."
+            f"learner must be one of {NAMED_FORMS} to be trained on all rows, got {shown!r}."
+            f"{_instead(shown)} Any other learner is released by protect-half (HalfPrivate), in "
+            "the papers' game."
         )
-    return False
-
-
-def check_neighbour(record: str, method: str, only_subset: Mapping[str, object]) -> None:
-    """Refuse what belongs to the subset game."""
-    if record != "every":
-        raise InputError("the neighbour game protects every record: give record='every'.")
-    if method not in ("auto", *ALL_ROWS_METHODS):
-        raise InputError(
-            f"method must be 'gradient', 'boosting' or 'auto' here, got {method!r}, which "
-            "applies only to game='subset'."
-        )
-    for name, value in only_subset.items():
-        if value is not None:
-            raise InputError(
-                f"{name} applies only to the subset game: leave it out, or give game='subset'."
-            )
+    return form
 
 
 @dataclass(frozen=True, eq=False)
@@ -590,8 +542,7 @@ def _refuse_small(rows: int, private: int, mu: float, open_target: bool) -> None
         raise InputError(
             f"the table must have at least about {needed} rows for {what} at this eta, "
             f"got {rows}. Give bounds (ranges and categories that are public knowledge) for the "
-            "columns and the target, leave columns out, allow a larger eta, or use the subset "
-            "game (game='subset')."
+            "columns and the target, leave columns out, or allow a larger eta."
         )
 
 

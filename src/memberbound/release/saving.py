@@ -29,7 +29,7 @@ from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.calibration import Calibration
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import Configuration, Scores, Trial
 from memberbound.release.neighbour import PrivateModel
 from memberbound.release.networks import PrivateNetwork
@@ -63,7 +63,7 @@ def _can(name: str) -> Callable[[TableModel], bool]:
 
 
 class TableModel(BaseEstimator):  # type: ignore[misc]
-    """What ``protect`` releases and saves: it takes the columns of the table, by name.
+    """What ``protect-half`` releases and saves: it takes the columns of the table, by name.
 
     Scales, categories and class names come from the whole population, which is public in the game
     that the certificate is about.
@@ -80,7 +80,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: MembershipPrivate,
+        model: HalfPrivate,
         encoder: Any = None,
         columns: tuple[str, ...] | None = None,
         target: str | None = None,
@@ -93,8 +93,8 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         self.class_values = class_values
 
     @classmethod
-    def of(cls, model: MembershipPrivate | TableModel) -> TableModel:
-        """Return a model that takes tables: a fitted MembershipPrivate takes numbers."""
+    def of(cls, model: HalfPrivate | TableModel) -> TableModel:
+        """Return a model that takes tables: a fitted HalfPrivate takes numbers."""
         if isinstance(model, TableModel):
             return model
         names = getattr(model, "feature_names_in_", None)
@@ -200,7 +200,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 # Two files cannot be replaced at once.  While they are, the certificate holds the old one as well:
 # whichever of the two files a run that is killed leaves, its certificate is there.
 
-_MODELS = (TableModel, MembershipPrivate)
+_MODELS = (TableModel, HalfPrivate)
 _VECTOR = "values"
 #: Where a certificate holds the one before it.
 _REPLACES = "replaces"
@@ -220,7 +220,7 @@ _TRUSTED = tuple(
         as_numbers,
         as_texts,
         Calibration,
-        MembershipPrivate,
+        HalfPrivate,
         NormExponentialNoise,
         GaussianNoise,
         NoNoise,
@@ -286,14 +286,14 @@ def _described(kind: str, calibration: Calibration, more: dict[str, object]) -> 
 
 
 def save(
-    released: TableModel | MembershipPrivate | PrivateModel | Release | object,
+    released: TableModel | HalfPrivate | PrivateModel | Release | object,
     path: str | Path,
     *,
     force: bool = False,
 ) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
-    A model that ``protect`` released, or a fitted :class:`MembershipPrivate`, goes to ``*.skops``
+    A model that was released, or a fitted estimator of one, goes to ``*.skops``
     (extra ``skops``), one of all rows also to ``*.json``, a :class:`Release` or a network to
     ``*.safetensors``.  Each file is written whole or not at all.
     The certificate gets its name first: wherever this is stopped, no release is without its own,
@@ -322,8 +322,8 @@ def save(
         fill = _tensors(tensors)
     else:
         raise InputError(
-            "released must be a model from protect, a fitted MembershipPrivate or a Release, "
-            f"got {type(released).__name__}."
+            "released must be a model from protect, a fitted MembershipPrivate or HalfPrivate, or "
+            f"a Release, got {type(released).__name__}."
         )
     known = beside.exists()
     old = None
@@ -375,7 +375,7 @@ def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
-def _estimator(released: TableModel | MembershipPrivate) -> tuple[dict[str, object], Fill]:
+def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], Fill]:
     """Return what the certificate says about an estimator, and what writes it."""
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
@@ -483,11 +483,11 @@ def verified(path: str | Path) -> dict[str, object]:
 
 def answering(found: object) -> PrivateModel | TableModel | None:
     """Return a released model as one that takes raw rows; None where it is a statistic."""
-    if not isinstance(found, (MembershipPrivate, PrivateModel, TableModel)):
-        return None
     inner = getattr(found, "released_", None)
     found = inner if isinstance(inner, PrivateModel) else found
-    return found if isinstance(found, PrivateModel) else TableModel.of(found)
+    if isinstance(found, (HalfPrivate, TableModel)):
+        return TableModel.of(found)
+    return found if isinstance(found, PrivateModel) else None
 
 
 def load(
@@ -495,7 +495,7 @@ def load(
     *,
     trusted: Sequence[str] = (),
     factory: Callable[..., object] | None = None,
-) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
+) -> TableModel | HalfPrivate | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector.
 
     A model that ``protect`` wrote takes raw rows: ``load("model.skops").predict(table)``.
@@ -522,7 +522,7 @@ def _loaded(
     said: dict[str, object],
     trusted: Sequence[str],
     factory: Callable[..., object] | None,
-) -> TableModel | MembershipPrivate | PrivateModel | SavedRelease:
+) -> TableModel | HalfPrivate | PrivateModel | SavedRelease:
     if said.get("kind") == _NETWORK:
         return _loaded_network(target, factory)
     if said.get("kind") in _ALL_ROWS:

@@ -142,10 +142,14 @@ def _metric(promise: Promise) -> Fields:
 def _body(published: Publication) -> list[str]:
     every = any(promise.protects == "every record" for promise in published.promises)
     whom = "any record's" if every else "the average record's"
+    commands = " or ".join(
+        f"`memberbound {'protect' if game == 'neighbour' else 'protect-half'}`"
+        for game in dict.fromkeys(promise.game for promise in published.promises)
+    )
     subject = (
         "This release"
         if published.released
-        else "A model that `memberbound protect` releases with these settings"
+        else f"A model that {commands} releases with these settings"
     )
     more = points(published.eta).replace("point", "percentage point")
     rows = [

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeGuard
 
+from memberbound.declarations import function_name
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     INTERVAL,
@@ -76,12 +77,15 @@ class Block:
 #: Command → the class of its answer, which declares the sides.
 _ANSWERS = {
     "audit": "Audit",
+    "audit-learner": "LearnerAudit",
     "certify": "Certification",
     "explain": "Explanation",
     "harden": "Hardening",
     "plan": "Plan",
     "population": "PopulationAnswer",
     "protect": "Protection",
+    "protect-half": "Protection",
+    "summarize": "Protection",
 }
 
 
@@ -93,7 +97,7 @@ def sides_of(command: object) -> Sides:
     """
     if command not in _ANSWERS:
         return {}
-    module = import_module(f"memberbound.verbs.{command}")
+    module = import_module(f"memberbound.verbs.{function_name(str(command))}")
     sides: Sides = getattr(module, _ANSWERS[str(command)]).SIDES
     return sides
 

@@ -377,8 +377,7 @@ def _noise(
         "--target": asked.target,
         "--learner": asked.learner,
         "--eta": asked.eta,
-        "--record": record if halves else "every",
-        "--game": "subset" if record == "every" and halves else None,
+        "--record": record if halves else None,
         "--bounds": None if halves else asked.bounds,
         "--confidence": asked.confidence if halves else None,
         "--columns": names_of(asked.columns),
@@ -396,7 +395,7 @@ def _noise(
         accuracy_upper=min(1.0, sum_up(blind, found.gain.upper)),
         confidence=found.gain.confidence,
         sentence=found.sentence,
-        command=command_of("protect", source, options),
+        command=command_of("protect-half" if halves else "protect", source, options),
     )
     return _priced(remedy, now, found.audit.score)
 

@@ -14,10 +14,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from memberbound._version import __version__
-from memberbound.attacks.given_model import AccessLevel, Evidence
+from memberbound.attacks.attacks import AccessLevel
+from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.learner_audit import (
     Exposure,
-    LearnerAudit,
+    ShadowAudit,
     read_ceiling,
 )
 from memberbound.attacks.model_report import GivenModel as GivenAudit
@@ -31,8 +32,8 @@ from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
-from memberbound.release.estimator import released_learner
 from memberbound.release.fitting import kept_fits
+from memberbound.release.half_estimator import released_learner
 from memberbound.release.neighbour import PrivateRows, private_form
 from memberbound.release.saving import TableModel
 from memberbound.report.model import (
@@ -57,13 +58,15 @@ from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import Keep
-from memberbound.verbs.audit import audit, audit_run, release_floor
+from memberbound.verbs.audit import audit
+from memberbound.verbs.audit_learner import audit_run, release_floor
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import Hardening, harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 if TYPE_CHECKING:
     pass
@@ -384,18 +387,9 @@ def _shadowed(bench: Bench, learner: BaseEstimator, progress: Progress, models: 
 
 def score_of(run: ShadowRun) -> Score:
     """Return the mean score of the models on records outside their halves; an estimate."""
-    scores = []
     target = run.examples.target
-    for logit, correct, member in zip(
-        run.signals.logit, run.signals.correct, run.membership, strict=True
-    ):
-        out = ~member
-        if run.signals.regression:
-            spread = np.square(target[out] - target[out].mean()).sum()
-            if spread > 0:  # R² of equal values does not exist
-                scores.append(1 - np.square(logit[out]).sum() / spread)
-        else:
-            scores.append(correct[out].mean())
+    each = (run.signals.score(m, target, ~member) for m, member in enumerate(run.membership))
+    scores = [score for score in each if score is not None]
     return _scored(run.examples, float(np.mean(scores)), len(scores))
 
 
@@ -427,8 +421,6 @@ def _audited(
     )
     answer = audit_run(run, confidence=sure, ceiling=ceiling, release=release)
     found, exposure = answer.detail, answer.exposure
-    assert isinstance(found, LearnerAudit)
-    assert exposure is not None
     fpr, tpr = found.curves[found.best_curve]
     failed = [w for w in found.warnings if run.failures and w in run.warnings]
     return Audited(
@@ -443,7 +435,7 @@ def _audited(
     )
 
 
-def _average(found: LearnerAudit) -> Side:
+def _average(found: ShadowAudit) -> Side:
     """Return how often the best of all attacks that ran is right about a uniform record.
 
     The floor fails with half of the error, as that of the worst record does: the verdict may take
@@ -515,8 +507,8 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
     )
     progress(1, 1)
     found = answer.detail
-    assert isinstance(found, GivenAudit)
     evidence = found.audit.evidence
+    assert evidence is not None
     inside = evidence.member
     law, named = found.law, found.recognised
     described = GivenModel(
@@ -571,18 +563,13 @@ def attack_given(bench: Bench, progress: Progress) -> Attacked:
 
 def _score_on(evidence: Evidence, where: BoolArray) -> float:
     """Return accuracy or R² on some of the records; an estimate."""
-    signals = evidence.signals
-    if not signals.regression:
-        return float(signals.correct[0][where].mean())
-    truth = np.asarray(evidence.truth, dtype=np.float64)[where]
-    spread = float(np.square(truth - truth.mean()).sum())
-    return 1 - float(np.square(signals.logit[0][where]).sum()) / spread if spread > 0 else 0.0
+    return evidence.signals.score(0, evidence.truth, where) or 0.0
 
 
 def _given_roc(found: GivenAudit) -> MeanRoc:
     """Return the curve of the best attack, on the records that it was not told about."""
     score, where = found.audit.scores[found.audit.best]
-    inside = found.audit.evidence.member[where]
+    inside = found.audit.member[where]
     sides = [np.sort(score[where][side]) for side in (inside, ~inside)]
     # At most so many points as a picture shows; each is a threshold.
     levels = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 201)))[::-1]
@@ -610,7 +597,6 @@ def _on_all_rows(bench: Bench, progress: Progress) -> Noised:
         columns=list(examples.columns),
         learner=asked.learner,
         eta=asked.eta,
-        game="neighbour",
         bounds=bench.data.bounds,
         baseline=asked.baseline or None,
         # For trial: what the study makes is thrown away, the real release draws its own.
@@ -674,12 +660,12 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
         played = bench.played
         examples = played.examples
         refusal = ""
-        if (record == "every" or bench.huge) and private_form(asked.learner):
+        if (record == "every" or bench.huge or asked.quick) and private_form(asked.learner):
             try:
                 if _ALL_ROWS not in bench.found:
                     bench.found[_ALL_ROWS] = bench.told(_on_all_rows(bench, progress))
                 noised = bench.found[_ALL_ROWS]
-                also = " With so many rows the average record gets what protects every record."
+                also = " The average record gets what protects every record."
                 said = noised.sentence + also * (record == "average")
                 return replace(noised, sentence=said)
             except InputError as problem:
@@ -687,24 +673,25 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
                 refusal = f" (Training on all rows, which makes no row public: {problem})"
 
         average = record == "average"
-        pairs = _PAIRS if average and bench.large else None
+        # Many pairs and many settings only lessen the noise: not worth most of a study's time.
+        short = bench.large or asked.quick
+        pairs = _PAIRS if average and short else None
 
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
         with kept_fits(bench.calibrations()):
-            found = protect(
+            found = protect_half(
                 played.frame,
                 target=asked.target,
                 **played.features,
                 learner=asked.learner,
                 eta=asked.eta,
                 record=record,
-                game="subset",
                 confidence=asked.confidence,
                 pairs=pairs,
                 # Some hundred more fits for less noise, of which many records need little.
-                tune=False if bench.large else None,
+                tune=not short,
                 workers=None if bench.workers < 1 else bench.workers,
                 # For trial: what the study makes is thrown away, the real release draws its own.
                 insecure_seed=asked.seed,

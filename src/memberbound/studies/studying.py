@@ -70,7 +70,7 @@ from memberbound.studies.steps import (
     fingerprint,
 )
 from memberbound.tables.source import check_file
-from memberbound.verbs.audit import NOT_COMPARABLE
+from memberbound.verbs.audit_answer import NOT_COMPARABLE
 
 __all__ = [
     "SCHEMA",

@@ -257,7 +257,7 @@ def worst_pmp_epsilon(
 # ---- the least noise ------------------------------------------------------------------------
 #
 # Whoever asks for the least noise on a sum asks here: `population` for its inverse questions,
-# `protect` for the statistics that are sums.  So the same question has the same answer.
+# `protect_half` for the statistics that are sums.  So the same question has the same answer.
 
 
 def noise_for_pmp(

@@ -48,6 +48,7 @@ __all__ = [
     "read_frame",
     "read_population",
     "read_records",
+    "read_secret_columns",
     "readings_of",
 ]
 
@@ -202,8 +203,11 @@ def read_records(
         frame = _tidied(source)
         raw, rows = {str(c): frame[c] for c in frame.columns}, len(frame)
     elif isinstance(source, np.ndarray):
-        if source.ndim != 2:
-            raise InputError(f"the array must hold rows of numbers, got shape {source.shape}.")
+        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
+            raise InputError(
+                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
+                f"shape {source.shape}."
+            )
         raw, rows = {f"x{i}": source[:, i] for i in range(source.shape[1])}, len(source)
     else:
         with open_table(source, database_table, secret=True) as opened:
@@ -221,6 +225,44 @@ def read_records(
         except InputError as problem:
             raise InputError(f"column {column!r} of {name}: {problem}") from None
     return Records(values, rows, name)
+
+
+def read_secret_columns(
+    source: object,
+    forms: Mapping[str, Form],
+    *,
+    target: str | None = None,
+    columns: Columns = None,
+    unit: str | None = None,
+    database_table: str | None = None,
+) -> Records:
+    """Read the columns of a secret table that a release uses: named ones or all, and the target.
+
+    ``forms`` are those of the columns with bounds.  With ``unit`` only the first record of each of
+    its values is kept (:meth:`Records.first_of`).
+
+    Edge cases: names that the table does not have are refused, as is a unit that is also used.
+    """
+    from pandas import DataFrame
+
+    if not isinstance(source, (DataFrame, list, tuple, np.ndarray, Records, Table)):
+        source = open_table(source, database_table, secret=True)  # once: a stream is read once
+    names, name = column_names(source)
+    asked = [columns] if isinstance(columns, str) else list(columns or names)
+    aim = [] if target is None else [target]
+    whose = [] if unit is None else [unit]
+    for column in (*aim, *asked, *forms, *whose):
+        if column not in names:
+            known = ", ".join(map(repr, names))
+            raise InputError(f"{name} has no column {column!r}; it has {known}.")
+    if unit is not None and unit in (*aim, *(asked if columns is not None else ()), *forms):
+        raise InputError(
+            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
+            "row it is."
+        )
+    kept = [c for c in dict.fromkeys(asked) if c not in (target, unit)]
+    records = read_records(source, forms, columns=[*kept, *aim, *whose])
+    return records if unit is None else records.first_of(unit)
 
 
 def _listed_columns(source: Sequence[object]) -> tuple[dict[str, list[object]], int]:
@@ -257,8 +299,9 @@ def read_population(
     another role.  With ``numeric`` only numbers and truth values are used (named columns may also
     be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
 
-    Edge cases: an array has numbers in every column.  A target that is a date, an identifier or
-    free text is refused, and so is a named column without numbers where numbers are needed.
+    Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
+    that is a date, an identifier or free text is refused, and so is a named column without numbers
+    where numbers are needed.
 
     Examples:
         >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
@@ -279,6 +322,9 @@ def read_population(
     if unit is not None:
         frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
         chosen = replace(chosen, notes=(*chosen.notes, note))
+    if target is not None:
+        frame, notes = _with_target(frame, target)
+        chosen = replace(chosen, notes=(*chosen.notes, *notes))
     if numeric:
         chosen = _numeric(chosen, columns, name)
     if not chosen.columns:
@@ -288,6 +334,17 @@ def read_population(
         name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
     kept = frame if used == list(frame.columns) else frame[used]
     return Population(kept, chosen, target, name)
+
+
+def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
+    missing = Values.of(frame[target]).positions([""]) == 0
+    count = int(missing.sum())
+    if not 0 < count < len(frame):
+        return frame, ()
+    rows = f"{count} row{'' if count == 1 else 's'}"
+    note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
+    return frame[~missing].reset_index(drop=True), (note,)
 
 
 def is_array(source: object) -> bool:

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _HEAD = """\
-# What is public about the columns, for: memberbound protect FILE --record every --bounds THIS
+# What is public about the columns, for: memberbound protect FILE --target COL --bounds THIS
 # Fill in what you would know without the table, never its own smallest or largest value:
 # this file counts as published.
 #   numbers      age: [0, 120]
@@ -78,7 +78,7 @@ class BoundsTemplate(Readable):
             return self.text.rstrip("\n")
         return (
             f"{len(self.kinds)} columns. Fill in {self.out} with what is public knowledge, then: "
-            f"memberbound protect FILE --target COL --record every --bounds {self.out}"
+            f"memberbound protect FILE --target COL --bounds {self.out}"
         )
 
 

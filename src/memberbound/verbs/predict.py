@@ -104,7 +104,7 @@ def predict(
     force: Force = False,
     database_table: DatabaseTable | None = None,
 ) -> Prediction:
-    """Apply a model released by ``protect`` to raw rows.
+    """Apply a model released by ``protect`` or ``protect-half`` to raw rows.
 
     Columns are found by name, whatever their order; further ones are ignored with a notice.
 
@@ -113,7 +113,7 @@ def predict(
     never had as a rare one; both are said.  Applying the model again releases nothing more.
 
     Args:
-        model: a file that ``protect`` wrote, or the model itself.
+        model: a file that ``protect`` or ``protect-half`` wrote, or the model itself.
         learner: for a network: the ``package.module:factory`` it was trained with.
         table: the rows: a file, a pandas, polars or pyarrow table, or an array.
         out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
@@ -127,10 +127,10 @@ def predict(
 
     Examples:
         >>> import pandas
-        >>> from memberbound import protect
+        >>> from memberbound import protect_half
         >>> people = pandas.DataFrame({"age": range(100), "old": [a > 49 for a in range(100)]})
-        >>> options = {"game": "subset", "tune": False, "pairs": 40, "insecure_seed": 1}
-        >>> model = protect(people, target="old", eta=0.2, **options).released
+        >>> options = {"tune": False, "pairs": 40, "insecure_seed": 1}
+        >>> model = protect_half(people, target="old", eta=0.2, **options).released
         >>> predict(model, pandas.DataFrame({"age": [5, 95]})).values.tolist()
         [False, True]
     """

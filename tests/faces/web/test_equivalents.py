@@ -59,12 +59,30 @@ WORDS = [
         "population p.csv --epsilon 1.0 --candidates c.csv --records records.csv --json",
     ),
     (
+        "summarize",
+        "p.csv",
+        {"statistic": "mean", "bounds": "bounds.yaml"},
+        "summarize p.csv --statistic mean --bounds bounds.yaml --out release.safetensors --json",
+    ),
+    (
+        "protect-half",
+        "p.csv",
+        {"statistic": "mean", "record": "average", "tune": False},
+        "protect-half p.csv --statistic mean --record average --no-tune "
+        "--out release.safetensors --json",
+    ),
+    (
+        "protect-half",
+        "p.csv",
+        {"target": "y"},
+        "protect-half p.csv --target y --out release.skops --json",
+    ),
+    (
         "protect",
         "p.csv",
-        {"statistic": "mean", "tune": True},
-        "protect p.csv --statistic mean --tune --out release.safetensors --json",
+        {"target": "y", "tune": True},
+        "protect p.csv --target y --tune --out release.skops --json",
     ),
-    ("protect", "p.csv", {"target": "y"}, "protect p.csv --target y --out release.skops --json"),
     (
         "protect",
         "p.csv",
@@ -79,10 +97,10 @@ WORDS = [
         "audit p.csv --nonmembers q.csv --model m.skops --target y --json",
     ),
     (
-        "audit",
+        "audit-learner",
         "p.csv",
         {"target": "$(rm -r x)", "attacks": ["loss", "lira"]},
-        "audit p.csv --target '$(rm -r x)' --attacks loss,lira --json",
+        "audit-learner p.csv --target '$(rm -r x)' --attacks loss,lira --json",
     ),
 ]
 

@@ -58,10 +58,10 @@ def working(folder):
 
 
 def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
-    """The bounds of ``protect`` are sent as text; a model is no table, and a table is no model."""
+    """The bounds of ``summarize`` are text; a model is no table, and a table is no model."""
     bounds = "age: [0, 120]\n"
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
-    job = performed(client, "protect", table, **asked)
+    job = performed(client, "summarize", table, **asked)
     assert job["state"] == "done", job["error"]
     (typed,) = client.app.state.desk.folder.rglob(f"{job['job']}/out/bounds.yaml")
     assert stat.S_IMODE(typed.stat().st_mode) == 0o600
@@ -69,7 +69,7 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     assert "--bounds bounds.yaml" in job["command"]
     assert job["result"]["game"] == "neighbour"
     assert list(job["charts"]) == ["roc"]
-    refused = performed(client, "protect", table, **asked | {"bounds": "age: [9, 1]"})
+    refused = performed(client, "summarize", table, **asked | {"bounds": "age: [9, 1]"})
     assert refused["state"] == "failed"
     assert "bounds" in refused["error"]["message"]
     template = performed(client, "bounds", table)
@@ -118,7 +118,7 @@ def test_a_job_from_start_to_download(client, table, path):
 
 @pytest.mark.long
 def test_audit_of_a_learner_tells_how_far_it_is(client, table):
-    asked = start(client, "audit", table, target="income", shadows=24, records=True).json()
+    asked = start(client, "audit-learner", table, target="income", shadows=24, records=True).json()
     totals = set()
     while (state := client.get(f"/api/jobs/{asked['job']}").json())["state"] != "done":
         assert state["state"] in ("queued", "running"), state
@@ -184,7 +184,7 @@ def slow(client):
     values = rng.normal(size=(300, 3)).round(5)
     content = "a,b,y\n" + "\n".join(f"{a},{b},{int(c > 0)}" for a, b, c in values)
     file = uploaded(client, content.encode(), "slow.csv")["file"]
-    asked = start(client, "audit", file, target="y", learner="random-forest", shadows=5000)
+    asked = start(client, "audit-learner", file, target="y", learner="random-forest", shadows=5000)
     assert asked.status_code == 202, asked.text
     return asked.json()["job"]
 

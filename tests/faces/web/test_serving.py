@@ -122,7 +122,7 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
         with httpx.Client(base_url=address, timeout=PATIENCE) as client:
             file = uploaded(client, people)["file"]
             asked = {"target": "income", "learner": "random-forest", "shadows": 5000}
-            body = {"verb": "audit", "file": file, "options": asked}
+            body = {"verb": "audit-learner", "file": file, "options": asked}
             job = client.post("/api/jobs", json=body).json()["job"]
             end = time.monotonic() + PATIENCE
             while not client.get(f"/api/jobs/{job}").json()["progress"]:

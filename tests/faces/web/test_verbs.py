@@ -216,28 +216,32 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     member = np.repeat([0, 1], 200)
     frame = pd.DataFrame({"score": rng.normal(member).round(4), "member": member})
     frame.to_csv(tmp_path / "s.csv", index=False)
-    assert run("audit", "s.csv", seed=3)["result"] == as_json(memberbound.audit(frame, seed=3))
+
+    def timeless(answer):
+        return {k: v for k, v in answer.items() if not k.endswith("_seconds")}
+
+    own = as_json(memberbound.audit(frame, seed=3))
+    assert timeless(run("audit", "s.csv", seed=3)["result"]) == timeless(own)
     head = pd.read_csv(path).head(150)
     head.to_csv(tmp_path / "head.csv", index=False)
     options = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["age"]}
-    job = run("audit", "head.csv", **options, records=True)
-    own = memberbound.audit("head.csv", **options, backend="sequential")
-    timeless = {k: v for k, v in job["result"].items() if not k.endswith("_seconds")}
+    job = run("audit-learner", "head.csv", **options, records=True)
+    own = memberbound.audit_learner("head.csv", **options, backend="sequential")
     expected = as_json(own) | {"records_out": "records.csv"}
-    assert timeless == {k: v for k, v in expected.items() if not k.endswith("_seconds")}
+    assert timeless(job["result"]) == timeless(expected)
     assert job["files"] == ["records.csv"]
     assert "computing" in job["labels"]
     # Several models at once are the same models, and no process is started for them.
     with monkeypatch.context() as alone:
         alone.setattr(subprocess, "Popen", None)
-        several = perform("audit", "head.csv", dict(options), lambda *_: None, 3)["result"]
-    timeless = {k: v for k, v in several.items() if not k.endswith("_seconds")}
-    assert timeless == {k: v for k, v in as_json(own).items() if not k.endswith("_seconds")}
+        several = perform("audit-learner", "head.csv", dict(options), lambda *_: None, 3)["result"]
+    assert timeless(several) == timeless(as_json(own))
 
 
 def test_protect_writes_its_release(run, path, tmp_path):
     pytest.importorskip("safetensors")
-    job = run("protect", path, statistic="mean", columns=["age"], record="every")
+    job = run("protect-half", path, statistic="mean", columns=["age"], record="every")
+    assert job["result"]["command"] == "protect-half"
     assert job["result"]["out"] == "release.safetensors"
     assert job["result"]["certificate"]["upper"] <= 0.05
     assert "release.safetensors" in job["files"]

@@ -49,7 +49,7 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, o
         from memberbound.report.charts import attacks_chart
 
         charts["attacks"] = attacks_chart(result["attacks"], result["confidence"])
-    if (budget := getattr(getattr(answer, "released", None), "budget", None)) is not None:
+    if (budget := getattr(answer, "budget", None)) is not None:
         from memberbound.report.charts import ceiling_chart
 
         rates = [float(rate) for rate in result["curve"]["replace_one"]["tpr_upper"]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from memberbound.declarations import Keywords, Kind, Parameter, Verb
+from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import MEASURING, joined, verb_named
 from memberbound.faces.web.verbs import JOBS
 from memberbound.learners import LEARNERS
@@ -119,14 +119,18 @@ def options_model(verb: Verb) -> type[Options]:
         for p in chosen
     }
     model: type[Options] = create_model(
-        f"{verb.name.title().replace('-', '')}Options",
+        f"{_class_name(verb.name)}Options",
         __base__=Options,
-        __doc__=f"Keyword arguments of ``memberbound.{verb.function.__name__}``.",
+        __doc__=f"Keyword arguments of ``memberbound.{function_name(verb.name)}``.",
         **fields,
     )
     model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
     model.documents = tuple(p.name for p in chosen if p.kind == "document")
     return model
+
+
+def _class_name(command: str) -> str:
+    return command.title().replace("-", "")
 
 
 def _type(parameter: Parameter) -> Any:
@@ -203,9 +207,7 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(
-        notes + shlex.join([*words, "--json"]), _python(verb.function.__name__, arguments)
-    )
+    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -227,6 +229,7 @@ def _typed(parameter: Parameter, value: object) -> list[str]:
 
 
 def _python(verb: str, arguments: list[str]) -> str:
+    verb = function_name(verb)
     call = f"result = memberbound.{verb}({', '.join(arguments)})"
     if len(call) > 88:
         lines = "".join(f"    {argument},\n" for argument in arguments)
@@ -249,9 +252,9 @@ def _job(name: str) -> type[_Asked]:
     """Return the request that starts a job of a verb, from the verb's declaration."""
     verb = verb_named(name)
     options = options_model(verb)
-    needed = any(field.is_required() for field in options.model_fields.values())
+    needed = any(p.required for p in asked_over_the_web(verb))
     return create_model(
-        f"{name.title().replace('-', '')}Job",
+        f"{_class_name(name)}Job",
         __base__=_Asked,
         __doc__=verb.summary,
         verb=(Literal[name], ...),  # type: ignore[arg-type]  # a literal made at run time

@@ -1,4 +1,4 @@
-"""The verb ``protect`` as a user meets it."""
+"""The verb ``protect-half`` as a user meets it."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import memberbound
 from commands import answered
 from memberbound.errors import InputError
 from memberbound.release.saving import load, verified
-from memberbound.verbs.protect import protect
+from memberbound.verbs.protect_half import protect_half
 
 pytestmark = pytest.mark.usefixtures("few_fits_everywhere")
 
@@ -33,7 +33,7 @@ def quick(**more):
 
 
 def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path: Path) -> None:
-    result = protect(people, target="ill", out=tmp_path / "model.skops", **quick())
+    result = protect_half(people, target="ill", out=tmp_path / "model.skops", **quick())
     answer = result.to_dict()
     for key in ("eta", "noise_scale", "score_clean", "score_released", "certificate", "out"):
         assert key in answer
@@ -49,8 +49,8 @@ def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path
 def test_the_scores_do_not_look_at_the_secret(people: pd.DataFrame) -> None:
     # The same calibration with another secret and other noise gives the same scores.
     options = quick(calibration_seed=5)
-    one = protect(people, target="ill", **options)
-    two = protect(people, target="ill", **(options | {"insecure_seed": 4}))
+    one = protect_half(people, target="ill", **options)
+    two = protect_half(people, target="ill", **(options | {"insecure_seed": 4}))
     assert (one.score_clean, one.score_released) == (two.score_clean, two.score_released)
     assert one.noise_scale == two.noise_scale
     models = [found.released.model.released_.coef_ for found in (one, two)]
@@ -65,7 +65,7 @@ def test_sums_are_certified_without_sampling(
     people: pd.DataFrame, statistic: str, record: str
 ) -> None:
     options = {"columns": ["age"], "eta": 0.05, "insecure_seed": 1}
-    result = protect(people.iloc[:12], statistic=statistic, record=record, **options)
+    result = protect_half(people.iloc[:12], statistic=statistic, record=record, **options)
     assert result.calibration.certificate.confidence == 1.0
     assert result.calibration.certificate.value <= 0.05
     assert result.to_dict()["protects"] == f"{record} record"
@@ -77,16 +77,16 @@ def test_every_record_needs_more_noise_than_the_average_one(people: pd.DataFrame
     few.loc[0, "age"] = 5000
     options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 1}
     assert (
-        protect(few, record="every", **options).noise_scale
-        > 3 * protect(few, record="average", **options).noise_scale
+        protect_half(few, record="every", **options).noise_scale
+        > 3 * protect_half(few, record="average", **options).noise_scale
     )
 
 
 def test_a_histogram_of_words_and_of_numbers(people: pd.DataFrame) -> None:
     people = people.iloc[:30]  # the crowd of fewer than 39 records is not looked at
-    words = protect(people, statistic="histogram", columns=["town"], insecure_seed=1)
+    words = protect_half(people, statistic="histogram", columns=["town"], insecure_seed=1)
     assert sorted(words.to_dict()["names"]) == ["a", "b", "c"]
-    ages = protect(
+    ages = protect_half(
         people, statistic="histogram", columns=["age"], bins=[20, 40, 60, 80], insecure_seed=1
     )
     assert len(ages.to_dict()["values"]) == 3
@@ -94,14 +94,14 @@ def test_a_histogram_of_words_and_of_numbers(people: pd.DataFrame) -> None:
 
 def test_quantiles_and_functions_by_refitting(people: pd.DataFrame) -> None:
     options = {"columns": ["age"], "eta": 0.3, "pairs": 60, "insecure_seed": 1, "workers": 1}
-    middle = protect(people, statistic="quantiles", levels=[0.5], **options)
+    middle = protect_half(people, statistic="quantiles", levels=[0.5], **options)
     assert middle.calibration.certificate.confidence == 0.95
-    largest = protect(people, statistic=lambda rows: rows.max(axis=0), **options)
+    largest = protect_half(people, statistic=lambda rows: rows.max(axis=0), **options)
     assert largest.what == "statistic"
 
 
 def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
-    result = protect(
+    result = protect_half(
         people, target="ill", learner="tree", query=people.iloc[:3], **quick(eta=0.3, pairs=60)
     )
     assert len(result.released.predict(people.iloc[:3])) == 3
@@ -112,7 +112,7 @@ def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
 def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_from(people):
     """An odd population: blind guessing is right more than half of the time, and the sum shows."""
     options = {"statistic": "mean", "columns": ["age"], "eta": 0.05, "insecure_seed": 1}
-    odd = protect(people.iloc[:57], **options)
+    odd = protect_half(people.iloc[:57], **options)
     assert odd.sentence.startswith(
         "Nobody who knows all 57 records but not which 28 of them were drawn, and sees"
     )
@@ -126,7 +126,7 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
     exact = Fraction(29, 57) + Fraction(odd.calibration.certificate.value)
     assert exact <= total <= exact + Fraction(1, 10000)
     assert abs(blind + points - total) <= Fraction(1, 10000)
-    assert "(28 of 56)" not in protect(people.iloc[:56], **options).sentence
+    assert "(28 of 56)" not in protect_half(people.iloc[:56], **options).sentence
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
         ({"statistic": "median"}, "one of"),
         ({"statistic": "mean", "method": "convex"}, "method must be one of"),
         ({"target": "ill", "method": "output"}, "method must be one of"),
-        ({"target": "ill", "method": "crowd", "game": "subset"}, "method must be one of"),
+        ({"target": "ill", "method": "crowd"}, "method must be one of"),
         ({"statistic": "quantiles", "columns": ["age"], "method": "crowd"}, "no sum over records"),
         ({"statistic": "mean", "bins": [1, 2]}, "histogram"),
         ({"statistic": "histogram"}, "one column"),
@@ -157,18 +157,18 @@ def test_the_sentence_says_what_the_attacker_knows_and_where_the_per_cents_come_
 )
 def test_bad_questions(people: pd.DataFrame, options: dict, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        protect(people, **options)
+        protect_half(people, **options)
 
 
 def test_bad_tables(people: pd.DataFrame) -> None:
     with pytest.raises(InputError, match="two classes"):
-        protect(people.assign(ill="no"), target="ill", record="average")
+        protect_half(people.assign(ill="no"), target="ill", record="average")
     with pytest.raises(InputError, match="at least 4 records"):
-        protect(people[["age"]].iloc[:3], statistic="mean")
+        protect_half(people[["age"]].iloc[:3], statistic="mean")
 
 
 def test_a_constant_statistic_needs_no_noise() -> None:
-    result = protect(pd.DataFrame({"x": [1.0] * 10}), statistic="mean", insecure_seed=0)
+    result = protect_half(pd.DataFrame({"x": [1.0] * 10}), statistic="mean", insecure_seed=0)
     assert result.noise_scale == 0.0
     assert result.released.values.tolist() == [1.0]
 
@@ -177,7 +177,7 @@ def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
     people.to_csv(tmp_path / "people.csv", index=False)
 
     def cli(*arguments: object) -> tuple[int, str, str]:
-        return answered("protect", *arguments)
+        return answered("protect-half", *arguments)
 
     code, out, err = cli(
         tmp_path / "people.csv",
@@ -186,7 +186,7 @@ def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
     )
     assert code == 0, err
     answer = json.loads(out)
-    assert answer["command"] == "protect"
+    assert answer["command"] == "protect-half"
     assert answer["values"] == load(tmp_path / "mean.safetensors").values.tolist()
     # The file and the certificate belong together.
     (tmp_path / "mean.safetensors").write_bytes(b"something else")
@@ -198,5 +198,5 @@ def test_command_line(people: pd.DataFrame, tmp_path: Path) -> None:
 
 
 def test_public_names() -> None:
-    assert memberbound.protect is protect
-    assert memberbound.MembershipPrivate.__name__ == "MembershipPrivate"
+    assert memberbound.protect_half is protect_half
+    assert memberbound.HalfPrivate.__name__ == "HalfPrivate"

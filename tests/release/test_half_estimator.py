@@ -1,4 +1,4 @@
-"""MembershipPrivate as a user meets it: promises, leaks, scikit-learn's own checks.
+"""HalfPrivate as a user meets it: promises, leaks, scikit-learn's own checks.
 
 ``pairs`` is small and eta large here, so that refitting stays cheap; the calibrators have their own
 tests.
@@ -25,10 +25,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-import memberbound.release.estimator as estimator_module
+import memberbound.release.half_estimator as estimator_module
 from memberbound.errors import InputError
 from memberbound.release import methods, refitting
-from memberbound.release.estimator import MembershipPrivate
+from memberbound.release.half_estimator import HalfPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
@@ -59,7 +59,7 @@ def _quiet():
 def test_classifiers(base, monkeypatch):
     if not isinstance(base, LogisticRegression):  # one with the partners that are chosen
         monkeypatch.setattr(refitting, "_PARTNERS", (1,))
-    model = MembershipPrivate(base, **QUICK).fit(X, Y)
+    model = HalfPrivate(base, **QUICK).fit(X, Y)
     assert 0 < model.certificate_.value <= 0.2
     assert model.certificate_.game.record == "average"
     assert model.certificate_.confidence == 0.95
@@ -74,7 +74,7 @@ def test_classifiers(base, monkeypatch):
 @pytest.mark.parametrize("base", [Ridge(), LinearRegression()], ids=lambda b: type(b).__name__)
 def test_regressions(base, monkeypatch):
     monkeypatch.setattr(refitting, "_PARTNERS", (1,))
-    model = MembershipPrivate(base, **QUICK).fit(XR, YR)
+    model = HalfPrivate(base, **QUICK).fit(XR, YR)
     assert is_regressor(model)
     assert model.score(XR, YR) > 0.7
     assert model.predict(XR).shape == YR.shape
@@ -83,7 +83,7 @@ def test_regressions(base, monkeypatch):
 @pytest.mark.usefixtures("few_fits")
 def test_k_means():
     points, _ = make_blobs(120, centers=3, cluster_std=1.0, random_state=2)
-    model = MembershipPrivate(KMeans(3, n_init=1, random_state=0), **QUICK).fit(points)
+    model = HalfPrivate(KMeans(3, n_init=1, random_state=0), **QUICK).fit(points)
     assert model.predict(points).shape == (120,)
     assert np.isfinite(model.score(points))
 
@@ -91,8 +91,8 @@ def test_k_means():
 @pytest.mark.parametrize("base", [LogisticRegression(C=0.01), GaussianNB(), Ridge(alpha=50)])
 def test_every_record(base):
     data = (XR[:60], YR[:60]) if isinstance(base, Ridge) else (X[:60], Y[:60])
-    settings = QUICK | {"record": "every", "game": "subset", "pairs": 60}
-    model = MembershipPrivate(base, **settings).fit(*data)
+    settings = QUICK | {"record": "every", "pairs": 60}
+    model = HalfPrivate(base, **settings).fit(*data)
     assert model.calibration_.method == "moment"
     assert model.certificate_.game.protects == "every record"
     assert model.certificate_.value <= 0.2
@@ -102,7 +102,7 @@ def test_every_record(base):
 @pytest.mark.usefixtures("few_fits")
 def test_izzo_is_there_to_compare_with():
     few = slice(0, 10)
-    model = MembershipPrivate(Ridge(), method="izzo", **QUICK | {"pairs": 30}).fit(XR[few], YR[few])
+    model = HalfPrivate(Ridge(), method="izzo", **QUICK | {"pairs": 30}).fit(XR[few], YR[few])
     assert model.calibration_.method == "izzo"
 
 
@@ -110,7 +110,7 @@ def test_izzo_is_there_to_compare_with():
 def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
     rows = np.random.default_rng(4).permutation(len(X))[:80]
     base = LogisticRegression()
-    model = MembershipPrivate(base, **QUICK).fit(X, Y, train=rows)
+    model = HalfPrivate(base, **QUICK).fit(X, Y, train=rows)
     clean = clone(base).fit(X[np.sort(rows)], Y[np.sort(rows)])
     moved = np.append(model.released_.coef_ - clean.coef_, model.released_.intercept_)
     moved[-1] -= clean.intercept_[0]
@@ -122,8 +122,8 @@ def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
 @pytest.mark.usefixtures("few_fits")
 def test_a_mask_is_as_good_as_row_numbers():
     mask = np.arange(len(X)) % 2 == 0
-    one = MembershipPrivate(Ridge(), **FEWEST).fit(X, Y, train=mask)
-    two = MembershipPrivate(Ridge(), **FEWEST).fit(X, Y, train=np.flatnonzero(mask)[::-1])
+    one = HalfPrivate(Ridge(), **FEWEST).fit(X, Y, train=mask)
+    two = HalfPrivate(Ridge(), **FEWEST).fit(X, Y, train=np.flatnonzero(mask)[::-1])
     assert (one.predict(X) == two.predict(X)).all()
 
 
@@ -145,7 +145,7 @@ def test_no_attacker_gains_more_than_certified_and_less_noise_breaks_it(record, 
     target = np.array([1.0, -1.0, 0.3, 2.0, -1.5, 1.0, 0.2, -2.0])
     base = Ridge(alpha=2.0, fit_intercept=False)
     settings = QUICK | {"eta": 0.1, "pairs": 600, "record": record, "method": method}
-    model = MembershipPrivate(base, **settings).fit(rows, target)
+    model = HalfPrivate(base, **settings).fit(rows, target)
     assert model.certificate_.confidence == 1.0  # all 70 subsets were fitted
     subsets = [np.array(s) for s in itertools.combinations(range(8), 4)]
     outputs = np.array([clone(base).fit(rows[s], target[s]).coef_[0] for s in subsets])
@@ -203,7 +203,7 @@ def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     # Whole row numbers must survive, so rows are not clipped; Spy has no other setting to tune.
     settings = QUICK | {"tune": True, "clip": 1e9}
     pair = (spy_parameters, set_spy_parameters)
-    model = MembershipPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
+    model = HalfPrivate(Spy(), adapter=pair, **settings).fit(numbered, YR)
     assert events == ["tune", "calibrate", "secret"]
     halves = [rows for rows in Spy.log if len(rows) == 80]
     # 2·20 fits of pairs, 2·8 to look for coins, 8 for scores, the secret last but for the shell.
@@ -219,7 +219,7 @@ def test_neither_tuning_nor_calibration_depends_on_the_secret():
     settings = FEWEST | {"calibration_seed": 9, "tune": True}
     found = []
     for half in (np.arange(80), np.arange(80, 160)):
-        model = MembershipPrivate(Ridge(), **settings).fit(XR, YR, train=half)
+        model = HalfPrivate(Ridge(), **settings).fit(XR, YR, train=half)
         found.append((model.calibration_.to_dict(), model.scores_, model.configuration_))
     assert json.dumps(found[0][0]) == json.dumps(found[1][0])
     assert found[0][1:] == found[1][1:]
@@ -245,7 +245,7 @@ def reachable(thing, seen):
 def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
     rows = np.sort(np.random.default_rng(6).permutation(len(X))[:80])
     base = LogisticRegression()
-    model = MembershipPrivate(base, **FEWEST).fit(X, Y, train=rows)
+    model = HalfPrivate(base, **FEWEST).fit(X, Y, train=rows)
     clean = clone(base).fit(X[rows], Y[rows])
     seen = {}
     reachable(model, seen)
@@ -278,11 +278,11 @@ class Talkative(RegressorMixin, BaseEstimator):
 
 @pytest.mark.usefixtures("few_fits")
 def test_nothing_is_printed_about_the_secret(capfd):
-    MembershipPrivate(LinearSVC(verbose=1), **FEWEST).fit(X, Y)
+    HalfPrivate(LinearSVC(verbose=1), **FEWEST).fit(X, Y)
     assert capfd.readouterr() == ("", "")
     rows = np.arange(80)
     pair = (lambda model: model.coef_, lambda model, vector: setattr(model, "coef_", vector))
-    MembershipPrivate(Talkative(), **FEWEST, adapter=pair).fit(XR, YR, train=rows)
+    HalfPrivate(Talkative(), **FEWEST, adapter=pair).fit(XR, YR, train=rows)
     said = capfd.readouterr()
     # Fresh subsets may be talked about, the secret not.
     assert said.out
@@ -291,13 +291,13 @@ def test_nothing_is_printed_about_the_secret(capfd):
 
 def test_the_calibration_seed_is_a_whole_number():
     with pytest.raises(InputError, match="calibration_seed must be a whole number"):
-        MembershipPrivate(Ridge(), **QUICK, calibration_seed=-1).fit(XR, YR)
+        HalfPrivate(Ridge(), **QUICK, calibration_seed=-1).fit(XR, YR)
 
 
 def test_tuning_picks_the_configuration_with_the_best_released_score(monkeypatch):
     monkeypatch.setattr(refitting, "_PARTNERS", (1,))
     settings = QUICK | {"tune": True, "eta": 0.1, "pairs": 60}
-    model = MembershipPrivate(Ridge(alpha=0.01), **settings).fit(XR, YR)
+    model = HalfPrivate(Ridge(alpha=0.01), **settings).fit(XR, YR)
     assert len(model.trials_) == 12
     best = max(t.scores.released_estimate for t in model.trials_ if t.scores)
     chosen = next(t for t in model.trials_ if t.configuration == model.configuration_)
@@ -317,7 +317,7 @@ def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
         return noise(statistic, *args, **kwargs)
 
     monkeypatch.setattr(methods, "_pilot_noise", fragile)
-    model = MembershipPrivate(Ridge(), **FEWEST | {"tune": True}).fit(XR, YR)
+    model = HalfPrivate(Ridge(), **FEWEST | {"tune": True}).fit(XR, YR)
     assert model.configuration_.value != 1.0
     assert [t.scores for t in model.trials_ if t.configuration.value == 1.0] == [None] * 3
 
@@ -325,10 +325,10 @@ def test_a_configuration_that_fails_is_not_chosen(monkeypatch):
 @pytest.mark.usefixtures("few_fits")
 def test_same_seed_same_release_and_no_seed_another():
     settings = FEWEST | {"calibration_seed": 1}
-    one, two = (MembershipPrivate(Ridge(), **settings).fit(XR, YR) for _ in range(2))
+    one, two = (HalfPrivate(Ridge(), **settings).fit(XR, YR) for _ in range(2))
     assert (one.predict(XR) == two.predict(XR)).all()
     open_settings = settings | {"insecure_seed": None}
-    three, four = (MembershipPrivate(Ridge(), **open_settings).fit(XR, YR) for _ in range(2))
+    three, four = (HalfPrivate(Ridge(), **open_settings).fit(XR, YR) for _ in range(2))
     assert (three.predict(XR) != four.predict(XR)).any()
     assert three.secure_
     assert not one.secure_
@@ -337,7 +337,7 @@ def test_same_seed_same_release_and_no_seed_another():
 
 @pytest.mark.usefixtures("few_fits")
 def test_clone_pipeline_and_grid_search():
-    model = MembershipPrivate(Ridge(), **QUICK)
+    model = HalfPrivate(Ridge(), **QUICK)
     assert clone(model).get_params()["estimator__alpha"] == 1.0
     assert clone(model).set_params(estimator__alpha=0.5).estimator.alpha == 0.5
     chain = make_pipeline(StandardScaler(), model).fit(XR, YR)
@@ -350,7 +350,7 @@ def test_clone_pipeline_and_grid_search():
 
 @pytest.mark.usefixtures("few_fits")
 def test_clipped_rows_are_clipped_in_prediction_too():
-    model = MembershipPrivate(Ridge(), clip=1.0, **FEWEST).fit(XR, YR)
+    model = HalfPrivate(Ridge(), clip=1.0, **FEWEST).fit(XR, YR)
     assert model.predict(XR[:1] * 1000) == pytest.approx(model.predict(XR[:1] * 2000))
 
 
@@ -370,22 +370,21 @@ class Fragile(BaseEstimator, RegressorMixin):
 @pytest.mark.parametrize(
     ("model", "data", "said"),
     [
-        (MembershipPrivate(Ridge(), eta=0.5), (XR, YR), "eta"),
-        (MembershipPrivate(Ridge(), eta=-0.1), (XR, YR), "eta"),
-        (MembershipPrivate(Ridge(), record="some"), (XR, YR), "record"),
-        (MembershipPrivate(Ridge(), method="magic"), (XR, YR), "method"),
-        (MembershipPrivate(Ridge(), release="all"), (XR, YR), "release"),
-        (MembershipPrivate(Ridge(), release="predictions"), (XR, YR), "query"),
-        (MembershipPrivate(Ridge(), clip=0.0), (XR, YR), "clip"),
-        (MembershipPrivate(Ridge(), confidence=1.0), (XR, YR), "confidence"),
-        (MembershipPrivate(Ridge(), game="subset"), (XR[:3], YR[:3]), "4 records"),
-        (MembershipPrivate(Ridge()), (XR, YR), "Give bounds"),
-        (MembershipPrivate(LogisticRegression(), game="subset"), (X, np.zeros(160)), "one class"),
-        (MembershipPrivate(KNeighborsClassifier()), (X, Y), "adapter"),
-        (MembershipPrivate(GaussianNB(), method="convex"), (X, Y), "method must be one of"),
-        (MembershipPrivate(GaussianNB(), method="crowd"), (X, Y), "method must be one of"),
+        (HalfPrivate(Ridge(), eta=0.5), (XR, YR), "eta"),
+        (HalfPrivate(Ridge(), eta=-0.1), (XR, YR), "eta"),
+        (HalfPrivate(Ridge(), record="some"), (XR, YR), "record"),
+        (HalfPrivate(Ridge(), method="magic"), (XR, YR), "method"),
+        (HalfPrivate(Ridge(), release="all"), (XR, YR), "release"),
+        (HalfPrivate(Ridge(), release="predictions"), (XR, YR), "query"),
+        (HalfPrivate(Ridge(), clip=0.0), (XR, YR), "clip"),
+        (HalfPrivate(Ridge(), confidence=1.0), (XR, YR), "confidence"),
+        (HalfPrivate(Ridge()), (XR[:3], YR[:3]), "4 records"),
+        (HalfPrivate(LogisticRegression()), (X, np.zeros(160)), "one class"),
+        (HalfPrivate(KNeighborsClassifier()), (X, Y), "adapter"),
+        (HalfPrivate(GaussianNB(), method="convex"), (X, Y), "method must be one of"),
+        (HalfPrivate(GaussianNB(), method="crowd"), (X, Y), "method must be one of"),
         (
-            MembershipPrivate(Fragile(), adapter=(spy_parameters, set_spy_parameters), **QUICK),
+            HalfPrivate(Fragile(), adapter=(spy_parameters, set_spy_parameters), **QUICK),
             (XR, YR),
             "every subset",
         ),
@@ -399,7 +398,7 @@ def test_bad_input(model, data, said):
 @pytest.mark.parametrize("train", [[0, 0, 1], np.ones(160, bool), [500], np.ones(3, bool), [0.5]])
 def test_bad_train(train):
     with pytest.raises(InputError, match="train"):
-        MembershipPrivate(Ridge(), **QUICK).fit(XR, YR, train=train)
+        HalfPrivate(Ridge(), **QUICK).fit(XR, YR, train=train)
 
 
 @pytest.mark.long
@@ -411,5 +410,5 @@ def test_scikit_learns_own_checks(base):
     check_classifiers_classes, check_regressors_train) fail: that is the price of noise on 30 rows.
     """
     settings = {"record": "average", "eta": 0.45, "pairs": 20, "tune": False, "n_jobs": 1}
-    model = MembershipPrivate(base, insecure_seed=1, calibration_seed=1, **settings)
+    model = HalfPrivate(base, insecure_seed=1, calibration_seed=1, **settings)
     check_estimator(model)

@@ -1,0 +1,430 @@
+"""The verb ``audit-learner``: what attacks on models of a learner reach, on random halves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from memberbound.attacks.attacks import DEFAULT_ATTACKS
+from memberbound.attacks.learned import LearnedAttack, Targets, learned_attack
+from memberbound.attacks.learner_audit import (
+    Ceiling,
+    Exposure,
+    Sandwich,
+    ShadowAudit,
+    audit_shadows,
+    compare_exposure,
+    read_ceiling,
+    record_exposure,
+    sandwiched,
+)
+from memberbound.attacks.noisy_releases import (
+    MOST_RECORDS,
+    ReleaseFloor,
+    audit_release,
+    has_normal_noise,
+)
+from memberbound.attacks.shadows import ShadowRun, cache_folder, train_shadows
+from memberbound.clusters import Scheduler, on_cluster
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    Hidden,
+    LearnerName,
+    Names,
+    Option,
+    Rates,
+    RecordsFile,
+    Seed,
+    Table,
+    Workers,
+)
+from memberbound.errors import whole_number
+from memberbound.files import check_output
+from memberbound.learners import learner_from_name, read_examples
+from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
+from memberbound.numerics.rounding import shared_confidence
+from memberbound.quantities import (
+    INTERVAL,
+    ONLY_BLIND,
+    AuditBound,
+    Certificate,
+    Sides,
+    confident,
+    marked,
+    significant,
+)
+from memberbound.release.half_estimator import ReleasedLearner
+from memberbound.release.methods import quick_to_fit
+from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns
+
+__all__ = ["LearnerAudit", "audit_learner", "audit_run", "release_floor"]
+
+#: Attacks without a score per record: one is trained on targets and bounds Δ by itself, the other
+#: reads what is released (X24).
+LEARNED, RELEASED = "learned", "released-vector"
+
+# ── The answer ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LearnerAudit(AuditAnswer):
+    """What attacks reached on models of a learner; ``exposure`` says it of every record."""
+
+    SIDES: ClassVar[Sides] = {
+        **ATTACK_SIDES,
+        **Sandwich.SIDES,
+        "learned": {
+            "advantage": {**INTERVAL, "confidence": "lower"},
+            "cross_fitted": "estimate",
+            "security_upper": "upper",
+        },
+        "records": {
+            "accuracy_estimate": "estimate",
+            "blind_accuracy": "upper",
+            "confidence": "lower",
+            "exposed_above": "lower",
+            "exposed_share": "lower",
+            "most_exposed": {**INTERVAL, "family_lower": "lower"},
+            "worst_record_estimate": "estimate",
+        },
+        "release": ReleaseFloor.SIDES,
+    }
+    VERB: ClassVar = "audit-learner"
+    ABOUT: ClassVar = " on the average record"
+
+    detail: ShadowAudit
+    exposure: Exposure
+    sandwich: Sandwich | None = None
+    release: ReleaseFloor | None = None
+    learned: LearnedAttack | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def floor(self) -> float:
+        """The proved advantage of the best attack, which pays for choosing it."""
+        return self.detail.best_advantage.lower
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        result = self.detail.to_dict() | super().to_dict()
+        result |= {
+            "records": self.exposure.to_dict(),
+            "learned": None if self.learned is None else self.learned.to_dict(),
+            "release": None if self.release is None else self.release.to_dict(),
+            "roles": dict(self.roles),
+        }
+        return result | ({} if self.sandwich is None else self.sandwich.to_dict())
+
+    def details(self) -> str:
+        """Return readable lines below the table of attacks."""
+        exposure = self.exposure
+        fields = exposure.to_dict(5)
+        text = (
+            f"\n\nrecords provably guessed better than blindly: {fields['exposed_records']} "
+            f"({exposure.targets} target models)"
+        )
+        for item in fields["most_exposed"]:  # type: ignore[attr-defined]
+            text += f"\n  {_record(item, exposure.blind)}"
+        text += (
+            f"\n  (floors hold for all {exposure.estimate.size} records at once, "
+            f"confidence {confident(exposure.confidence)})"
+        )
+        if self.learned is not None:
+            text += f"\n\n{self.learned.summary()}"
+        if self.release is not None:
+            text += f"\n\n{self.release.summary()}"
+        if self.sandwich is not None:
+            gap, ceiling = self.sandwich.gap, self.sandwich.ceiling.advantage
+            text += f"\n\ncertified advantage {marked(ceiling, 'certificate', 'advantage', 4)}, "
+            if gap is None:
+                return text + ONLY_BLIND
+            least = significant(self.sandwich.floor, "lower", 4)
+            text += f"audited ≥ {least}, ratio ≈ {significant(gap, 'estimate', 2)}"
+        return text
+
+
+def _record(item: dict[str, Any], blind: float) -> str:
+    """Return what is known about one record; the floor holds for all records at once."""
+    floor = marked(item["lower"], "audit", blind=blind)
+    right = f"record {item['record']}: right {marked(item['estimate'], 'estimate')} of the time"
+    return f"{right}, proved {floor}" if floor.kind == "audit" else f"{right}; {floor}"
+
+
+# ── The question ──────────────────────────────────────────────────────────────────────────────────
+
+
+@on_cluster
+def audit_learner(
+    table: Table,
+    *,
+    target: Column,
+    learner: LearnerName = "logistic",
+    images: Annotated[str | Shape, Option("text", metavar="HxW", web=False)] | None = None,
+    shadows: Annotated[int, Option("whole", metavar="S", least=8, most=10000)] = 64,
+    attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Rates = RATES,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
+    certificate: Annotated[
+        Certificate | str | os.PathLike[str] | Mapping[str, object],
+        Option("file", metavar="FILE", web=False),
+    ]
+    | None = None,
+    records: RecordsFile | None = None,
+    force: Force = False,
+    cache: Annotated[
+        str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
+    ]
+    | None = None,
+    backend: Annotated[
+        Literal["processes", "sequential", "dask"], Option("choice", web=False)
+    ] = "processes",
+    workers: Workers = -1,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
+    seed: Seed = 0,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="training models")]
+    | None = None,
+) -> LearnerAudit:
+    """Measure what attacks on models of a learner achieve, with confidence intervals.
+
+    The table is a population: ``shadows`` models are trained on random halves of it and attacked
+    with one another, the subset game.
+
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
+    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
+    Theorem: proofs/audit-subset-game.md; X24 where the learner is a release of ``protect`` with
+    normal noise (``released_learner``).
+    Assumes: the answer's ``assumptions``.
+    Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
+
+    Args:
+        table: a file or a table, one record per row.
+        target: column to predict.
+        learner: a short name, ``package.module:factory`` or an estimator.
+        images: the columns are the pixels of images of this size (``28x28``, ``32x32x3`` with
+            colours): every model is also queried with four copies shifted by a pixel, which can
+            find more members.
+        shadows: number of shadow models to train.
+        attacks: attacks to run; ``learned`` adds the attack classifier of A25 §7, trained on some
+            models and scored on others.
+        confidence: of each interval.
+        fpr: false-positive rate at which the TPR is measured; may be repeated.
+        columns: columns to use (default: all but identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
+        database_table: the table inside a DuckDB or SQLite file.
+        certificate: a certificate of η in the subset game to check the audit against: an audit
+            above it raises :class:`memberbound.attacks.learner_audit.ContradictionError`. If fits
+            failed the two are not compared, and a warning says so.
+        records: write every record's exposure to this CSV file; its limits hold for all records
+            simultaneously.
+        force: overwrite ``records``.
+        cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
+            the command line's default: the user's cache folder).
+        backend: where models are trained: ``processes``, ``sequential`` or ``dask``.
+        workers: processes; -1 uses all cores.
+        scheduler: address of a dask scheduler whose workers train the models.
+        client: for Python: a ``distributed.Client`` instead.
+        seed: for the random halves and the learners.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound audit-learner people.csv --target income --learner random-forest --cache fits
+        memberbound audit-learner people.csv --target income --attacks loss,lira,rmia --shadows 128
+
+    Examples:
+        >>> import pandas
+        >>> rng = np.random.default_rng(0)
+        >>> noise = pandas.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+        >>> noise["y"] = rng.integers(2, size=60)
+        >>> asked = {"target": "y", "learner": "tree", "shadows": 8, "workers": 1}
+        >>> audit_learner(noise, **asked, attacks=["rmia"]).attacks["rmia"]["auc"]["estimate"] > 0.7
+        True
+    """
+    del scheduler, client  # connected by on_cluster
+    models = whole_number("shadows", shadows, at_least=2)
+    rates = tuple(fpr) if isinstance(fpr, Iterable) else (fpr,)
+    start = whole_number("seed", seed, at_least=0)
+    out = None
+    if records is not None:
+        own = Path(table) if isinstance(table, (str, os.PathLike)) else None
+        out = check_output(
+            Path(records), name="records", formats=(".csv",), source=own, force=force
+        )
+    ceiling = None if certificate is None else read_ceiling(certificate)
+    examples = read_examples(
+        table,
+        target,
+        columns=columns,
+        roles=roles,
+        database_table=database_table,
+        unit=unit,
+    )
+    estimator = learner_from_name(learner, examples.task) if isinstance(learner, str) else learner
+    if images is not None:
+        examples = pixels_of(examples)
+        estimator = AugmentedQueries(estimator, picture_shape(images))
+    run = train_shadows(
+        examples,
+        estimator,
+        models=models,
+        seed=start,
+        n_jobs=workers,
+        backend=backend,
+        cache=cache_folder(cache),
+        progress=progress,
+    )
+    names = tuple(attacks)
+    answer = audit_run(
+        run,
+        attacks=names,
+        confidence=confidence,
+        fpr=rates,
+        ceiling=ceiling,
+        learned=_learned(run, confidence, start) if LEARNED in names else None,
+        release=release_floor(
+            estimator,
+            run,
+            confidence=confidence,
+            seed=start,
+            workers=None if workers < 1 else workers,
+        ),
+    )
+    notes = (*answer.warnings, *examples.notes)
+    answer = replace(answer, warnings=notes, roles=examples.roles)
+    if out is None:
+        return answer
+    exposure = answer.exposure
+    places = np.arange(exposure.estimate.size)
+    listed = {
+        "record": places if exposure.rows is None else exposure.rows,
+        "accuracy_estimate": exposure.estimate,
+        "accuracy_lower": exposure.lower,
+        "accuracy_upper": exposure.upper,
+        "exposed": np.isin(places, exposure.exposed).astype(int),
+    }
+    write_columns(listed, out, force=force)
+    return replace(answer, records_out=str(out))
+
+
+def _learned(run: ShadowRun, confidence: float, seed: int) -> LearnedAttack:
+    """Attack the models with a classifier that is trained on some of them."""
+    shown = np.stack([run.signals.logit, run.signals.loss], axis=2)
+    targets = Targets(run.membership, signals=shown, features=run.examples.features)
+    return learned_attack(targets, confidence=confidence, seed=seed)
+
+
+def audit_run(
+    run: ShadowRun,
+    *,
+    attacks: Iterable[str] = DEFAULT_ATTACKS,
+    confidence: float = 0.95,
+    fpr: Iterable[float] = RATES,
+    ceiling: Ceiling | None = None,
+    learned: LearnedAttack | None = None,
+    release: ReleaseFloor | None = None,
+) -> LearnerAudit:
+    """Audit models that are trained already; see :func:`audit_learner`.
+
+    With a ``ceiling`` an audit above it raises a ContradictionError.  ``learned`` is the attacker
+    of A25 §7 on the same models, ``release`` that on what is released (X24).  They are attacks like
+    the others: best attack, floor and the comparison with the ceiling read one list that shares the
+    error.  So do the floors about one record, those of ``exposure`` and of ``release``
+    (proofs/audit-subset-game.md claim 6).
+    """
+    plain = tuple(name for name in attacks if name != LEARNED) or DEFAULT_ATTACKS
+    others: dict[str, Callable[[float], AuditBound]] = {}
+    if learned is not None:
+        others[LEARNED] = _floorless(learned.bounded) if run.failures else learned.bounded
+    if release is not None:
+        others[RELEASED] = release.on_average.bounded
+    found = audit_shadows(run, attacks=plain, confidence=confidence, fpr=fpr, others=others)
+    if learned is not None:
+        learned = replace(learned, confidence=found.each_confidence)
+    both = found.confidence
+    if release is not None:
+        release = replace(release, confidence=found.each_confidence)
+        both = shared_confidence(both, 2)
+    sandwich, warnings, exposure = None, found.warnings, record_exposure(found, confidence=both)
+    if run.failures:
+        # Halves on which a fit succeeds need not be uniform, and then it is another game: a record
+        # without which the learner fails is in most of them, and saying "in" is right about it.
+        exposure = exposure.unproved()
+        warnings += ("No record is listed as exposed: that needs uniform halves, fits failed.",)
+        if ceiling is not None:
+            warnings += ("The certificate was not compared, for the same reason.",)
+    elif ceiling is not None and run.sample is not None and ceiling.record == "average":
+        warnings += (
+            "The certificate was not compared: it speaks of the average over all records, the "
+            "audit of a sample of them.",
+        )
+    elif ceiling is not None:
+        sandwich = sandwiched(ceiling, found.best_advantage)
+        compare_exposure(ceiling, exposure)
+        if release is not None and ceiling.record == "every":
+            about_one = sandwiched(ceiling, release.worst)
+            sandwich = max(sandwich, about_one, key=lambda side: side.floor)
+    return LearnerAudit(
+        game=found.game,
+        attacks={name: a.to_dict() for name, a in found.attacks.items()},
+        best=found.best,
+        confidence=found.confidence,
+        assumptions=found.assumptions,
+        warnings=warnings,
+        detail=found,
+        exposure=exposure,
+        sandwich=sandwich,
+        release=release,
+        learned=learned,
+    )
+
+
+def _floorless(bounded: Callable[[float], AuditBound]) -> Callable[[float], AuditBound]:
+    """Return the same intervals without a floor, for halves that were not uniform."""
+
+    def cut(confidence: float) -> AuditBound:
+        bound = bounded(confidence)
+        return replace(bound, lower=min(bound.lower, 0.0))
+
+    return cut
+
+
+#: Targets and training models of the attack on what is released, per shadow model.
+_TARGETS, _TRAINING = 8, 2
+
+
+def release_floor(
+    learner: object, run: ShadowRun, *, confidence: float, seed: int, workers: int | None
+) -> ReleaseFloor | None:
+    """Return the floors of X24 for a learner with known normal noise that is quick to fit."""
+    if not isinstance(learner, ReleasedLearner):
+        return None
+    plan = learner.rehearsal
+    law, records = plan.calibration.noise, run.game.population
+    if not (has_normal_noise(law) and quick_to_fit(plan.statistic) and records <= MOST_RECORDS):
+        return None
+    models = run.signals.models
+    return audit_release(
+        plan.statistic,
+        law,
+        run.game,
+        targets=_TARGETS * models,
+        training=_TRAINING * models,
+        confidence=confidence,
+        seed=seed,
+        workers=workers,
+    )

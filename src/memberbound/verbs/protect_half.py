@@ -1,0 +1,424 @@
+"""The verb ``protect-half``: the papers' game, a release of a secret half of a public table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.clusters import Scheduler, on_cluster
+from memberbound.declarations import (
+    Column,
+    ColumnRoles,
+    DatabaseTable,
+    Force,
+    Hidden,
+    InputFile,
+    LearnerName,
+    Names,
+    Numbers,
+    Option,
+    OutputFile,
+    Table,
+    Workers,
+)
+from memberbound.errors import InputError, fraction, one_of, whole_number
+from memberbound.files import check_output
+from memberbound.games import SubsetGame
+from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
+from memberbound.release.half_estimator import HalfPrivate
+from memberbound.release.methods import METHODS, released_statistic
+from memberbound.release.parameters import Labels
+from memberbound.release.saving import TableModel, save
+from memberbound.release.statistics import (
+    SumStatistic,
+    computed,
+    covariance,
+    histogram,
+    mean,
+    quantiles,
+    total,
+)
+from memberbound.release.table_statistics import TABLE_STATISTICS
+from memberbound.tables.in_memory import Population, read_population
+from memberbound.tables.recipe import labels_of
+from memberbound.verbs.protection import Protection, TrialScores, useless
+
+__all__ = ["protect_half"]
+
+
+@on_cluster
+def protect_half(
+    source: Table,
+    *,
+    target: Column | None = None,
+    learner: LearnerName | None = None,
+    statistic: Annotated[Any, Option("choice", choices=TABLE_STATISTICS)] | None = None,
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    record: Literal["average", "every"] = "every",
+    method: Literal["auto", "crowd", "neighbour", "moment", "izzo"] = "auto",
+    confidence: float = 0.95,
+    tune: bool = True,
+    clip: Annotated[float, Option("number", metavar="R")] | None = None,
+    pairs: Annotated[int, Option("whole", least=2, most=1000000)] | None = None,
+    query: InputFile | None = None,
+    bins: Numbers | None = None,
+    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    size: Annotated[int, Option("whole", metavar="K")] | None = None,
+    columns: Names | None = None,
+    roles: ColumnRoles | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    workers: Workers | None = None,
+    scheduler: Scheduler | None = None,
+    client: Hidden | None = None,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+    calibration_seed: Hidden = None,
+    progress: Annotated[Callable[..., None], Option("progress", metavar="calibrating the noise")]
+    | None = None,
+) -> Protection:
+    """Release a model or a statistic of a secret random half of a public table.
+
+    The rows of ``source`` are a public population, of which a random half becomes the training set,
+    after the noise has been calibrated on other, fresh halves.  This is the game of the papers; who
+    is in the *table* is not protected (for that there is ``protect``).
+
+    Guarantee: nobody who knows the population, but not which half of it was drawn, and sees the
+    release is right about the average (or about every) record's membership more than ``eta`` above
+    blind guessing, at ``confidence``.  What is released of a learner takes raw rows (``predict``).
+    Theorem: X1, X20 and X4 (neighbour), X19 (moment), X21 (crowd), I24-C10 with its radius
+    corrected (izzo).
+    Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
+    Edge cases: a statistic that is proved constant is released without noise; scores are estimates
+    from fresh halves.
+
+    Args:
+        source: a file or a table, one record per row.
+        target: column to predict.
+        learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
+        statistic: instead of a model, release a ``mean``, ``sum``, ``histogram``, ``contingency``
+            table, ``covariance`` or ``quantiles``; in Python also a function of the drawn rows.
+        eta: how far above blind guessing anybody may get, in (0, ½).
+        record: who is protected.
+        method: ``crowd`` (means, counts, covariances), ``neighbour``, ``moment`` or ``izzo``;
+            ``auto`` chooses.
+        confidence: of the noise calibration.
+        tune: choose clip radius and regularisation together with the noise.
+        clip: shrink longer rows to this norm.
+        pairs: how many pairs (or subsets) to refit for the calibration.
+        query: public rows whose predictions are released, for learners without parameters.
+        bins: edges of a histogram.
+        levels: of the quantiles (default: quartiles).
+        size: for a statistic: number of records drawn (default: half of them).
+        columns: columns to use (default: all but identifiers and free text).
+        roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
+            the inferred role.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
+        database_table: the table inside a DuckDB or SQLite file.
+        out: file for the release; its certificate is written beside it.
+        force: overwrite ``out``.
+        workers: processes (default: all cores).
+        scheduler: address of a dask scheduler whose workers do the refitting.
+        client: for Python: a ``distributed.Client`` instead.
+        insecure_seed: for tests only: draw training set and noise from a seed, which protects
+            nobody.
+        calibration_seed: seed of the calibration's halves, which are public.
+        progress: called with (done, total).
+
+    Command line:
+        memberbound protect-half people.csv --target ill --record average --out model.skops
+        memberbound protect-half people.csv --statistic mean --columns age,bmi
+
+    Examples:
+        >>> import pandas
+        >>> people = pandas.DataFrame({"age": range(20, 50), "weight": range(40, 70)})
+        >>> result = protect_half(people, statistic="mean", insecure_seed=1)
+        >>> result.calibration.certificate.value <= 0.05
+        True
+    """
+    del scheduler, client  # read by on_cluster
+    checked_eta(eta)
+    pairs, workers, insecure_seed, calibration_seed = (
+        None if value is None else whole_number(name, value, at_least=least)
+        for name, value, least in (
+            ("pairs", pairs, 2),
+            ("workers", workers, 1),
+            ("insecure_seed", insecure_seed, 0),
+            ("calibration_seed", calibration_seed, 0),
+        )
+    )
+    one_of("record", record, ("average", "every"))
+    one_of("method", method, METHODS)
+    fraction("confidence", confidence, open_left=True, open_right=True)
+    if (target is None) == (statistic is None):
+        raise InputError("protect-half needs either a target for a learner, or a statistic.")
+    if out is not None:
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        formats = (".skops",) if statistic is None else (".safetensors",)
+        check_output(Path(out), formats=formats, source=own, force=force)
+    read: dict[str, Any] = {
+        "columns": columns,
+        "roles": roles,
+        "database_table": database_table,
+        "unit": unit,
+    }
+    if statistic is not None:
+        if query is not None or learner is not None:
+            raise InputError("learner and query apply to a model: name its target.")
+        table, made = _made_statistic(
+            source, statistic, size=size, clip=clip, bins=bins, levels=levels, **read
+        )
+        result = _release_statistic(
+            *made,
+            eta=eta,
+            record=record,
+            method=method,
+            confidence=confidence,
+            pairs=pairs,
+            workers=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+            progress=progress,
+        )
+        result = replace(result, roles=table.selection.roles)
+    else:
+        if not (size is None and bins is None and levels is None):
+            raise InputError("size, bins and levels apply to a statistic, not to a learner.")
+        examples = read_examples(source, str(target), **read)
+        chosen = "logistic" if learner is None else learner
+        named = isinstance(chosen, str)
+        estimator = learner_from_name(chosen, examples.task) if named else chosen
+        rows = None if query is None else encoded_rows(examples.encoder, examples.columns, query)[0]
+        model = HalfPrivate(
+            estimator,
+            eta=eta,
+            record=record,
+            method=method,
+            tune=tune and rows is None,
+            confidence=confidence,
+            clip=clip,
+            release="parameters" if rows is None else "predictions",
+            query=rows,
+            pairs=pairs,
+            n_jobs=workers,
+            insecure_seed=insecure_seed,
+            calibration_seed=calibration_seed,
+        )
+        result = _release_model(model, examples, str(target), progress)
+    if insecure_seed is not None:
+        seeded = "training set and noise come from a seed: whoever knows it knows the members"
+        result = replace(result, warnings=(*result.warnings, seeded))
+    if out is None:
+        return result
+    save(result.released, Path(out), force=force)
+    return replace(result, out=str(out))
+
+
+# ── Statistics of a table, released in the subset game: read, made, calibrated, drawn ─────────────
+
+_FEWEST = 4
+#: A column with more values than this is not counted value by value.
+_CATEGORIES = 50
+
+
+def _made_statistic(
+    source: object,
+    statistic: Any,
+    *,
+    size: int | None,
+    clip: float | None,
+    bins: ArrayLike | None,
+    levels: ArrayLike | None,
+    **read: Any,
+) -> tuple[Population, tuple[Any, SubsetGame, str, tuple[str, ...]]]:
+    """Read the table and return it with the statistic, its game, its name and notes."""
+    if levels is not None and statistic != "quantiles":
+        raise InputError("levels apply only to quantiles.")
+    quarters = (0.25, 0.5, 0.75) if levels is None else levels
+    columns = read.pop("columns")
+    if statistic in ("histogram", "contingency"):
+        if bins is not None and statistic == "contingency":
+            raise InputError("bins apply only to a histogram.")
+        table = read_population(source, columns, **read)
+        counted = _crossed(table, size) if statistic == "contingency" else None
+        return table, counted or _counted(table, size=size, bins=bins)
+    if bins is not None:
+        raise InputError("bins apply only to a histogram.")
+    table = read_population(source, columns, numeric=True, **read)
+    return table, _statistic(table, statistic, size=size, clip=clip, levels=quarters)
+
+
+def _drawn(records: int, name: str, size: int | None) -> SubsetGame:
+    if records < _FEWEST:
+        raise InputError(f"{name} must hold at least {_FEWEST} records, got {records}.")
+    return SubsetGame(records, records // 2 if size is None else whole_number("size", size))
+
+
+def _statistic(
+    table: Population,
+    statistic: str | Callable[[Labels], ArrayLike],
+    *,
+    size: int | None,
+    clip: float | None,
+    levels: ArrayLike,
+) -> tuple[Any, SubsetGame, str, tuple[str, ...]]:
+    """Return the statistic, its game, its name and what has to be said about it."""
+    game = _drawn(table.values.shape[0], table.name, size)
+    notes = list(table.selection.notes)
+    if clip is not None and statistic not in ("mean", "sum"):
+        raise InputError("clip applies only to a learner, a mean or a sum.")
+    if not isinstance(statistic, str):
+        return computed(table.values, statistic, size=game.size), game, "statistic", tuple(notes)
+    name = one_of("statistic", statistic, TABLE_STATISTICS)
+    made: Any
+    if name == "mean":
+        made = replace(mean(table.values, size=game.size, clip=clip), names=table.columns)
+    elif name == "sum":
+        made = replace(total(table.values, clip=clip), names=table.columns)
+    elif name == "covariance":
+        made = covariance(table.values, size=game.size)
+        notes.append("the covariance is taken about the population's mean, which is public here")
+    else:
+        made = quantiles(table.values, levels)
+    return made, game, name, tuple(notes)
+
+
+def _counted(
+    table: Population, *, size: int | None, bins: ArrayLike | None
+) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
+    """Return the histogram of one column: of numbers by bins, of everything else by value.
+
+    Edges and categories come from the whole population, which is public in this game.
+    """
+    names, name, notes = table.columns, table.name, table.selection.notes
+    if len(names) != 1:
+        raise InputError(
+            f"a histogram needs one column of {name}, got {', '.join(names)}. Name it with columns."
+        )
+    column = table.frame[names[0]]
+    game = _drawn(len(column), name, size)
+    number = table.readings[names[0]].numeric
+    if bins is not None or (number and column.nunique() > _CATEGORIES):
+        if not number:
+            raise InputError(f"column {names[0]!r} of {name} must hold numbers to have bins.")
+        values = table.values[:, 0]
+        edges = np.linspace(values.min(), values.max(), 21) if bins is None else bins
+        return histogram(values, bins=edges), game, "histogram", notes
+    texts = _category_texts(table, names[0])
+    return histogram(texts, categories=sorted(set(texts))), game, "histogram", notes
+
+
+def _crossed(
+    table: Population, size: int | None
+) -> tuple[SumStatistic, SubsetGame, str, tuple[str, ...]]:
+    """Return the counts of the combinations of values that occur in the population."""
+    if len(table.columns) < 2:
+        raise InputError(f"a contingency table needs two columns of {table.name}, got one.")
+    columns = [_category_texts(table, name) for name in table.columns]
+    texts = [", ".join(cell) for cell in zip(*columns, strict=True)]
+    game = _drawn(len(texts), table.name, size)
+    counted = histogram(texts, categories=sorted(set(texts)))
+    return counted, game, "contingency", table.selection.notes
+
+
+def _category_texts(table: Population, name: str) -> list[str]:
+    codes, labels = labels_of(table.frame[name])
+    found = np.unique(codes).size
+    if found > _CATEGORIES:
+        raise InputError(
+            f"counts need at most {_CATEGORIES} categories of a column, got {found} in {name!r}. "
+            "Merge some."
+        )
+    return [labels[code] for code in codes]
+
+
+def _release_statistic(
+    statistic: Any,
+    game: SubsetGame,
+    name: str,
+    notes: tuple[str, ...],
+    *,
+    eta: float,
+    record: Record,
+    method: str,
+    confidence: float,
+    pairs: int | None,
+    workers: int | None,
+    insecure_seed: int | None,
+    calibration_seed: int | None,
+    progress: Progress,
+) -> Protection:
+    """Calibrate the noise on fresh subsets, then draw the secret one and release."""
+    release = released_statistic(
+        statistic,
+        replace(game, record=record),
+        eta=eta,
+        method=method,
+        confidence=confidence,
+        pairs=pairs,
+        workers=workers,
+        insecure_seed=insecure_seed,
+        calibration_seed=calibration_seed,
+        progress=progress,
+    )
+    details = {"values": release.values.tolist(), "names": list(release.names)}
+    said = (*notes, *_fit_notes(release.calibration))
+    return Protection("protect-half", release.calibration, release, name, (), None, said, details)
+
+
+def _release_model(
+    model: HalfPrivate, examples: Examples, target: str, progress: Progress
+) -> Protection:
+    model.fit(examples.features, examples.target, progress=progress)
+    # It takes rows as they are; all that this needs is public in the game.
+    released = TableModel(model, examples.encoder, examples.columns, target, examples.class_values)
+    # The population is public in this game.
+    shares = np.bincount(examples.target) / examples.rows if examples.classes else np.zeros(1)
+    known = model.scores_
+    scores: tuple[TrialScores, ...] = ()
+    if known is not None:
+        name = "accuracy" if examples.classes else "R²"
+        estimates = (known.clean_estimate, known.released_estimate, float(shares.max()))
+        # A constant finds one class of them all, and ranks nothing.
+        blind = {"balanced accuracy": 1 / max(1, len(shares)), "AUC": 0.5}
+        further = tuple(
+            TrialScores(other, *both, blind[other]) for other, both in known.further.items()
+        )
+        scores = (TrialScores(name, *estimates), *further)
+    details = {"configuration": model.configuration_.to_dict(), "release": model.release}
+    return Protection(
+        "protect-half",
+        model.calibration_,
+        released,
+        f"{type(model.estimator).__name__} ({model.release})",
+        scores,
+        None,
+        (*_fit_notes(model.calibration_), *examples.notes, *useless(scores)),
+        details,
+        examples.roles,
+    )
+
+
+def _fit_notes(calibration: Calibration) -> tuple[str, ...]:
+    """Return what whoever releases has to know about the fits."""
+    known, said = calibration.details, []
+    if known.get("own_coins"):
+        said.append(
+            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "prefer one with a random_state"
+        )
+    if failed := known.get("fits_failed"):
+        said.append(
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            "zeros are released with the same noise"
+        )
+    return tuple(said)

@@ -1,0 +1,130 @@
+"""The verb ``summarize``: numbers of all rows that hide every record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from memberbound.declarations import (
+    Column,
+    DatabaseTable,
+    Force,
+    Names,
+    Numbers,
+    Option,
+    OutputFile,
+    Rates,
+    Table,
+)
+from memberbound.errors import InputError, one_of, whole_number
+from memberbound.files import check_output
+from memberbound.release.preprocessing import forms_of, read_bounds
+from memberbound.release.releasing import source_from_seed
+from memberbound.release.saving import save
+from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
+from memberbound.tables.in_memory import read_secret_columns
+from memberbound.tables.source import header_notes
+from memberbound.verbs.explain import chances
+from memberbound.verbs.protection import Protection, unit_and_seed_notes
+
+__all__ = ["summarize"]
+
+
+def summarize(
+    source: Table,
+    *,
+    statistic: Annotated[str, Option("choice", choices=TABLE_STATISTICS)],
+    eta: Annotated[float, Option("number", metavar="H")] = 0.05,
+    columns: Names | None = None,
+    bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
+    bins: Numbers | None = None,
+    levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    baseline: Rates | None = None,
+    unit: Column | None = None,
+    database_table: DatabaseTable | None = None,
+    out: OutputFile | None = None,
+    force: Force = False,
+    insecure_seed: Annotated[int, Option("whole", web=False)] | None = None,
+) -> Protection:
+    """Release numbers about all rows so that nobody can tell whose record was among them.
+
+    Guarantee: nobody who knows all other records and sees the numbers is right about any record's
+    membership more than ``eta`` above blind guessing: for every record of any table, without a
+    confidence level.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
+    Assumes: one release; the number of rows, the columns' names and declared types and the bounds
+    are public.
+    Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
+
+    Args:
+        source: a file or a table, one record per row.
+        statistic: ``mean``, ``sum``, ``covariance`` or ``quantiles`` of columns of numbers; a
+            ``histogram`` of one column, or a ``contingency`` table of several.
+        eta: how far above blind guessing anybody may get, in (0, ½).
+        columns: columns to use (default: all).
+        bounds: YAML or JSON file (or a mapping) with what is public about the columns:
+            ``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.
+        bins: public edges of a histogram of numbers.
+        levels: of quantiles (default: quartiles).
+        baseline: chance of guessing something else about a record (an attribute, the record itself)
+            without the release; the answer bounds it with the release. May be repeated.
+        unit: column that identifies the person; only each person's first row is used, so that a
+            record is a person.
+        database_table: the table inside a DuckDB or SQLite file.
+        out: file for the numbers (.safetensors); their certificate is written beside it.
+        force: overwrite ``out``.
+        insecure_seed: for tests only: draw the noise from a seed, which protects nobody.
+
+    Command line:
+        memberbound summarize patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
+        memberbound summarize patients.csv --statistic histogram --columns ward --eta 0.01
+
+    Examples:
+        >>> import pandas
+        >>> people = pandas.DataFrame({"age": [k % 80 for k in range(900)]})
+        >>> result = summarize(people, statistic="mean", bounds={"age": [0, 80]}, insecure_seed=1)
+        >>> bool(abs(result.released.values[0] - 39.5) < 2)
+        True
+    """
+    one_of("statistic", statistic, TABLE_STATISTICS)
+    if levels is not None and statistic != "quantiles":
+        raise InputError("levels apply only to quantiles.")
+    seed = None if insecure_seed is None else whole_number("insecure_seed", insecure_seed)
+    guesses = chances("baseline", baseline)
+    if out is not None:
+        own = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        check_output(Path(out), formats=(".safetensors",), source=own, force=force)
+    public = read_bounds(bounds)
+    table = read_secret_columns(
+        source, forms_of(public), columns=columns, unit=unit, database_table=database_table
+    )
+    released = release_table_statistic(
+        table,
+        statistic,
+        eta=eta,
+        bounds=public,
+        bins=bins,
+        levels=levels,
+        source=source_from_seed(seed),
+    )
+    result = Protection(
+        "summarize",
+        released.calibration,
+        released,
+        statistic,
+        warnings=(*header_notes(source), *unit_and_seed_notes(unit, seed)),
+        details={
+            "values": released.values.tolist(),
+            "names": list(released.names),
+            "bounds": sorted(name for name in public if name in table.columns),
+            "columns": list(table.columns),
+        },
+        baseline=guesses,
+    )
+    if out is None:
+        return result
+    save(result.released, Path(out), force=force)
+    return replace(result, out=str(out))
