@@ -44,7 +44,7 @@ RATIO = 1.3
 
 
 def ours(path: str, limit: str) -> dict[int, int]:
-    from memberbound.tables import count_profile
+    from memberbound.tables.counting import count_profile
 
     profile = count_profile(path, list(COLUMNS), memory_limit=limit)
     return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))

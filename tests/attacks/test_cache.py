@@ -10,16 +10,11 @@ import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from memberbound.attacks import shadows as caching
-from memberbound.attacks.shadows import (
-    FitCache,
-    default_cache,
-    draw_half,
-    fingerprint,
-    train_shadows,
-)
+import memberbound
+from memberbound.attacks.shadows import FailedFit, ShadowFit, _Training, train_shadows
 from memberbound.errors import InputError
 from memberbound.learners import Examples
+from memberbound.learners.refits import FitStore, default_cache
 
 
 def examples(seed=0):
@@ -32,7 +27,8 @@ def examples(seed=0):
 def key(data=None, learner=None, seed=0, copies=0):
     if learner is None:  # An unfitted ensemble has no truth value.
         learner = DecisionTreeClassifier()
-    return fingerprint(data or examples(), learner, seed=seed, copies=copies)
+    data = data or examples()
+    return _Training(data, learner, seed, copies, data).fingerprint()
 
 
 def test_the_key_notices_every_change(monkeypatch):
@@ -54,7 +50,7 @@ def test_the_key_notices_every_change(monkeypatch):
         key(seed=1),
         key(copies=2),
     ]
-    monkeypatch.setattr(caching, "__version__", "0.0.0")
+    monkeypatch.setattr(memberbound, "__version__", "0.0.0")
     keys.append(key())
     assert len(set(keys)) == len(keys)
     assert keys[-1] == key()
@@ -121,7 +117,7 @@ def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
     assert again.reused == 4
     assert np.array_equal(again.signals.logit[:4], first.signals.logit)
     assert np.array_equal(again.timings[:4], first.timings)
-    files = sorted(Path(tmp_path).glob("shadows/*/fit-*.npz"))
+    files = sorted(Path(tmp_path).glob("fits/*/fit-*.npz"))
     files[0].write_bytes(files[0].read_bytes()[:100])
     files[1].write_bytes(b"")
     files[2].write_bytes(files[3].read_bytes())  # another half's fit under this name
@@ -131,25 +127,23 @@ def test_stored_fits_are_used_and_damaged_ones_are_not(tmp_path):
     changed = examples()
     changed.features[0, 0] += 1.0
     assert train(changed).reused == 0
-    assert not list(Path(tmp_path).glob("shadows/*/*.part"))
+    assert not list(Path(tmp_path).rglob("*.part"))
 
 
 def test_a_round_trip_keeps_every_signal(tmp_path):
     data = examples()
     run = train_shadows(data, DecisionTreeClassifier(), models=2, n_jobs=1, copies=2)
-    store = FitCache.at(tmp_path, "a" * 64)
-    member, _ = draw_half(40, 0, 0)
-    store.store(0, member, run.signals[:1], 1.5)
-    found = store.load(0, member)
-    assert found is not None
-    signals, seconds = found
-    assert seconds == 1.5
+    store = FitStore.at(tmp_path, "a" * 64, ShadowFit.arrays, ShadowFit.read)
+    store.save({3: ShadowFit(run.signals[:1], 1.5), 5: FailedFit(5, 0, "ValueError: no")})
+    (found,) = store.load().items()
+    assert found[0] == 3
+    signals = found[1].signals
+    assert found[1].seconds == 1.5
     assert signals.kind == "probabilities"
     assert np.array_equal(signals.logit, run.signals.logit[:1])
     assert np.array_equal(signals.correct, run.signals.correct[:1])
     assert np.array_equal(signals.agreement, run.signals.agreement[:1])
     assert signals.gradient is None
-    assert store.load(1, member) is None
 
 
 def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
@@ -160,4 +154,4 @@ def test_the_default_folder_and_one_that_cannot_be_made(tmp_path, monkeypatch):
     assert default_cache().name == "memberbound"
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cache must be a folder"):
-        FitCache.at(tmp_path / "file", "a" * 64)
+        FitStore.at(tmp_path / "file", "a" * 64, ShadowFit.arrays, ShadowFit.read)

@@ -23,7 +23,7 @@ from memberbound.attacks import shadows
 from memberbound.attacks.shadows import draw_half, train_shadows
 from memberbound.attacks.signals import gradient_norms, signals_of
 from memberbound.errors import InputError
-from memberbound.learners import Examples, read_examples
+from memberbound.learners import Examples, read_examples, refits
 
 
 def examples(rows=60, classes=2, seed=0, task="classification"):
@@ -113,9 +113,9 @@ def test_the_table_does_not_travel_with_every_fit(monkeypatch):
     examples = read_examples(pd.DataFrame(table), "y")
     assert examples.population is not None
     sent = []
-    outcomes = shadows._outcomes
+    engine = shadows.refits
     monkeypatch.setattr(
-        shadows, "_outcomes", lambda work, *r: sent.append(work) or outcomes(work, *r)
+        shadows, "refits", lambda work, *r, **k: sent.append(work) or engine(work, *r, **k)
     )
     run = train_shadows(examples, LogisticRegression(), models=2, backend="sequential", records=20)
     assert [s.population for s in (sent[0].examples, sent[0].attacked)] == [None, None]
@@ -143,7 +143,7 @@ def test_a_lack_of_memory_is_not_a_failing_learner(monkeypatch, tmp_path):
 
         for place, name, cache in (
             (shadows, "signals_of", None),
-            (shadows.pickle, "dumps", tmp_path),
+            (refits._Description, "reducer_override", tmp_path),
         ):
             with monkeypatch.context() as patched:
                 patched.setattr(place, name, broken)
@@ -314,7 +314,7 @@ def test_a_killed_run_goes_on_without_losing_finished_fits(tmp_path, monkeypatch
     command = [sys.executable, str(tmp_path / "slow_script.py"), str(folder), str(log)]
 
     def stored():
-        return len(list(Path(folder).glob("shadows/*/fit-*.npz")))
+        return len(list(Path(folder).glob("fits/*/fit-*.npz")))
 
     first = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
     for _ in range(6000):

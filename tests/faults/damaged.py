@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 
 from memberbound.errors import MemberboundError
-from memberbound.tables import count_profile, open_table
+from memberbound.tables.counting import count_profile
 from memberbound.tables.in_memory import read_population
-from memberbound.tables.source import Table
+from memberbound.tables.source import Table, open_table
 
 ROWS = 40
 LONGEST = 600
@@ -114,20 +114,24 @@ def _duckdb(path: Path) -> None:
 
 
 def cached_fit():
-    """The membership and the signals of the fit in the good cache file."""
+    """The fit in the good cache file."""
+    from memberbound.attacks.shadows import ShadowFit
     from memberbound.attacks.signals import Signals
 
-    rng = np.random.default_rng(4)
-    member = rng.random(ROWS) < 0.5
-    logit = rng.normal(size=(1, ROWS))
-    return member, Signals(logit, logit > 0, "probabilities")
+    logit = np.random.default_rng(4).normal(size=(1, ROWS))
+    return ShadowFit(Signals(logit, logit > 0, "probabilities"), 0.5)
+
+
+def fit_store(folder: Path):
+    """The cache in a folder."""
+    from memberbound.attacks.shadows import ShadowFit
+    from memberbound.learners.refits import FitStore
+
+    return FitStore(folder, ShadowFit.arrays, ShadowFit.read)
 
 
 def _npz(path: Path) -> None:
-    from memberbound.attacks.shadows import FitCache
-
-    member, signals = cached_fit()
-    FitCache(path.parent).store(0, member, signals, 0.5)
+    fit_store(path.parent).save({0: cached_fit()})
     (path.parent / "fit-000000.npz").rename(path)
 
 
@@ -417,14 +421,14 @@ def _engine(index: int) -> Table:
 
 
 def _fit(path: Path, index: int) -> object:
-    from memberbound.attacks.shadows import FitCache
-
-    member, signals = cached_fit()
-    found = FitCache(path.parent).load(0, member)
+    signals = cached_fit().signals
+    stored = fit_store(path.parent).load()
+    assert set(stored) <= {0}
+    found = stored.get(0)
     # What is accepted is what was stored, not something else that can be read.
     if found is not None and not (
-        np.array_equal(found[0].logit, signals.logit)
-        and np.array_equal(found[0].correct, signals.correct)
+        np.array_equal(found.signals.logit, signals.logit)
+        and np.array_equal(found.signals.correct, signals.correct)
     ):
         raise AssertionError("a damaged fit was taken for a good one")
     return found

@@ -232,7 +232,7 @@ def test_a_connection_that_is_cut(cluster, people):
 
 
 def test_an_address_where_nobody_answers(people, monkeypatch):
-    monkeypatch.setattr("memberbound.clusters._FIRST", 0.5)
+    monkeypatch.setattr("memberbound.learners.refits._FIRST", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"):
         with pytest.raises(InputError, match="scheduler must be the address"):
             audit_learner(people, target="y", shadows=8, scheduler=address)

@@ -4,9 +4,12 @@ Oracle: the statistic flips a known bit of the training set by a coin, so given 
 is N(0, s²) against N(1, s²), and the attacker's gain has a closed form.
 """
 
+import contextlib
 import math
 import random
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import numpy as np
@@ -162,6 +165,32 @@ def test_the_programs_generators_are_left_as_they_were():
             assert (random.random(), np.random.random()) == inner  # noqa: NPY002
     assert random.random() == random.Random(5).random()
     assert np.random.random() == np.random.RandomState(5).random()  # noqa: NPY002
+
+
+class Together:
+    """Waits in its first fit for another thread to begin, then draws twice."""
+
+    dimension = 2
+
+    def __init__(self):
+        self.begun = threading.Barrier(2)
+
+    def __call__(self, rows):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self.begun.wait(0.2)
+        return np.random.random(2)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
+    """Without the lock (the broken twin) two fits at a time draw from one another's stream."""
+    if not locked:
+        monkeypatch.setattr(fitting, "_ONE_THREAD", contextlib.nullcontext())
+    alone = evaluated(Together(), np.arange(3))[0]
+    statistic = Together()
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: evaluated(statistic, np.arange(3))[0], range(2)))
+    assert all((value == alone).all() for value in found) == locked
 
 
 def test_torch_is_seeded_even_when_it_comes_with_the_fit(monkeypatch):

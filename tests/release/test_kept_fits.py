@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release import fitting
+from memberbound.release import fitting, refitting
 from memberbound.release.calibration import FreshSubsets, ScaleFamily
 from memberbound.release.fitting import fitted, kept_fits
 from memberbound.release.refitting import calibrate_neighbour
@@ -58,8 +60,7 @@ def groups(count=40):
 
 
 def lengths(statistic, seed=7):
-    family = ScaleFamily.gaussian(2)
-    reduce = lambda outputs: family.lengths(outputs[1:] - outputs[0])  # noqa: E731
+    reduce = partial(refitting._lengths, ScaleFamily.gaussian(2))
     return fitted(statistic, groups(), reduce, seed=seed, workers=1)
 
 
@@ -82,8 +83,8 @@ def test_stopped_in_the_middle(tmp_path):
     for found in (again, third):
         np.testing.assert_array_equal(found.rows, whole.rows)
         assert (found.count, found.unconverged) == (whole.count, whole.unconverged)
-    # Of 50 fits that were finished at most a portion is lost, and of all of them none.
-    assert probes + 30 <= redone <= probes + 44
+    # None of the 50 fits that were finished is lost.
+    assert redone == probes + 30
     assert nothing == probes
     # Negative controls: another table, another stream, another reduction, no folder.
     with kept_fits(tmp_path):
@@ -94,14 +95,20 @@ def test_stopped_in_the_middle(tmp_path):
     assert fits(lambda: lengths(Mean(table())))[1] == all_of_them
 
 
-def test_a_damaged_portion_and_what_follows_are_fitted_again(tmp_path):
+def test_damaged_missing_and_repeated_batches_are_fitted_again(tmp_path):
     with kept_fits(tmp_path):
-        whole, _ = fits(lambda: lengths(Mean(table())))
+        whole, all_of_them = fits(lambda: lengths(Mean(table())))
+        probes = all_of_them - whole.count
         files = sorted(tmp_path.rglob("*.npz"))
+        sizes = [len(np.load(file).files) // 2 for file in files]
+        assert sum(sizes) == len(whole.rows)
         files[1].write_bytes(files[1].read_bytes()[:60])
+        files[4].unlink()
+        files[6].write_bytes(files[5].read_bytes())  # another batch under this name
         again, redone = fits(lambda: lengths(Mean(table())))
     np.testing.assert_array_equal(again.rows, whole.rows)
-    assert redone > whole.count
+    assert (again.count, again.unconverged) == (whole.count, whole.unconverged)
+    assert redone == probes + 2 * (sizes[1] + sizes[4] + sizes[6])
 
 
 def test_coins_of_its_own_are_never_taken_from_a_folder(tmp_path):

@@ -322,6 +322,18 @@ def test_the_operating_systems_noise_is_the_default_and_never_the_same():
     assert not np.array_equal(*both)
 
 
+@pytest.mark.parametrize("options", [{"target": "ill"}, {"statistic": "mean", "columns": ["age"]}])
+def test_any_seed_from_zero_on_repeats_a_release(options):
+    def values(seed):
+        made = released_from(people(), bounds=BOUNDS, insecure_seed=seed, **options).released
+        return made.model.coefficients if "target" in options else made.values
+
+    assert np.array_equal(values(0), values(0))
+    assert not np.array_equal(values(0), values(1))
+    with pytest.raises(InputError, match="insecure_seed"):
+        values(-1)
+
+
 def test_a_file_of_something_else_is_refused(released, tmp_path):
     path = tmp_path / "model.json"
     save(released.released, path)

@@ -8,9 +8,9 @@ from pickle import PicklingError
 import numpy as np
 import pytest
 
-from memberbound.clusters import current
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
+from memberbound.learners.refits import current_cluster
 from memberbound.release.calibration import FreshSubsets
 from memberbound.release.fitting import fitted
 from memberbound.release.noise import GaussianNoise, NoNoise
@@ -175,8 +175,8 @@ def test_unfinished_convergence_is_counted_and_other_warnings_are_passed_on_once
 def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
     """Where it is installed, importing it takes longer than a small calibration."""
     monkeypatch.delitem(sys.modules, "distributed", raising=False)
-    assert current() is None
-    fitted(normal_column(), [[np.arange(50)]], np.ravel, seed=0)
+    assert current_cluster() is None
+    fitted(normal_column(), [[np.arange(50)]], seed=0)
     assert "distributed" not in sys.modules
 
 

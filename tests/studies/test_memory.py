@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from memberbound.attacks import shadows
-from memberbound.attacks.shadows import bytes_of, train_shadows
-from memberbound.learners import Examples
-from memberbound.release.neighbour import PrivateRows
+from memberbound.attacks.shadows import train_shadows
+from memberbound.learners import Examples, refits
+from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables.in_memory import read_records
 
@@ -55,14 +54,6 @@ def test_coded_texts_are_the_same_texts_to_a_learner():
     assert not np.array_equal(found[0], found[2])  # the column is looked at
 
 
-@pytest.mark.parametrize(
-    "array",
-    [np.arange(6.0).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.zeros((0, 2)), np.array(["é"])],
-)
-def test_bytes_of_an_array_are_its_bytes(array):
-    assert bytes(bytes_of(array)) == array.tobytes()
-
-
 class Signed(LogisticRegression):
     """Leaves the number of its process behind."""
 
@@ -87,7 +78,7 @@ def alive(process):
 @pytest.mark.long
 @pytest.mark.parametrize(("idle", "ends"), [(1, True), (600, False)])
 def test_workers_without_work_end(tmp_path, monkeypatch, idle, ends):
-    monkeypatch.setattr(shadows, "IDLE", idle)
+    monkeypatch.setattr(refits, "_IDLE", idle)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
     examples = Examples(x, (x[:, 0] > 0).astype(int), "classification", ("a", "b"), ("0", "1"))

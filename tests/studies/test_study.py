@@ -190,7 +190,7 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(tmp_path, done, monkey
     first = [s for s in steps_module.STEPS if s.id in ("certify", "audit")]
     monkeypatch.setattr(studying, "STEPS", tuple(first))
     out, trained = tmp_path / "study", []
-    plain = shadows._Work.__call__
+    plain = shadows._Training.__call__
 
     def counted(work, model):
         if len(trained) == 7:
@@ -198,14 +198,14 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(tmp_path, done, monkey
         trained.append(model)
         return plain(work, model)
 
-    monkeypatch.setattr(shadows._Work, "__call__", counted)
+    monkeypatch.setattr(shadows._Training, "__call__", counted)
     with pytest.raises(KeyboardInterrupt):
         study(people(), **FEW, out=out)
     kept = out / ".steps" / "fits"
     assert len(list(kept.rglob("*.npz"))) == 7
     again: list[int] = []
     monkeypatch.setattr(
-        shadows._Work, "__call__", lambda work, m: [again.append(m), plain(work, m)][1]
+        shadows._Training, "__call__", lambda work, m: [again.append(m), plain(work, m)][1]
     )
     whole = study(people(), **FEW, out=out, resume=True)
     assert again[:5] == [7, 8, 9, 10, 11]
@@ -278,7 +278,8 @@ def test_very_many_rows_give_the_average_record_what_protects_every_record(monke
     assert average.sentence.startswith(every.sentence)
     assert "what protects every record" in average.sentence
     shown = {r.id: r for r in found.report.remedies}
-    assert "--record every" in shown["noise-average"].command
+    assert shown["noise-average"].command.startswith("memberbound protect ")
+    assert "--record" not in shown["noise-average"].command
     assert shown["noise-average"].protects == "average record"
 
 

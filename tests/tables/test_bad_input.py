@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.tables import count_pair_profile, count_profile, open_table
+from memberbound.tables.counting import count_pair_profile, count_profile
+from memberbound.tables.source import open_table
 
 
 def refusal(source, *args, **kwargs) -> str:

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.tables import cell_counts, count_profile, open_table, write_records
+from memberbound.tables.counting import cell_counts, count_profile, write_records
+from memberbound.tables.source import open_table
 from tables import naive
 from tables.test_counting import random_table, sqlite_file
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from memberbound.errors import InputError
 from memberbound.release.preprocessing import Categories, Range, cells_of, read_bounds
-from memberbound.tables import open_table
 from memberbound.tables.columns import FORMS, Values, checked_format, read_value
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.roles import numbers_from, read_roles
+from memberbound.tables.source import open_table
 
 TEXTS = [
     *("1", "1.0", "01", "1.50", " 1 ", "+1", "-0", "1e3", "1E-3", "1e400", ".5", "5.", ",5", "1,"),

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.tables import count_pair_profile, count_profile, open_table
+from memberbound.tables.counting import count_pair_profile, count_profile
+from memberbound.tables.source import open_table
 from tables import naive
 
 NAN = float("nan")

@@ -29,15 +29,14 @@ import pytest
 import memberbound
 from memberbound.errors import InputError
 from memberbound.hardening import cell_profile
-from memberbound.tables import (
-    Table,
+from memberbound.tables import exact
+from memberbound.tables.counting import (
     cell_counts,
     count_pair_profile,
     count_profile,
-    exact,
-    open_table,
     write_records,
 )
+from memberbound.tables.source import Table, open_table
 
 WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
 

@@ -20,7 +20,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from memberbound.tables import count_pair_profile, count_profile, engine, open_table
+from memberbound.tables import engine
+from memberbound.tables.counting import count_pair_profile, count_profile
+from memberbound.tables.source import open_table
 
 RNG = np.random.default_rng(5)
 WORDS = ["x", "y y", "é,", 'quo"te', "new\nline", "'s", None]

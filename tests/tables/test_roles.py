@@ -23,9 +23,10 @@ from memberbound.errors import InputError
 from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.studies.question import StudyData, StudyQuestion
-from memberbound.tables import open_table, roles
+from memberbound.tables import roles
 from memberbound.tables.in_memory import read_population, readings_of
 from memberbound.tables.roles import numbers_from, read_roles
+from memberbound.tables.source import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden

@@ -15,7 +15,7 @@ import pytest
 MEASURE = """
 import json, pathlib, re, resource, sys, tracemalloc
 import ibis, pyarrow, duckdb
-from memberbound.tables import count_profile
+from memberbound.tables.counting import count_profile
 def resident():
     status = pathlib.Path("/proc/self/status")
     if status.exists():

@@ -175,12 +175,11 @@ def audit_release(
     outputs = fitted(
         statistic,
         [[rows] for rows in drawn],
-        lambda values: values[0],
         seed=fresh.spawned(_TARGETS).seed,
         workers=workers,
         progress=progress,
     )
-    guess, slack = _verdicts(outputs.rows, trained.middle, direction, factor)
+    guess, slack = _verdicts(outputs.rows[:, 0], trained.middle, direction, factor)
     member = np.zeros(guess.shape, dtype=np.bool_)
     for row, rows in enumerate(drawn):
         member[row, rows] = True
@@ -191,7 +190,7 @@ def audit_release(
     values = inside - np.where(member, 0.0, guess).sum(axis=1) / away
     average = Draws(values, slack, replace(game, record="average"))
     swaps = _swaps(fresh.spawned(_SWAPS), record, count // 2)
-    pairs = fitted(statistic, swaps, np.ravel, seed=fresh.spawned(_SWAPS).seed, workers=workers)
+    pairs = fitted(statistic, swaps, seed=fresh.spawned(_SWAPS).seed, workers=workers)
     ends = pairs.rows.reshape(2 * len(swaps), -1)
     found, slack = _verdicts(ends, trained.middle, direction[:, [record]], factor)
     said = found.reshape(-1, 2)
@@ -249,11 +248,10 @@ class _Trained:
         found = fitted(
             statistic,
             [[rows] for rows in stream.subsets(training)],
-            lambda values: values[0],
             seed=stream.seed,
             workers=workers,
         )
-        outputs = found.rows
+        outputs = found.rows[:, 0]
         shifts, more = _shifts(statistic, fresh, workers)
         middle = outputs.mean(axis=0)
         spread = np.atleast_2d(np.cov(outputs, rowvar=False))
@@ -277,7 +275,7 @@ def _shifts(
     rounds = max(1, math.ceil(_SHIFT_FITS / (game.population + 2)))
     groups, places, border = full_circles(stream, rounds)
     singles: list[list[Rows]] = [[rows] for group in groups for rows in group]
-    found = fitted(statistic, singles, lambda values: values[0], seed=stream.seed, workers=workers)
+    found = fitted(statistic, singles, seed=stream.seed, workers=workers)
     sets = found.rows.reshape(rounds, len(groups[0]), statistic.dimension)
     total = np.zeros((game.population, statistic.dimension))
     for outputs, place in zip(sets, places, strict=True):

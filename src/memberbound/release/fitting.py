@@ -6,27 +6,21 @@ import math
 import os
 import random
 import sys
-import time
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain, combinations
-from pathlib import Path
-from pickle import PicklingError
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import joblib
 import numpy as np
 
-from memberbound._version import __version__
-from memberbound.clusters import IDLE, LOST, current
 from memberbound.errors import InputError, whole_number
-from memberbound.files import written_whole
 from memberbound.games import SubsetGame
+from memberbound.learners.refits import Arrays, FitStore, current_cluster, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.calibration import Progress, Rows, ScaleFamily, Statistic
 
@@ -102,17 +96,19 @@ def with_public_coins(estimator: BaseEstimator) -> BaseEstimator:
 
 #: Blocks entered: only the outermost keeps and restores the generators, which takes its time.
 _inside = 0
+#: The generators are the program's, and a worker of a cluster may have several threads.
+_ONE_THREAD = threading.RLock()
 
 
 @contextmanager
 def public_coins() -> Iterator[None]:
     """Seed the global generators at the start of the block; the outermost block restores them.
 
-    Not for threads: the generators are the program's.
+    Another thread waits until the block has ended.
     """
     global _inside  # noqa: PLW0603
     torch = sys.modules.get("torch")
-    with ExitStack() as stack:
+    with _ONE_THREAD, ExitStack() as stack:
         if _inside == 0:
             stack.callback(random.setstate, random.getstate())
             stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
@@ -147,23 +143,20 @@ def _seed_torch(torch: ModuleType, *, thoroughly: bool) -> None:
 # fit on the secret failed.  So a failed fit has a value like any other: zeros, in the calibration
 # as in the release.
 
-#: Below this many expected seconds starting worker processes costs more than it saves.
-_WORTH_WORKERS = 2.0
-#: Groups are handed out in about this many portions per worker.
-_PORTIONS = 8
-#: Groups fitted before deciding on workers.
-_LEAD = 3
+#: Batches of groups for each worker.
+_BATCHES = 8
 #: Groups of which a subset is fitted twice, to find coins that cannot be seeded.
 _COIN_PROBES = 8
 #: More than one failure in this many fits is refused: zeros would be released as often.
 _FAILURES = 100
 
+Group = Sequence[Rows]
 Reduce = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """Reduced outputs, one row per group, with the numbers of fits, unconverged and failed ones.
+    """Outputs, one row per group, with the numbers of fits, unconverged and failed ones.
 
     ``own_coins``: repeated fits differed, so the learner has coins that cannot be seeded.
     """
@@ -173,17 +166,6 @@ class Fits:
     unconverged: int
     failed: int
     own_coins: bool
-
-
-@dataclass
-class _Portion:
-    """What came back from a few groups of subsets."""
-
-    rows: list[FloatArray] = field(default_factory=list)
-    fits: int = 0
-    unconverged: int = 0
-    failures: list[tuple[int, str]] = field(default_factory=list)
-    warned: dict[str, type[Warning]] = field(default_factory=dict)
 
 
 def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
@@ -226,114 +208,88 @@ def tosses_coins(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
         )
 
 
-def _portion(
-    statistic: Statistic, groups: Sequence[Sequence[Rows]], first: int, reduce: Reduce
-) -> _Portion:
-    """Fit a few groups; ``first`` is the place of the first of them in the stream."""
-    done = _Portion()
-    with public_coins():
-        for place, group in enumerate(groups, start=first):
-            outputs = []
-            for rows in group:
-                done.fits += 1
+@dataclass(frozen=True, eq=False)
+class _GroupFit:
+    """What came back from a group of subsets."""
+
+    row: FloatArray
+    unconverged: int
+    failures: tuple[str, ...] = ()
+    warned: dict[str, type[Warning]] = field(default_factory=dict)
+
+    def arrays(self) -> Arrays | None:
+        """Return what is stored; not what a later run must fail or warn about too."""
+        if self.failures or self.warned:
+            return None
+        return {"row": self.row, "unconverged": self.unconverged}
+
+    @classmethod
+    def read(cls, arrays: Arrays) -> _GroupFit:
+        """Return what was stored."""
+        return cls(arrays["row"], int(arrays["unconverged"]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Refit:
+    """Fits a group of subsets; sent to the workers."""
+
+    statistic: Statistic
+    reduce: Reduce | None
+
+    def __call__(self, group: Group) -> _GroupFit:
+        unconverged, outputs, failures = 0, [], []
+        warned: dict[str, type[Warning]] = {}
+        with public_coins():
+            for subset in group:
                 with warnings.catch_warnings(record=True) as seen:
                     warnings.simplefilter("always")
-                    value, reason = evaluated(statistic, rows)
+                    value, reason = evaluated(self.statistic, subset)
                 outputs.append(value)
                 if reason is not None:
-                    done.failures.append((place, reason))
+                    failures.append(reason)
                 stuck = [w for w in seen if "Convergence" in w.category.__name__]
-                done.unconverged += bool(stuck)
-                done.warned |= {str(w.message): w.category for w in seen if w not in stuck}
-            done.rows.append(np.atleast_1d(reduce(np.array(outputs))))
-    return done
+                unconverged += bool(stuck)
+                warned |= {str(w.message): w.category for w in seen if w not in stuck}
+            row = np.array(outputs)
+            row = row if self.reduce is None else np.atleast_1d(self.reduce(row))
+        return _GroupFit(row, unconverged, tuple(failures), warned)
 
 
-# ── Finished fits on disk, so that a calibration that was stopped goes on ─────────────────────────
-
-_FOLDER: ContextVar[Path | None] = ContextVar("folder of finished fits", default=None)
+_FOLDER: ContextVar[str | os.PathLike[str] | None] = ContextVar("folder of fits", default=None)
 
 
 @contextmanager
 def kept_fits(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Keep the fits of this block in a folder, and take from it what an earlier run has finished.
-
-    The folder is for one learner on one table: whoever names it answers for that.
-    """
-    before = _FOLDER.set(None if folder is None else Path(folder))
+    """Keep the fits of this block in a folder, and take from it those that an earlier run did."""
+    before = _FOLDER.set(folder)
     try:
         yield
     finally:
         _FOLDER.reset(before)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """The first portions of one stream of fits; a portion with a failure or a warning ends them."""
-
-    folder: Path
-
-    @classmethod
-    def of(
-        cls, statistic: Statistic, groups: Sequence[Sequence[Rows]], reduce: Reduce, seed: object
-    ) -> _Kept | None:
-        """Return the place of a stream, None where nothing is kept or a change would go unseen."""
-        root = _FOLDER.get()
-        if root is None:
-            return None
-        try:
-            cells = [cell.cell_contents for cell in getattr(reduce, "__closure__", None) or ()]
-            how = (reduce.__module__, reduce.__qualname__, cells)
-            what = (statistic, [list(group) for group in groups], how, seed)
-            key = str(joblib.hash((what, __version__, np.__version__), hash_name="sha1"))
-        except (PicklingError, TypeError, AttributeError):
-            return None
-        folder = root / "calibrations" / key
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder)
-
-    def portions(self, total: int) -> Iterator[_Portion]:
-        """Yield the portions that are there, in order; a missing or damaged one is the last."""
-        place = 0
-        while place < total:
-            try:
-                with np.load(self.folder / f"{place:06d}.npz", allow_pickle=False) as stored:
-                    rows, fits, stuck = (stored[name] for name in ("rows", "fits", "unconverged"))
-                if not 1 <= len(rows) <= total - place:
-                    return
-            except Exception:  # a damaged archive raises whatever its broken part leads to
-                return
-            place += len(rows)
-            yield _Portion(list(rows), int(fits), int(stuck))
-
-    def keep(self, place: int, done: _Portion) -> bool:
-        """Write a portion, all of it or nothing; tell whether the next one may follow."""
-        if done.failures or done.warned:
-            return False
-
-        def write(draft: Path) -> None:
-            with draft.open("wb") as file:
-                np.savez(
-                    file,
-                    rows=np.array(done.rows),
-                    fits=np.array(done.fits),
-                    unconverged=np.array(done.unconverged),
-                )
-
-        written_whole(self.folder / f"{place:06d}.npz", write, force=True)
-        return True
+def _store(*described: object) -> FitStore[_GroupFit] | None:
+    """Return where fits are kept; None where none are, or where a change would go unnoticed."""
+    folder = _FOLDER.get()
+    if folder is None:
+        return None
+    try:
+        key = fingerprint(*described)
+    except InputError:
+        return None
+    return FitStore.at(folder, key, _GroupFit.arrays, _GroupFit.read)
 
 
 def fitted(
     statistic: Statistic,
-    groups: Sequence[Sequence[Rows]],
-    reduce: Reduce,
+    groups: Sequence[Group],
+    reduce: Reduce | None = None,
     *,
     seed: object,
     workers: int | None = None,
     progress: Progress = None,
 ) -> Fits:
-    """Return ``reduce`` of the statistic's outputs, (group size, dimension), for every group.
+    """Return the statistic's outputs, (group size, dimension), or ``reduce`` of them, by group.
 
     Coins are public and the same in every fit; a fit that fails gives zeros.  ``workers`` processes
     (``None``: all cores, unless the work takes a moment only); the result does not depend on their
@@ -344,109 +300,65 @@ def fitted(
     Edge cases: InputError naming the stream's seed and the place in it when more than one fit in
     a hundred fails.
     """
-    jobs = joblib.cpu_count() if workers is None else whole_number("workers", workers)
+    if workers is not None:
+        whole_number("workers", workers)
     total, planned = len(groups), sum(map(len, groups))
-    places = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
-    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(places)]
+    probed = np.unique(np.linspace(0, total - 1, _COIN_PROBES).round().astype(np.int64))
+    probes = [groups[place][turn % len(groups[place])] for turn, place in enumerate(probed)]
     own = tosses_coins(statistic, probes)
-    rows: list[FloatArray] = []
-    fits = unconverged = 0
-    warned: dict[str, type[Warning]] = {}
-    failures: list[tuple[int, str]] = []
-    kept = None if own else _Kept.of(statistic, groups, reduce, seed)
-    known = [] if kept is None else list(kept.portions(total))
-    first = sum(len(portion.rows) for portion in known)
-    missing = _portions(
-        statistic, groups, reduce, jobs, first=first, automatic=workers is None, own=own
-    )
-    for done in chain(known, missing):
-        if kept is not None and len(rows) >= first and not kept.keep(len(rows), done):
-            kept = None
-        fits, unconverged = fits + done.fits, unconverged + done.unconverged
-        warned |= done.warned
-        failures += done.failures
-        if len(failures) * _FAILURES > planned:
-            place, reason = failures[0]
-            raise InputError(
-                f"statistic must be finite on nearly every subset, got {len(failures)} failed of "
-                f"{fits} fits, the first at subset {place} of the stream with seed {seed!r}: "
-                f"{reason} Failed fits cannot be left out; make the learner robust "
-                "(regularise, merge rare classes)."
+    if own:
+        # A generator that such a statistic carries is copied, state and all, with every batch of
+        # the work: draws of different batches would then not be independent, as X4 needs.
+        if workers is not None and workers > 1:
+            warnings.warn(
+                "The statistic differs from fit to fit on the same subset. Its copies in worker "
+                "processes could toss the same coins, so this process goes on alone.",
+                stacklevel=2,
             )
-        rows.extend(done.rows)
+        workers = 1
+    store = None if own else _store(statistic, groups, reduce, seed, _Refit)
+    fits = {} if store is None else store.load()
+    missing = {place: group for place, group in enumerate(groups) if place not in fits}
+    cluster = None if workers == 1 else current_cluster()
+    failures: list[tuple[int, str]] = []
+    for place, fit in refits(
+        _Refit(statistic, reduce),
+        missing,
+        workers=workers,
+        cluster=cluster,
+        store=store,
+        batches=_BATCHES,
+    ):
+        fits[place] = fit
+        failures += [(place, reason) for reason in fit.failures]
+        if len(failures) * _FAILURES > planned:
+            fitted_so_far = sum(len(groups[place]) for place in fits)
+            raise InputError(
+                "statistic must be finite on nearly every subset, got "
+                f"{_described(failures, fitted_so_far, seed)} Failed fits cannot be left out; "
+                "make the learner robust (regularise, merge rare classes)."
+            )
         if progress is not None:
-            progress(len(rows), total)
+            progress(len(fits), total)
+    warned = dict(chain.from_iterable(fits[place].warned.items() for place in range(total)))
     if failures:
-        place, reason = failures[0]
         warned[
-            f"{len(failures)} of {fits} fits failed, the first at subset {place} of the stream "
-            f"with seed {seed!r}: {reason} A fit that fails releases zeros, and the noise hides it."
+            f"{_described(failures, planned, seed)} A fit that fails releases zeros, and the noise "
+            "hides it."
         ] = UserWarning
     for message, category in list(warned.items())[-3:]:
         warnings.warn(message, category, stacklevel=3)
-    return Fits(np.array(rows), fits, unconverged, len(failures), own)
+    rows = np.array([fits[place].row for place in range(total)])
+    unconverged = sum(fit.unconverged for fit in fits.values())
+    return Fits(rows, planned, unconverged, len(failures), own)
 
 
-def _portions(
-    statistic: Statistic,
-    groups: Sequence[Sequence[Rows]],
-    reduce: Reduce,
-    jobs: int,
-    *,
-    first: int = 0,
-    automatic: bool,
-    own: bool,
-) -> Iterator[_Portion]:
-    """Yield the portions from the group ``first`` on, in order."""
-    # The first groups say how long a fit takes, and fail before any process is started; the least
-    # of three, because first calls load things.
-    seconds = math.inf
-    lead = min(first + _LEAD, len(groups))
-    for place in range(first, lead):
-        began = time.perf_counter()
-        yield _portion(statistic, groups[place : place + 1], place, reduce)
-        seconds = min(seconds, time.perf_counter() - began)
-    left = len(groups) - lead
-    if left < jobs or (automatic and seconds * left < _WORTH_WORKERS):
-        jobs = 1
-    if jobs > 1 and own:
-        # A generator that such a statistic carries is copied, state and all, with every portion of
-        # the work: draws of different portions would then not be independent, as X4 needs.
-        warnings.warn(
-            "The statistic differs from fit to fit on the same subset. Its copies in worker "
-            "processes could toss the same coins, so this process goes on alone.",
-            stacklevel=3,
-        )
-        jobs = 1
-    size = max(1, left // (_PORTIONS * jobs))
-    starts = range(lead, len(groups), size)
-    finished = 0
-    cluster = current()
-    lost = () if cluster is None else LOST
-    if jobs > 1:
-        tasks = (
-            joblib.delayed(_portion)(statistic, groups[start : start + size], start, reduce)
-            for start in starts
-        )
-        with nullcontext() if cluster is None else joblib.parallel_config("dask", client=cluster):
-            parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", idle_worker_timeout=IDLE)
-            running = parallel(tasks)
-        try:
-            for done in running:
-                finished += 1
-                yield done
-        except (BrokenProcessPool, PicklingError, *lost) as problem:
-            unsent = isinstance(problem, PicklingError) or not str(problem).count("terminated")
-            reason = "The statistic cannot be sent to workers" if unsent else "A worker was killed"
-            reason = "The cluster was lost" if isinstance(problem, lost) else reason
-            warnings.warn(f"{reason}; this process goes on alone.", stacklevel=3)
-        finally:
-            with warnings.catch_warnings():
-                # joblib remarks that tasks were cancelled: that is meant, after a failed fit.
-                warnings.simplefilter("ignore")
-                running.close()
-    for start in starts[finished:]:
-        yield _portion(statistic, groups[start : start + size], start, reduce)
+def _described(failures: Sequence[tuple[int, str]], fits: int, seed: object) -> str:
+    place, reason = min(failures)
+    return (
+        f"{len(failures)} failed of {fits} fits, the first at subset {place} of the stream with "
+        f"seed {seed!r}: {reason}"
+    )
 
 
 # ── All subsets instead of a sample: certificates without a confidence level ──────────────────────

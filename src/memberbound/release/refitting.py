@@ -245,12 +245,11 @@ def calibrate_neighbour(
         fits = fitted(
             statistic,
             [[rows] for rows in everything],
-            lambda outputs: outputs[0],
             seed="all subsets",
             workers=workers,
             progress=progress,
         )
-        known = NeighbourLengths(fits.rows, game, family)
+        known = NeighbourLengths(fits.rows[:, 0], game, family)
         found = certified_scale(
             known.average if record == "average" else known.means,
             start=known.longest or 1.0,
@@ -334,7 +333,7 @@ def _by_pairs(
     fits = fitted(
         statistic,
         groups,
-        lambda outputs: family.lengths(outputs[1:] - outputs[0]),
+        partial(_lengths, family),
         seed=stream.seed,
         workers=workers,
         progress=progress,
@@ -348,6 +347,11 @@ def _by_pairs(
         unit="pairs",
     )
     return found, fits
+
+
+def _lengths(family: ScaleFamily, outputs: FloatArray) -> FloatArray:
+    """Return how far the others of a group lie from its first."""
+    return family.lengths(outputs[1:] - outputs[0])
 
 
 @dataclass(frozen=True)
@@ -485,9 +489,8 @@ def _by_circles(
         groups = circles(stream, draws, company.partners + 1)
     else:
         groups, places, border = full_circles(stream, draws)
-    fits = fitted(statistic, groups, np.ravel, seed=stream.seed, workers=workers, progress=progress)
-    outputs = fits.rows.reshape(draws, len(groups[0]), statistic.dimension)
-    parts = _values(outputs, family, stream, border)
+    fits = fitted(statistic, groups, seed=stream.seed, workers=workers, progress=progress)
+    parts = _values(fits.rows, family, stream, border)
     found = certified_rung(
         parts[0].average if places is None else _every(parts, places),
         rungs_around(company.guess, _STEP[game.record]),
@@ -609,14 +612,14 @@ def _sample(
     fits = fitted(
         statistic,
         [[rows] for rows in drawn],
-        lambda outputs: outputs[0],
         seed="all subsets" if enumerate_all else (fresh.seed, "pilot first", pilot),
         workers=workers,
         progress=progress,
     )
-    chosen_on = fits.rows if enumerate_all else fits.rows[:pilot]
+    outputs = fits.rows[:, 0]
+    chosen_on = outputs if enumerate_all else outputs[:pilot]
     level = None if enumerate_all else sure
-    return _Sample(chosen_on, fits.rows[pilot:], level, fits)
+    return _Sample(chosen_on, outputs[pilot:], level, fits)
 
 
 def spatial_median(outputs: FloatArray, family: ScaleFamily) -> FloatArray:

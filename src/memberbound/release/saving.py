@@ -12,183 +12,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, read_document, write_text, written_whole
 from memberbound.games import SubsetGame
-from memberbound.learners import encoded_rows, raw_rows
-from memberbound.learners.capabilities import available_if
-from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate, json_number
+from memberbound.quantities import json_number
 from memberbound.release.calibration import Calibration
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import Configuration, Scores, Trial
 from memberbound.release.neighbour import PrivateModel
 from memberbound.release.networks import PrivateNetwork
-from memberbound.release.noise import (
-    GaussianNoise,
-    NoNoise,
-    NormExponentialNoise,
-    ScaledNorm,
-)
-from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.releasing import Release
-from memberbound.tables.columns import label_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from memberbound.release.half_estimator import HalfPrivate
+    from memberbound.release.table_model import TableModel
 
 __all__ = [
     "LINEAR_ENDINGS",
     "NETWORK_ENDINGS",
     "SavedRelease",
-    "TableModel",
     "answering",
     "certificate_path",
     "load",
     "save",
     "verified",
 ]
-
-# ── A released model together with the columns of its table: raw rows in, predictions out ─────────
-
-
-def _can(name: str) -> Callable[[TableModel], bool]:
-    return lambda self: hasattr(self.model, name)
-
-
-class TableModel(BaseEstimator):  # type: ignore[misc]
-    """What ``protect-half`` releases and saves: it takes the columns of the table, by name.
-
-    Scales, categories and class names come from the whole population, which is public in the game
-    that the certificate is about.
-
-    Args:
-        model: the released model on encoded features.
-        encoder: makes the features of raw rows; None: the rows are numbers as they are.
-        columns: names of the columns it takes, in any order; None: all, in the table's order.
-        target: name of the column that it predicts.
-        class_values: the classes as that column has them.
-
-    Attributes: ``classes_``, ``certificate_``, ``calibration_``.
-    """
-
-    def __init__(
-        self,
-        model: HalfPrivate,
-        encoder: Any = None,
-        columns: tuple[str, ...] | None = None,
-        target: str | None = None,
-        class_values: Labels | None = None,
-    ) -> None:
-        self.model = model
-        self.encoder = encoder
-        self.columns = columns
-        self.target = target
-        self.class_values = class_values
-
-    @classmethod
-    def of(cls, model: HalfPrivate | TableModel) -> TableModel:
-        """Return a model that takes tables: a fitted HalfPrivate takes numbers."""
-        if isinstance(model, TableModel):
-            return model
-        names = getattr(model, "feature_names_in_", None)
-        columns = None if names is None else tuple(map(str, names))
-        return cls(model, columns=columns, class_values=getattr(model, "classes_", None))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self.model, "released_")
-
-    @property
-    def calibration_(self) -> Calibration:
-        """How the noise was found to be enough."""
-        return self.model.calibration_
-
-    @property
-    def certificate_(self) -> Certificate:
-        """What is promised."""
-        return self.model.certificate_
-
-    @property
-    def classes_(self) -> Labels:
-        """The classes as the target's column has them, in the order of the probabilities."""
-        if self.class_values is None:
-            raise AttributeError("a regression has no classes.")
-        return np.asarray(self.class_values)
-
-    def encoded(
-        self, table: object, database_table: str | None = None
-    ) -> tuple[Any, tuple[str, ...]]:
-        """Return the features of raw rows, and what has to be said about them."""
-        if self.encoder is not None:
-            return encoded_rows(
-                self.encoder,
-                tuple(self.columns or ()),
-                table,
-                ignore=self.target,
-                database_table=database_table,
-            )
-        wanted = self.model.n_features_in_ if self.columns is None else tuple(self.columns)
-        frame, notices, name = raw_rows(table, wanted, database_table=database_table)
-        try:
-            rows = np.ascontiguousarray(frame.to_numpy(dtype=np.float64))
-        except (TypeError, ValueError):
-            rows = np.full((1, 1), np.nan)
-        if not np.isfinite(rows).all():
-            raise InputError(
-                f"{name} must hold finite numbers in {', '.join(frame.columns)}: this model was "
-                "fitted on an array of them."
-            )
-        # A model that was fitted on names is asked by names.
-        named = frame.astype(np.float64) if self.columns is not None else None
-        return rows if named is None else named, notices
-
-    def predict(self, table: object) -> Labels:
-        """Return classes or numbers for the rows of a file, a frame or an array."""
-        return self.answered(self.encoded(table)[0])
-
-    @available_if(_can("predict_proba"))
-    def predict_proba(self, table: object) -> FloatArray:
-        """Return probabilities in the order of ``classes_``."""
-        return np.asarray(self.model.predict_proba(self.encoded(table)[0]))
-
-    @available_if(_can("decision_function"))
-    def decision_function(self, table: object) -> FloatArray:
-        """Return the released model's scores."""
-        return np.asarray(self.model.decision_function(self.encoded(table)[0]))
-
-    def answered(self, rows: FloatArray) -> Labels:
-        """Return classes or numbers for encoded rows."""
-        found = np.asarray(self.model.predict(rows))
-        # With an encoder the inner model knows classes by their numbers.
-        if self.encoder is None or self.class_values is None:
-            return found
-        return np.asarray(self.classes_[found.astype(np.int64)])
-
-    def probabilities(self, rows: FloatArray) -> FloatArray | None:
-        """Return probabilities of encoded rows, or None where the model has none."""
-        if self.class_values is None or not hasattr(self.model, "predict_proba"):
-            return None
-        return np.asarray(self.model.predict_proba(rows))
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The classes as text, in the order of the probabilities."""
-        return tuple(label_of(c, "text") for c in self.classes_.tolist())
-
-    def score(self, table: object, target: ArrayLike) -> float:
-        """Return accuracy or R² of the rows of a table."""
-        from sklearn.metrics import accuracy_score, r2_score
-
-        said = self.predict(table)
-        rule = r2_score if self.class_values is None else accuracy_score
-        return float(rule(np.asarray(target), said))
-
 
 # ── Released models and vectors on disk, each with its certificate beside it; no pickle ───────────
 #
@@ -200,7 +55,6 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
 # Two files cannot be replaced at once.  While they are, the certificate holds the old one as well:
 # whichever of the two files a run that is killed leaves, its certificate is there.
 
-_MODELS = (TableModel, HalfPrivate)
 _VECTOR = "values"
 #: Where a certificate holds the one before it.
 _REPLACES = "replaces"
@@ -212,29 +66,7 @@ NETWORK_ENDINGS = (".safetensors",)
 _ALL_ROWS, _SCHEMA = ("linear model", "boosted model"), "schema.json"
 #: … and a network of all rows, with the key of its description in the header.
 _NETWORK, _ABOUT = "network of all rows", "memberbound"
-#: Types of ours that a saved estimator holds; skops refuses every other it does not know.
-_TRUSTED = tuple(
-    f"{kind.__module__}.{kind.__qualname__}"
-    for kind in (
-        SubsetGame,
-        as_numbers,
-        as_texts,
-        Calibration,
-        HalfPrivate,
-        NormExponentialNoise,
-        GaussianNoise,
-        NoNoise,
-        ScaledNorm,
-        PairAdapter,
-        PredictionTable,
-        TableModel,
-        Configuration,
-        Scores,
-        Trial,
-        Certificate,
-    )
-)
-#: … and a type of numpy's that encoders of columns hold.
+#: A type of numpy's that encoders of columns hold, besides those of ours.
 _TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
@@ -305,7 +137,7 @@ def save(
     beside = certificate_path(target)
     if beside.exists() and not force:
         raise InputError(f"out must not exist yet, got {str(beside)!r}. Overwrite it with --force.")
-    if isinstance(released, _MODELS):
+    if _is_estimator(released):
         about, fill = _estimator(released)
     elif isinstance(released, PrivateNetwork):
         about = _described(_NETWORK, released.calibration_, {"secure_source": released.secure})
@@ -356,7 +188,7 @@ def _endings(released: object) -> tuple[str, ...]:
     """Return the endings of the files that a release can go to."""
     if isinstance(released, PrivateModel):
         return NETWORK_ENDINGS if isinstance(released, PrivateNetwork) else LINEAR_ENDINGS
-    return (".skops",) if isinstance(released, _MODELS) else (".safetensors",)
+    return (".skops",) if _is_estimator(released) else (".safetensors",)
 
 
 def _imported(name: str, remedy: str) -> ModuleType:
@@ -375,10 +207,21 @@ def _safetensors() -> ModuleType:
     return _imported("safetensors.numpy", "pip install safetensors")
 
 
+def _is_estimator(released: object) -> TypeIs[TableModel | HalfPrivate]:
+    """Tell whether skops keeps it as an estimator; scikit-learn is imported only to find out."""
+    if isinstance(released, (PrivateModel, Release)):
+        return False
+    from memberbound.release.table_model import ESTIMATORS
+
+    return isinstance(released, ESTIMATORS)
+
+
 def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], Fill]:
     """Return what the certificate says about an estimator, and what writes it."""
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
+
+    from memberbound.release.table_model import TableModel
 
     model = released.model if isinstance(released, TableModel) else released
     check_is_fitted(model, "released_")
@@ -485,9 +328,13 @@ def answering(found: object) -> PrivateModel | TableModel | None:
     """Return a released model as one that takes raw rows; None where it is a statistic."""
     inner = getattr(found, "released_", None)
     found = inner if isinstance(inner, PrivateModel) else found
-    if isinstance(found, (HalfPrivate, TableModel)):
-        return TableModel.of(found)
-    return found if isinstance(found, PrivateModel) else None
+    if isinstance(found, PrivateModel):
+        return found
+    if not _is_estimator(found):
+        return None
+    from memberbound.release.table_model import TableModel
+
+    return TableModel.of(found)
 
 
 def load(
@@ -530,7 +377,9 @@ def _loaded(
     if said.get("kind") == "estimator":
         reader = _skops()
         packed = target.read_bytes()
-        allowed = {*_TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
+        from memberbound.release.table_model import TRUSTED
+
+        allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
         foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)
         if foreign:
             raise InputError(
@@ -538,7 +387,7 @@ def _loaded(
                 "Look at them, then pass them as trusted=."
             )
         found = reader.loads(packed, trusted=sorted(allowed))
-        if not isinstance(found, _MODELS):
+        if not _is_estimator(found):
             raise InputError(f"path must hold a released model, got {type(found).__name__}.")
         return found
     return SavedRelease(_safetensors().load(target.read_bytes())[_VECTOR], said)

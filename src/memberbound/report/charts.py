@@ -766,13 +766,14 @@ def _exposure_bars(axes: Axes, item: Exposure, allowed: float) -> None:
     for low, high, count in item.histogram.bars:
         if count == 0:
             continue
-        (bar,) = axes.bar((low + high) / 2, count, 0.92 * (high - low), **look)
+        middle = low + 0.5 * (high - low)
+        (bar,) = axes.bar(middle, count, 0.92 * (high - low), **look)
         words = f"{percent(low, 'given')} to {percent(high, 'given')}: {count} records"
         data_mark(bar, "bar", words)
         # The few on the right are what matters, and bars of one record are hard to see.
         if low >= allowed - 1e-9:
             place = {"ha": "center", "va": "bottom", "fontsize": 11}
-            note(axes, (low + high) / 2, count, str(count), **place)
+            note(axes, middle, count, str(count), **place)
     edges = np.array(item.histogram.edges)
     chance = {"baseline": None, "color": tone("quiet"), "ls": DOTTED, "lw": 1.8}
     data_mark(axes.stairs(_by_chance(item, edges), edges, **chance), "chance")

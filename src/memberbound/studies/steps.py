@@ -23,19 +23,19 @@ from memberbound.attacks.learner_audit import (
 )
 from memberbound.attacks.model_report import GivenModel as GivenAudit
 from memberbound.attacks.noisy_releases import ReleaseFloor
-from memberbound.attacks.shadows import ShadowRun, cacheable, train_shadows
-from memberbound.attacks.shadows import fingerprint as run_fingerprint
+from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, learner_from_name, read_examples
+from memberbound.learners.refits import fingerprint as described
 from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
 from memberbound.release.fitting import kept_fits
 from memberbound.release.half_estimator import released_learner
-from memberbound.release.neighbour import PrivateRows, private_form
-from memberbound.release.saving import TableModel
+from memberbound.release.neighbour import private_form
+from memberbound.release.table_model import TableModel
 from memberbound.report.model import (
     AccessFloor,
     Floor,
@@ -54,6 +54,7 @@ from memberbound.report.model import (
     plain,
     typed_as,
 )
+from memberbound.studies.private_rows import PrivateRows
 from memberbound.studies.question import StudyData, StudyModel, StudyQuestion
 from memberbound.tables.columns import label_of
 from memberbound.tables.in_memory import read_records
@@ -320,15 +321,11 @@ class Bench:
         """Return the folder for finished fits: the user's, or the study's own where it can."""
         if self.cache is not None or self.scratch is None:
             return self.cache
-        return self.scratch if cacheable(learner) else None
-
-    def calibrations(self) -> Path | None:
-        """Return the folder for finished fits of a calibration, of this learner on these rows."""
-        learner, examples = self.learner(), self.played.examples
-        root = self.fits(learner)
-        if root is None or not cacheable(learner):
+        try:
+            described(learner)
+        except InputError:
             return None
-        return Path(root) / run_fingerprint(examples, learner, seed=self.question.seed)[:32]
+        return self.scratch
 
     def learner(self) -> BaseEstimator:
         """Return the study's learner, unfitted."""
@@ -680,7 +677,7 @@ def _protected(record: Literal["average", "every"]) -> Callable[[Bench, Progress
         def first_half(done: int, total: int) -> None:
             progress(done, 2 * max(total, 1))
 
-        with kept_fits(bench.calibrations()):
+        with kept_fits(bench.cache or bench.scratch):
             found = protect_half(
                 played.frame,
                 target=asked.target,

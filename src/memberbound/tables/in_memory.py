@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values, label_of
-from memberbound.tables.counting import repeated_rows
 from memberbound.tables.exact import movable
 from memberbound.tables.recipe import exact_codes
 from memberbound.tables.roles import (
@@ -277,6 +276,8 @@ def _listed_columns(source: Sequence[object]) -> tuple[dict[str, list[object]], 
 def _arrow_of(opened: Table, columns: Iterable[str] | None) -> pa.Table:
     """Return the rows of an open table, typed by its schema alone."""
     if not opened.moves:
+        from memberbound.tables.counting import repeated_rows
+
         with repeated_rows(opened, columns) as local:
             return _arrow_of(local, None)
     expr = opened.expr if columns is None else opened.expr.select(*opened.choose(list(columns)))
@@ -443,6 +444,8 @@ def _read(
         with open_table(_arrowed(frame)) as opened:
             found = read_roles(replace(opened, name="the table"), None, roles)
         return frame, "the table", found
+    from memberbound.tables.counting import repeated_rows
+
     with open_table(source, database_table) as opened:
         local = opened.embedded() if opened.moves else repeated_rows(opened)
         try:

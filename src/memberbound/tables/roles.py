@@ -148,7 +148,7 @@ def read_roles(
 
     Examples:
         >>> import pyarrow
-        >>> from memberbound.tables import open_table
+        >>> from memberbound.tables.source import open_table
         >>> people = pyarrow.table({"who": [f"p{i}" for i in range(30)], "paid": ["1,5"] * 30})
         >>> with open_table(people) as opened:
         ...     {name: found.role for name, found in read_roles(opened).items()}

@@ -24,7 +24,6 @@ from memberbound.attacks.model_report import (
     read_records,
     read_scores,
 )
-from memberbound.attacks.shadows import cache_folder
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -42,6 +41,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_output
 from memberbound.learners.augmented import Shape, picture_shape
+from memberbound.learners.refits import cache_folder
 from memberbound.quantities import Sides
 from memberbound.tables.in_memory import column_names
 from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns

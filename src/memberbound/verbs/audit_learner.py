@@ -29,8 +29,7 @@ from memberbound.attacks.noisy_releases import (
     audit_release,
     has_normal_noise,
 )
-from memberbound.attacks.shadows import ShadowRun, cache_folder, train_shadows
-from memberbound.clusters import Scheduler, on_cluster
+from memberbound.attacks.shadows import ShadowRun, train_shadows
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -50,6 +49,7 @@ from memberbound.errors import whole_number
 from memberbound.files import check_output
 from memberbound.learners import learner_from_name, read_examples
 from memberbound.learners.augmented import AugmentedQueries, Shape, picture_shape, pixels_of
+from memberbound.learners.refits import Scheduler, cache_folder, on_cluster
 from memberbound.numerics.rounding import shared_confidence
 from memberbound.quantities import (
     INTERVAL,

@@ -513,9 +513,10 @@ def certify(
     shown = whole_number("list_exposed", list_exposed, at_least=0)
     if n is not None:
         whole_number("n", n)
-    from memberbound.tables import count_pair_profile, count_profile, open_table, write_records
+    from memberbound.tables.counting import count_pair_profile, count_profile, write_records
     from memberbound.tables.in_memory import is_array
     from memberbound.tables.roles import chosen_columns
+    from memberbound.tables.source import open_table
 
     with open_table(table, database_table) as opened:
         selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
@@ -628,7 +629,7 @@ def _rarest(
     table: OpenTable, columns: Sequence[str], leaks: RecordLeaks, above: float, shown: int
 ) -> tuple[ExposedCell, ...]:
     """Return the rarest exposed cells, their values and what is certified about them."""
-    from memberbound.tables import cell_counts
+    from memberbound.tables.counting import cell_counts
 
     by_count = {int(c): float(v) for c, v in zip(leaks.profile.count, leaks.leak, strict=True)}
     limit = max((c for c, v in by_count.items() if v > above), default=0)

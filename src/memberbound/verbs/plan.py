@@ -234,9 +234,10 @@ def _for_law(wish: _Wish, probabilities: object, uniform: int | None) -> Plan:
 
 
 def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str | None]) -> Plan:
-    from memberbound.tables import count_profile, open_table
+    from memberbound.tables.counting import count_profile
     from memberbound.tables.in_memory import is_array
     from memberbound.tables.roles import chosen_columns
+    from memberbound.tables.source import open_table
 
     table, columns, roles, unit, database_table = where
     with open_table(table, database_table) as opened:

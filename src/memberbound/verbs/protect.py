@@ -140,7 +140,9 @@ def protect(
         True
     """
     checked_eta(eta)
-    seed = None if insecure_seed is None else whole_number("insecure_seed", insecure_seed)
+    seed = insecure_seed
+    if seed is not None:
+        seed = whole_number("insecure_seed", seed, at_least=0)
     guesses = chances("baseline", baseline)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"

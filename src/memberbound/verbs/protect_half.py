@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.clusters import Scheduler, on_cluster
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -31,11 +30,12 @@ from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
+from memberbound.learners.refits import Scheduler, on_cluster
 from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
 from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import METHODS, released_statistic
 from memberbound.release.parameters import Labels
-from memberbound.release.saving import TableModel, save
+from memberbound.release.saving import save
 from memberbound.release.statistics import (
     SumStatistic,
     computed,
@@ -45,6 +45,7 @@ from memberbound.release.statistics import (
     quantiles,
     total,
 )
+from memberbound.release.table_model import TableModel
 from memberbound.release.table_statistics import TABLE_STATISTICS
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Neighb
 from memberbound.release.calibration import Calibration
 from memberbound.release.neighbour import PrivateModel
 from memberbound.release.releasing import Release
-from memberbound.release.saving import TableModel
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP
+
+if TYPE_CHECKING:
+    from memberbound.release.table_model import TableModel
 
 __all__ = ["Protection", "TrialScores", "unit_and_seed_notes", "useless"]
 

@@ -92,7 +92,9 @@ def summarize(
     one_of("statistic", statistic, TABLE_STATISTICS)
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
-    seed = None if insecure_seed is None else whole_number("insecure_seed", insecure_seed)
+    seed = insecure_seed
+    if seed is not None:
+        seed = whole_number("insecure_seed", seed, at_least=0)
     guesses = chances("baseline", baseline)
     if out is not None:
         own = Path(source) if isinstance(source, (str, os.PathLike)) else None

@@ -79,7 +79,8 @@ def _leaks_before_and_after(
     from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
     from memberbound.report.charts import frontier_chart, leaks_chart
-    from memberbound.tables import count_profile, open_table
+    from memberbound.tables.counting import count_profile
+    from memberbound.tables.source import open_table
 
     level = float(answer.after["confidence"])
     progress(0, None, "counting cells")

@@ -75,9 +75,9 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> Inspection:
         return {"rows": None, "columns": []}
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
     checks.get(ending, _check_arrow)(path, rows, columns, unpacked)
-    from memberbound.tables import open_table
     from memberbound.tables.counting import numbered
     from memberbound.tables.roles import read_roles
+    from memberbound.tables.source import open_table
 
     with open_table(path) as table:
         _at_most("columns", len(table.columns), columns)

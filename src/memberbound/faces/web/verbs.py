@@ -140,5 +140,7 @@ def load_all() -> None:
         verb_named(verb)
     for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
         import_module(name)
-    for name in ("report.charts", "report.page", "faces.web.answering", "faces.web.charts"):
+    for name in ("answering", "charts", "uploads"):
+        import_module(f"memberbound.faces.web.{name}")
+    for name in ("report.charts", "report.page", "tables.counting"):
         import_module(f"memberbound.{name}")

@@ -1,0 +1,480 @@
+"""The one engine that trains many times: where fits run, how they survive, where they are kept.
+
+A caller cuts its work into pieces, which depend on nothing but themselves: a shadow model, a few
+subsets of a calibration.  So it does not matter where a piece is computed, or how often: when a
+worker is killed, the scheduler restarted or the connection cut, what is missing is sent again and
+the numbers are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import math
+import os
+import pickle
+import sys
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures.process import BrokenProcessPool
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from memberbound.declarations import Option
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import unwritable, written_whole
+
+__all__ = [
+    "Arrays",
+    "Cluster",
+    "FitStore",
+    "Scheduler",
+    "cache_folder",
+    "connected",
+    "current_cluster",
+    "default_cache",
+    "fingerprint",
+    "on_cluster",
+    "refits",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Piece = TypeVar("Piece")
+Arrays = Mapping[str, Any]
+
+# ── The engine ────────────────────────────────────────────────────────────────────────────────────
+
+#: Seconds without work after which a worker process of this machine ends: what it holds (a quarter
+#: of a gibibyte of code and of what its last fit left behind) is then free for what comes next.
+_IDLE = 15
+#: Losses of workers or of the cluster in a row, without a finished batch, before the run gives up.
+_LOSSES = 3
+#: Below this many expected seconds starting worker processes costs more than it saves.
+_WORTH_WORKERS = 2.0
+#: Pieces that are timed to find out.
+_TIMED = 3
+
+
+def refits(
+    work: Callable[[Piece], R],
+    pieces: Mapping[int, Piece],
+    *,
+    workers: int | None = None,
+    cluster: Cluster | None = None,
+    store: FitStore[R] | None = None,
+    batches: int | None = None,
+) -> Iterator[tuple[int, R]]:
+    """Yield the place of each piece and ``work(piece)``, as they finish.
+
+    They are computed on the cluster if there is one, else in this process or in ``workers``
+    processes (-1: all cores; None: all cores unless the work takes a moment only).  Each worker
+    gets about ``batches`` batches of pieces, or each piece alone; finished ones are stored.  What
+    ``work`` raises is passed on.
+
+    Edge cases: when workers are killed or the cluster is lost, what is missing is sent again, and
+    MemberboundError is raised after three losses in a row without a finished batch.  Work that
+    cannot be pickled is done in this process, with a warning.
+    """
+    left = dict(pieces)
+    if cluster is None and workers is None:
+        workers = yield from _timed(work, left, store)
+    import joblib  # not before fits are asked for: a model is loaded without it
+
+    jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
+    # Decided once: what killed its worker would kill this process too.
+    alone = cluster is None and (jobs == 1 or len(left) == 1)
+    losses = 0
+    while left and not alone:
+        before = len(left)
+        cut = _batches(left, jobs, batches)
+        run = _processes(work, cut, jobs) if cluster is None else cluster.run(work, cut)
+        try:
+            with contextlib.closing(run):
+                for results in run:
+                    if store is not None:
+                        store.save(results)
+                    for place in results:
+                        del left[place]
+                    yield from results.items()
+        except pickle.PicklingError:
+            warnings.warn(
+                "The learner cannot be sent to workers; this process goes on alone.", stacklevel=2
+            )
+            break
+        except _LostError as problem:
+            losses = 0 if len(left) < before else losses + 1
+            if losses == _LOSSES:
+                raise MemberboundError(
+                    f"{problem} {losses} times before another of {before} fits was finished, "
+                    "perhaps out of memory. Use fewer --workers; finished fits in the cache are "
+                    "kept."
+                ) from problem
+            if cluster is not None:
+                cluster.reconnect()
+    for batch in _batches(left, 1, batches):
+        yield from _here(work, batch, store)
+
+
+def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> list[dict[int, Piece]]:
+    size = 1 if batches is None else max(1, len(pieces) // (batches * jobs))
+    items = list(pieces.items())
+    return [dict(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _timed(
+    work: Callable[[Piece], R], left: dict[int, Piece], store: FitStore[R] | None
+) -> Generator[tuple[int, R], None, int]:
+    """Take the first pieces and do them here; return how many workers the others are worth."""
+    seconds = math.inf  # of the quickest, because first calls load things
+    for place in list(left)[:_TIMED]:
+        began = time.perf_counter()
+        yield from _here(work, {place: left.pop(place)}, store)
+        seconds = min(seconds, time.perf_counter() - began)
+    return 1 if seconds * len(left) < _WORTH_WORKERS else -1
+
+
+def _here(
+    work: Callable[[Piece], R], batch: Mapping[int, Piece], store: FitStore[R] | None
+) -> Iterator[tuple[int, R]]:
+    results: dict[int, R] = {}
+    try:
+        for place, piece in batch.items():
+            results[place] = work(piece)
+            yield place, results[place]
+    finally:
+        if store is not None:
+            store.save(results)
+
+
+def _batch(work: Callable[[Piece], R], batch: Mapping[int, Piece]) -> dict[int, R]:
+    return {place: work(piece) for place, piece in batch.items()}
+
+
+class _LostError(Exception):
+    """Those who worked are gone, and not because of what they worked on."""
+
+
+def _processes(
+    work: Callable[[Piece], R], batches: Sequence[Mapping[int, Piece]], workers: int
+) -> Generator[dict[int, R]]:
+    import joblib
+
+    parallel = joblib.Parallel(
+        n_jobs=workers, return_as="generator_unordered", batch_size=1, idle_worker_timeout=_IDLE
+    )
+    running = parallel(joblib.delayed(_batch)(work, batch) for batch in batches)
+    try:
+        for results in running:  # noqa: UP028 - "yield from" would close it with a warning
+            yield results
+    except BrokenProcessPool as problem:
+        if "terminated" not in str(problem):
+            raise pickle.PicklingError("a task could not be unpickled.") from problem
+        raise _LostError("worker processes were killed") from problem
+    finally:
+        with warnings.catch_warnings():
+            # joblib warns that tasks were cancelled: that is meant, where the caller has stopped.
+            warnings.simplefilter("ignore")
+            running.close()
+
+
+# ── A dask cluster that is there already, named by its scheduler's address or by a client of it ───
+
+#: The address of a dask scheduler.
+Scheduler = Annotated[str, Option("text", metavar="tcp://HOST:PORT", web=False)]
+#: What a lost connection raises: dask cancels what it waited for, the socket fails, or the client
+#: has no scheduler any more.
+_CUT = (CancelledError, OSError, AttributeError)
+#: Seconds to wait for a scheduler, at first and after it was lost.
+_FIRST, _AGAIN = 10, 60
+
+
+@dataclass
+class Cluster:
+    """A dask cluster by a ``distributed.Client``, which is replaced when its connection is lost."""
+
+    client: Any
+    address: str
+
+    @property
+    def workers(self) -> int:
+        """Number of pieces that it works on at a time, at least two."""
+        return max(2, int(sum(self.client.ncores().values())))
+
+    def run(
+        self, work: Callable[[Piece], R], batches: Sequence[Mapping[int, Piece]]
+    ) -> Generator[dict[int, R]]:
+        """Yield the results of batches, as they finish."""
+        try:
+            # Once to each worker, not with every batch.
+            sent = self.client.scatter(work, broadcast=True)
+            futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
+            for future in import_module("distributed").as_completed(futures):
+                yield future.result()
+        # KeyError: a worker was killed while it was sent to, and dask looks it up.
+        except (KeyError, *_CUT) as problem:
+            raise _LostError("the cluster was lost") from problem
+        except TypeError as problem:
+            raise pickle.PicklingError(str(problem)) from problem
+
+    def reconnect(self) -> None:
+        """Wait for the scheduler to come back."""
+        end = time.monotonic() + _AGAIN
+        while True:
+            try:
+                self.client = _client(self.address, 5.0)
+                return
+            except InputError:
+                if time.monotonic() > end:
+                    raise MemberboundError(
+                        f"the cluster at {self.address} was lost and did not come back within "
+                        f"{_AGAIN} seconds. Finished fits in the cache are kept; run it again."
+                    ) from None
+                time.sleep(0.5)
+
+
+_CLUSTER: ContextVar[Cluster | None] = ContextVar("cluster of this call", default=None)
+
+
+def current_cluster() -> Cluster | None:
+    """Return the cluster of the block :func:`connected` that runs, if there is one."""
+    return _CLUSTER.get()
+
+
+def _client(address: str | None, seconds: float) -> object:
+    try:
+        distributed = import_module("distributed")
+    except ImportError:
+        raise InputError("a cluster needs dask: pip install 'memberbound[dask]'.") from None
+    if address is None:  # a cluster on this machine, for as long as the client lives
+        return distributed.Client(set_as_default=False)
+    try:
+        return distributed.Client(address, timeout=seconds, set_as_default=False)
+    except (OSError, ValueError, TypeError) as problem:
+        raise InputError(
+            "scheduler must be the address of a dask scheduler that answers, such as "
+            f"tcp://10.0.0.5:8786, got {address!r} ({type(problem).__name__})."
+        ) from None
+
+
+@contextlib.contextmanager
+def connected(scheduler: str | None = None, client: object = None) -> Iterator[Cluster]:
+    """Make a cluster the current one: by a client, by an address, or a new one on this machine.
+
+    Without either the current one stays where there is one.
+    """
+    if client is not None and scheduler is not None:
+        raise InputError("scheduler must be left out when a client is given.")
+    if client is not None and not callable(getattr(client, "submit", None)):
+        raise InputError(f"client must be a distributed.Client, got {type(client).__name__}.")
+    current = current_cluster()
+    if client is None and scheduler is None and current is not None:
+        yield current
+        return
+    first: Any = _client(scheduler, _FIRST) if client is None else client
+    # The address is asked for now: a client without its connection does not know it any more.
+    cluster = Cluster(first, str(getattr(getattr(first, "scheduler", None), "address", "")))
+    token = _CLUSTER.set(cluster)
+    try:
+        yield cluster
+    finally:
+        _CLUSTER.reset(token)
+        if cluster.client is not client:
+            cluster.client.close()
+
+
+def on_cluster(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a verb train on the cluster that its ``scheduler`` or ``client`` names."""
+
+    @functools.wraps(function)
+    def run(*given: P.args, **named: P.kwargs) -> R:
+        scheduler, client = named.get("scheduler"), named.get("client")
+        if scheduler is None and client is None:
+            return function(*given, **named)
+        if "backend" in inspect.signature(function).parameters:
+            named["backend"] = "dask"
+        with connected(cast("str | None", scheduler), client) as cluster:
+            if named.get("workers") is None:
+                named["workers"] = cluster.workers
+            return function(*given, **named)
+
+    return run
+
+
+# ── Finished fits on disk, so that a run that was stopped goes on ─────────────────────────────────
+#
+# The folder of a run is named by a SHA-256 over what its fits depend on: the data, the learner with
+# its parameters, the seeds, the source files of all classes and functions among them (and of the
+# classes that these inherit from), and the versions of the packages they belong to.  A change in
+# any of these is a new folder, never a stale answer.  Modules that a learner imports are not
+# followed: after a change there, use another folder.
+
+#: Environment variable that names the cache folder.
+VARIABLE = "MEMBERBOUND_CACHE"
+
+
+def default_cache() -> Path:
+    """Return the folder for caches: ``$MEMBERBOUND_CACHE``, or the platform's own place."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen)
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    return base / "memberbound"
+
+
+def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLike[str] | None:
+    """Return the folder that keeps fits: the one named, the default one for ``True``, or none."""
+    if isinstance(cache, bool):
+        return default_cache() if cache else None
+    return cache
+
+
+@dataclass(frozen=True)
+class FitStore(Generic[R]):
+    """The finished fits of one run, a file for each batch.
+
+    ``arrays`` says what is stored of a fit (None: nothing), and ``read`` makes the fit of it.
+    """
+
+    folder: Path
+    arrays: Callable[[R], Arrays | None]
+    read: Callable[[Arrays], R]
+
+    @classmethod
+    def at(
+        cls,
+        root: str | os.PathLike[str],
+        key: str,
+        arrays: Callable[[R], Arrays | None],
+        read: Callable[[Arrays], R],
+    ) -> FitStore[R]:
+        """Return the store of the run with this fingerprint below ``root``, making its folder."""
+        folder = Path(root) / "fits" / key[:32]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as problem:
+            raise InputError(f"cache must be a folder, got {problem}.") from None
+        except OSError as problem:
+            raise unwritable(str(folder), problem) from problem
+        return cls(folder, arrays, read)
+
+    def path(self, place: int) -> Path:
+        """Return the file of the batch that begins with this place."""
+        return self.folder / f"fit-{place:06d}.npz"
+
+    def load(self) -> dict[int, R]:
+        """Return the fits by their places; what is damaged is left out."""
+        fits: dict[int, R] = {}
+        for path in self.folder.glob("fit-*.npz"):
+            arrays: dict[int, dict[str, object]] = {}
+            try:
+                with np.load(path, allow_pickle=False) as stored:
+                    for name in stored.files:
+                        place, _, field = name.partition("/")
+                        arrays.setdefault(int(place), {})[field] = stored[name]
+                fits |= {place: self.read(fields) for place, fields in arrays.items()}
+            except Exception:  # a damaged archive raises whatever its broken part leads to
+                continue
+        return fits
+
+    def save(self, fits: Mapping[int, R]) -> None:
+        """Write a batch so that a reader sees all of it or nothing."""
+        arrays = {place: self.arrays(fit) for place, fit in fits.items()}
+        places = [place for place, fields in arrays.items() if fields is not None]
+        if not places:
+            return
+        named = {
+            f"{place}/{name}": array
+            for place, fields in arrays.items()
+            for name, array in (fields or {}).items()
+        }
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
+                np.savez(file, **named)
+
+        written_whole(self.path(places[0]), write, force=True)
+
+
+def fingerprint(*parts: object) -> str:
+    """Return the SHA-256 of objects and of the code that they are instances of.
+
+    Edge cases: InputError for a learner that cannot be pickled, or that was defined in an
+    interactive session: it has no description that would notice a change.
+
+    Examples:
+        >>> fingerprint(np.eye(2), "tree") == fingerprint(np.eye(2), "tree")
+        True
+        >>> fingerprint(np.eye(2), "tree") == fingerprint(np.eye(2).T[::-1], "tree")
+        False
+    """
+    digest = hashlib.sha256()
+    description = _Description(digest)
+    try:
+        description.dump(parts)
+    except MemoryError:
+        raise
+    except Exception as problem:
+        raise InputError(
+            f"learner must be picklable to be cached, got {type(problem).__name__}: {problem} "
+            "Run without a cache."
+        ) from None
+    for source in sorted(set().union(*map(_source, description.code))):
+        digest.update(hashlib.sha256(source).digest())
+    return digest.hexdigest()
+
+
+class _Description(pickle.Pickler):
+    """Feed a digest with the pickle of objects, and note the classes and functions in it.
+
+    A pickle holds their names alone.
+    """
+
+    def __init__(self, digest: hashlib._Hash) -> None:
+        def add(buffer: pickle.PickleBuffer) -> None:  # an array's numbers, without a copy
+            raw = buffer.raw()
+            digest.update(f"{raw.nbytes}:".encode())
+            digest.update(raw)
+
+        sink = SimpleNamespace(write=digest.update)
+        super().__init__(cast(Any, sink), protocol=5, buffer_callback=add)
+        self.code: set[type | Callable[..., object]] = set()
+
+    def reducer_override(self, value: object) -> Any:
+        """Note the code of a value, and let it be pickled as usual."""
+        if inspect.isroutine(value):
+            self.code.add(value)
+        else:
+            # What a class inherits is as much a part of a fit as what it says itself.
+            self.code.update(inspect.getmro(value if inspect.isclass(value) else type(value)))
+        return NotImplemented
+
+
+def _source(code: type | Callable[..., object]) -> set[bytes]:
+    """Return the file and the package version of a class or function, where it has them."""
+    module = str(getattr(code, "__module__", None) or "")
+    package = module.partition(".")[0]
+    version = getattr(sys.modules.get(package), "__version__", "")
+    sources = {f"{package} {version}".encode()}
+    with contextlib.suppress(TypeError, OSError):
+        sources.add(Path(inspect.getsourcefile(code) or "").read_bytes())
+    if len(sources) == 1 and module == "__main__":
+        name = getattr(code, "__name__", code)
+        raise InputError(
+            f"learner must be defined in a file to be cached, got {name} from a session, whose "
+            "changes a cache cannot notice. Move it to a module or run without a cache."
+        )
+    return sources

@@ -1,0 +1,133 @@
+"""The engine of fits: the same results wherever a piece is computed, and whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from memberbound.errors import InputError, MemberboundError
+from memberbound.learners.refits import fingerprint, refits
+
+
+class Square:
+    """Squares; the pieces in ``deadly`` kill their process, each ``deaths`` times."""
+
+    def __init__(self, folder, deadly=(), deaths=1, parent=None):
+        self.folder, self.deadly, self.deaths = Path(folder), set(deadly), deaths
+        self.parent = os.getpid() if parent is None else parent
+
+    def __call__(self, piece):
+        died = list(self.folder.glob(f"{piece}-*"))
+        if piece in self.deadly and os.getpid() != self.parent and len(died) < self.deaths:
+            (self.folder / f"{piece}-{len(died)}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return piece * piece
+
+
+class Stays(Square):
+    def __reduce__(self):
+        raise pickle.PicklingError("this stays here")
+
+
+class Raises(Square):
+    def __call__(self, piece):
+        raise OSError(f"piece {piece}")
+
+
+PIECES = [3, 1, 4, 1, 5, 9]
+SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
+
+
+def collected(work, workers=2, pieces=PIECES, batches=None):
+    pairs = list(refits(work, dict(enumerate(pieces)), workers=workers, batches=batches))
+    assert len(pairs) == len(pieces)
+    return dict(pairs)
+
+
+def test_every_piece_comes_back_once_whatever_the_number_of_workers(tmp_path):
+    for workers in (1, 2, -1, None):
+        for batches in (None, 1):
+            assert collected(Square(tmp_path), workers, batches=batches) == SQUARES
+    assert collected(Square(tmp_path), pieces=[]) == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+def test_killed_workers_are_replaced_until_nothing_is_finished_any_more(tmp_path):
+    (tmp_path / "some").mkdir()
+    assert collected(Square(tmp_path / "some", {4, 9})) == SQUARES
+    assert len(list((tmp_path / "some").iterdir())) == 2
+    (tmp_path / "all").mkdir()
+    with pytest.raises(MemberboundError, match=r"killed 3 times .* of [1-6] fits"):
+        collected(Square(tmp_path / "all", {9}, deaths=100))
+
+
+def test_work_that_cannot_travel_is_done_here(tmp_path):
+    with pytest.warns(UserWarning, match="goes on alone"):
+        assert collected(Stays(tmp_path)) == SQUARES
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_work_raises_is_passed_on(tmp_path, workers):
+    """Also an OSError, which is how a connection to a cluster breaks."""
+    with pytest.raises(OSError, match=r"piece [13459]"):
+        collected(Raises(tmp_path), workers)
+
+
+# ── What names a run ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_arrays_are_told_apart_by_values_shape_type_and_place():
+    base = np.arange(6.0).reshape(2, 3)
+    others = [
+        base.reshape(3, 2),
+        base.T,
+        base.astype(np.float32),
+        base.view(np.int64),
+        base[::-1],
+        base.astype(object),
+        base.tolist(),
+    ]
+    keys = [fingerprint(base, 1), fingerprint(1, base), *(fingerprint(o, 1) for o in others)]
+    keys += [fingerprint(base[:1], base[1:]), fingerprint(base[:0], base)]
+    assert len(set(keys)) == len(keys)
+    assert fingerprint(base.copy(), 1) == keys[0]
+
+
+def test_the_numbers_of_an_array_are_not_copied():
+    table = np.zeros((1000, 500))
+    fingerprint(table)
+    tracemalloc.start()
+    fingerprint(table)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < table.nbytes / 4
+
+
+def test_another_process_gives_the_same_name():
+    code = (
+        "from sklearn.ensemble import BaggingClassifier as B\n"
+        "from sklearn.tree import DecisionTreeClassifier as T\n"
+        "from memberbound.learners.refits import fingerprint\n"
+        "print(fingerprint(B(T(max_depth=3)), ('a', 'b'), 7))"
+    )
+    here = fingerprint(BaggingClassifier(DecisionTreeClassifier(max_depth=3)), ("a", "b"), 7)
+    environment = os.environ | {"PYTHONHASHSEED": "5"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == here
+
+
+def test_what_cannot_be_described_is_refused():
+    with pytest.raises(InputError, match="picklable"):
+        fingerprint(DecisionTreeClassifier(max_depth=lambda: None))
