@@ -442,6 +442,34 @@ def test_a_page_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, tabl
     page.complaints.clear()
 
 
+def test_the_columns_that_are_ticked_are_the_ones_used(visit: Open, tmp_path: Path) -> None:
+    """An identifier is offered unticked; verbs differ in what they would take by themselves."""
+    people = tmp_path / "people.csv"
+    lines = [f"p{i:04},{'fm'[i % 2]},{i % 7}" for i in range(300)]
+    people.write_text("id,sex,age\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    page = visit("/certify")
+    sent: list[dict[str, Any]] = []
+
+    def keep(route: Any) -> None:
+        sent.append(route.request.post_data_json)
+        route.fulfill(status=429, json={"error": "kept."})
+
+    page.route("**/api/jobs", keep)
+    page.set_input_files("input[type=file] >> nth=0", people)
+    page.get_by_text("300 rows, 3 columns").wait_for()
+    columns = page.locator("fieldset.columns")
+    assert not columns.get_by_role("checkbox", name="id").is_checked()
+    for press in (None, "All"):
+        if press:
+            columns.get_by_role("button", name=press).click()
+        page.get_by_role("button", name="Certify", exact=True).click()
+        page.locator(".job [role=alert]", has_text="kept.").wait_for()
+        until(page, "document.querySelector('.job').dataset.state === 'failed'")
+    assert [body["options"]["columns"] for body in sent] == [["sex", "age"], ["id", "sex", "age"]]
+    assert all("429" in complaint for complaint in page.complaints), page.complaints
+    page.complaints.clear()
+
+
 def test_a_job_can_be_cancelled_and_started_again(visit: Open, tmp_path: Path) -> None:
     rng = random.Random(1)
     slow = tmp_path / "slow.csv"

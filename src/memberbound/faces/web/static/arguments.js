@@ -16,11 +16,7 @@ export function declarations() {
 
 /** A name of Python or of the command line as people write it. */
 export const words = (name) => name.replaceAll(/[_-]/g, " ").replace(/^./, (letter) => letter.toUpperCase());
-const parts = (text, mark = ",") =>
-  text
-    .split(mark)
-    .map((part) => part.trim())
-    .filter(Boolean);
+const parts = (list, mark = ",") => list.split(mark).map((part) => part.trim()).filter(Boolean);
 
 /** COLUMN=VALUE, … → an object; `mark` stands between the pairs. */
 function pairs(name, text, mark, value) {
@@ -54,11 +50,7 @@ const KINDS = {
   choice,
   switch: yesOrNo,
   records: yesOrNo,
-  roles: {
-    field: "textual",
-    hint: "id=identifier, zip=category",
-    read: (form, name) => pairs(name, form.text(name), ",", (role) => role),
-  },
+  roles: { ...text, hint: "id=identifier, zip=category", read: (form, name) => pairs(name, form.text(name), ",", String) },
   "numbers by column": {
     field: "textual",
     rows: 2,

@@ -92,7 +92,7 @@ function open(root, given, name, verb) {
 
   form.starts(start, () => {
     const asked = typed(form, [...plain, ...(source.file ? columned : [])]);
-    if (chooses && source.file) Object.assign(asked, source.columns.asked);
+    if (chooses && source.file) Object.assign(asked, source.asked);
     for (const each of uploads) if (state[each.name]) asked[each.name] = state[each.name];
     form.clear();
     for (const place of [results, charts]) fill(place);

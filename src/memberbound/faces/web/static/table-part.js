@@ -51,6 +51,14 @@ export class TablePart {
     this.arrange();
   }
 
+  /** The columns and roles as options. What is ticked is sent, unless it is all there is and of one kind:
+      verbs differ in what they take by themselves. */
+  get asked() {
+    const { asked, boxes, names } = this.columns;
+    const odd = this.file.columns.some(({ role }) => ["identifier", "text"].includes(role));
+    return odd || names.length < boxes.length ? { ...asked, columns: names } : asked;
+  }
+
   /** Show what there is to choose, unless another source is. */
   arrange(shown = true) {
     this.panel.node.hidden = !shown;
