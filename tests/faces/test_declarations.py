@@ -229,4 +229,4 @@ def test_a_new_option_of_certify_appears_everywhere(monkeypatch: pytest.MonkeyPa
     from memberbound.faces.web.requests import described, options_model
 
     assert "grain" in options_model(verb).model_json_schema()["properties"]
-    assert "grain" in {field["name"] for field in described(verb)}
+    assert "grain" in {field["name"] for field in described(verb)["arguments"]}

@@ -58,14 +58,13 @@ def every_chart() -> dict[str, Chart]:
         charts.attacks_chart(attacks, 0.95),
         charts.attackers_chart({"worst case": 0.9, "practical": 0.55}, 0.5),
         charts.frontier_chart(frontier),
-        charts.rows_chart([0.5, 0.9, 0.99], [12, 340, 56_000], "security MIS, at least", 0.9),
         leaks(),
     )
     return {chart.id: chart for chart in made if chart is not None}
 
 
 CHARTS = every_chart()
-assert len(CHARTS) == 11
+assert len(CHARTS) == 10
 
 
 @pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
@@ -234,8 +233,6 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
         assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
         for view in chart.views:
             assert "nan" not in chart.svg(view).lower()
-    for rows in ([1, 1], [0, 5], [3, 10**12]):
-        assert charts.rows_chart([0.1, 0.2], rows, "target", 0.2).svg()
     only = charts.success_chart(
         [1.0],
         {"practical": [0.6]},

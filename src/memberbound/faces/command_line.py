@@ -31,7 +31,7 @@ from memberbound.faces.terminal import printed
 from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
-__all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
+__all__ = ["MEASURING", "VERBS", "application", "command", "joined", "main", "verb_named"]
 
 #: Headings of the help page and the verbs below them.
 _PANELS = {
@@ -47,7 +47,7 @@ _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
 #: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-_MEASURING = ("audit", "audit-learner", "compare", "study")
+MEASURING = ("audit", "audit-learner", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -248,7 +248,7 @@ class _Command:
         if plot is not None and self.drawing is not None:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
-            show(result, json_, measures=self.verb.name in _MEASURING)
+            show(result, json_, measures=self.verb.name in MEASURING)
             if limit is not None and _above(result, limit, junit):
                 raise typer.Exit(3)
             if failure := getattr(result, "failure", None):

@@ -68,7 +68,9 @@ def serve(
         job_seconds=60 * positive("job_minutes", job_minutes),
         running=whole_number("jobs", jobs),
     )
-    secret = token or os.environ.get("MEMBERBOUND_TOKEN")
+    # Taken out of the environment, which child processes inherit.
+    inherited = os.environ.pop("MEMBERBOUND_TOKEN", None)
+    secret = token or inherited
     listen(
         Listening(host, int(port), secret, tuple(allow_host)),
         limits,

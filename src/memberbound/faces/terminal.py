@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import TextWrapper
-from typing import TextIO
+from typing import TextIO, TypedDict
 
 from memberbound.quantities import ONLY_BLIND, Kind
 
-__all__ = ["STYLES", "fitted", "kinds_in", "printed"]
+__all__ = ["STYLES", "Block", "blocks", "fitted", "kinds_in", "printed"]
 
 #: How each kind looks: the blue, green and orange of the report, and never by colour alone.
 STYLES: dict[Kind, str] = {
@@ -74,6 +74,46 @@ def fitted(text: str, width: int) -> str:
             for line in block:
                 lines += _wrapped(line, width)
     return "\n".join(lines)
+
+
+class Cell(TypedDict):
+    """A cell of a table, and the kind of its number if it has one."""
+
+    text: str
+    kind: Kind | None
+
+
+class Block(TypedDict):
+    """A paragraph (one cell per row), or a table whose rows have equally many cells."""
+
+    heads: list[str]
+    rows: list[list[Cell]]
+
+
+def blocks(text: str, *, measures: bool) -> list[Block]:
+    r"""Return a summary as the tables and paragraphs that it is made of, for a page.
+
+    A table of more than two columns begins with its heads.
+
+    >>> first, second = blocks("Sure.\n\nleak Δ  ≤ 0.04\nrows    12", measures=False)
+    >>> [cell["text"] for (cell,) in first["rows"]]
+    ['Sure.']
+    >>> [[(cell["text"], cell["kind"]) for cell in row] for row in second["rows"]]
+    [[('leak Δ', None), ('≤ 0.04', 'certificate')], [('rows', None), ('12', None)]]
+    """
+    made: list[Block] = []
+    for count, group in groupby(text.split("\n"), key=lambda line: len(_cells(line))):
+        rows = [_cells(line) for line in group]
+        if count == 0:
+            continue
+        heads = rows.pop(0) if count > 2 and len(rows) > 1 else []
+        cells = [[_cell(cell, measures=measures) for cell in row] for row in rows]
+        made.append({"heads": heads, "rows": cells})
+    return made
+
+
+def _cell(text: str, *, measures: bool) -> Cell:
+    return {"text": text, "kind": next((k for *_, k in kinds_in(text, measures=measures)), None)}
 
 
 def _cells(line: str) -> list[str]:

@@ -73,7 +73,6 @@ __all__ = [
     "leaks_chart",
     "remedies_chart",
     "roc_chart",
-    "rows_chart",
     "sandwich_chart",
     "save_frontier",
     "save_history",
@@ -916,38 +915,6 @@ def _asked(name: str, value: float | None) -> Legend:
         return []
     line = key(color=tone("quiet"), ls=DASH_DOT, lw=1.5)
     return [(line, f"asked: {name} {significant(value, 'given')}")]
-
-
-def rows_chart(targets: Sequence[float], rows: Sequence[int], axis: str, asked: float) -> Chart:
-    """Return the training rows that other targets need.
-
-    Args:
-        targets: values of what was asked for.
-        rows: training rows that are enough for each.
-        axis: what was asked for.
-        asked: the value that was asked for.
-    """
-
-    def draw(width: float, view: View) -> Figure:
-        del view
-        figure, (axes,) = framed(width, 240, _asked("target", asked), left=66)
-        look: Look = {"color": tone("certified"), "lw": 2.3, "marker": "o", "ms": 5}
-        data_mark(axes.plot(targets, rows, **look)[0], "line", "training rows")
-        axes.set(yscale="log", ylim=(max(min(rows) / 1.3, 0.7), max(rows) * 1.3))
-        _log_ticks(axes.yaxis, max(min(rows), 1), max(rows))
-        upright(axes, asked, "quiet", DASH_DOT)
-        titled(axes, axis, "training rows")
-        return figure
-
-    return Chart(
-        "rows",
-        "Training rows for other targets",
-        f"Training rows that are enough, from {rows[0]:,} at {significant(targets[0], 'given')} to "
-        f"{rows[-1]:,} at {significant(targets[-1], 'given')}.",
-        (axis, "training rows"),
-        [(significant(t, "given"), f"≥ {n:,}") for t, n in zip(targets, rows, strict=True)],
-        draw,
-    )
 
 
 # ── The history of an overfitting monitor: losses above, the ceiling of security below ────────────

@@ -264,9 +264,23 @@ def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
         raise MemberboundError(f"{name} could not be written: {one_sentence(error)}.") from error
 
 
+#: Who is told how far queries are, instead of a terminal.
+_OBSERVERS: list[Callable[[str, float], None]] = []
+
+
+@contextmanager
+def observed_queries(observer: Callable[[str, float], None]) -> Iterator[None]:
+    """Call ``observer`` now and then with a query's label and how many per cent of it are done."""
+    _OBSERVERS.append(observer)
+    try:
+        yield
+    finally:
+        _OBSERVERS.remove(observer)
+
+
 @contextmanager
 def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
-    if not sys.stderr.isatty():
+    if not _OBSERVERS and not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
@@ -276,6 +290,10 @@ def _progress(label: str, percent: Callable[[], float]) -> Iterator[None]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
     def draw() -> None:
+        if _OBSERVERS:
+            while not done.wait(_TICK):
+                _OBSERVERS[-1](label, max(percent(), 0.0))
+            return
         if done.wait(_PATIENCE):
             return
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

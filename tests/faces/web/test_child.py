@@ -1,4 +1,4 @@
-"""``explain`` and ``plan`` over HTTP: the command line's numbers, and no question that hurts."""
+"""``explain`` over HTTP: the command line's numbers, and no question that hurts."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import memberbound
 from memberbound.faces.web.answering import ANSWERS, answered
 from memberbound.faces.web.child import Calculations
 from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.quantities import marked, percent
 from web.conftest import COMMAND, in_a_loop
 
@@ -47,18 +47,6 @@ def test_explain_is_the_command_lines_dictionary(client, options):
 def test_explain_is_the_functions_dictionary(client, options):
     expected = memberbound.explain(**options).to_dict()
     assert client.post("/api/explain", json=options).json() == json.loads(json.dumps(expected))
-
-
-def test_plan_is_the_command_lines_dictionary(client):
-    options = {"uniform": 316, "security": 0.9, "record_leak": 0.2}
-    assert client.post("/api/plan", json=options).json() == command_line("plan", options)
-
-
-def test_plan_for_given_probabilities(client):
-    law = [0.5, 0.25, 0.125, 0.125]
-    answer = client.post("/api/plan", json={"probabilities": law, "security": 0.9})
-    expected = memberbound.plan(probabilities=law, security=0.9).to_dict()
-    assert answer.json() == json.loads(json.dumps(expected))
 
 
 @pytest.mark.parametrize("options", QUESTIONS, ids=str)
@@ -96,16 +84,6 @@ def test_the_chart_of_a_question_has_the_numbers_of_its_answer(client, options):
             expected = str(marked(min(1.0, tpr), "certificate", "tpr"))
             assert shown[percent(float(fpr), "given")] == expected
             assert f"{expected} at {percent(float(fpr), 'given')} false alarms" in linear["alt"]
-
-
-def test_the_chart_of_a_plan_has_the_rows_of_its_targets(client):
-    for options in ({"uniform": 300, "security": 0.9}, {"uniform": 30, "record_leak": 0.2}):
-        chart = client.post("/api/plan/chart", json=options).json()
-        (name,) = options.keys() - {"uniform"}
-        for target, rows in chart["rows"]:
-            own = memberbound.plan(**options | {name: float(target)})
-            assert rows == f"≥ {own.n_required:,}"
-        assert len(chart["rows"]) == 11
 
 
 def test_the_roc_of_epsilon_delta_goes_through_its_corner(client):
@@ -159,10 +137,10 @@ def test_what_cannot_be_explained_is_refused_with_a_sentence(client, path, optio
 )
 @pytest.mark.parametrize("name", ["epsilon", "gdp", "uniform", "steps"])
 def test_numbers_out_of_this_world_are_refused(client, name, number):
-    path = "/api/plan" if name == "uniform" else "/api/explain"
-    answer = client.post(
-        path, content=f'{{"{name}": {number}}}', headers={"content-type": "application/json"}
-    )
+    path, content = "/api/explain", f'{{"{name}": {number}}}'
+    if name == "uniform":
+        path, content = "/api/jobs", f'{{"verb": "plan", "options": {content}}}'
+    answer = client.post(path, content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert set(answer.json()) == {"error"}
 
@@ -193,7 +171,7 @@ def test_a_question_that_takes_too_long_is_refused_and_the_next_one_answered(cli
 def test_too_many_waiting_questions_are_refused():
     # The pool itself: one at work, one allowed in all.
     async def crowd():
-        pool = Calculations(Limits(calculations=1, waiting=3), Nursery(forks=False))
+        pool = Calculations(Limits(calculations=1, waiting=3), Processes(forks=False))
         asked = [pool.ask("explain", {"epsilon": float(e)}) for e in range(5)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         await pool.close()
@@ -210,7 +188,7 @@ def test_nobody_computes_for_somebody_who_left():
         return True
 
     async def ask():
-        pool = Calculations(Limits(), Nursery())
+        pool = Calculations(Limits(), Processes())
         with pytest.raises(RefusedError, match="given up"):
             await pool.ask("explain", {"epsilon": 1.0}, left)
         await pool.close()
@@ -236,8 +214,6 @@ def test_equivalents_of_a_question(client):
     found = client.post("/api/explain/equivalents", json={"epsilon": 8, "fpr": [0.1, 0.01]}).json()
     assert found["command"] == "memberbound explain --epsilon 8.0 --fpr 0.1 --fpr 0.01 --json"
     assert "memberbound.explain(epsilon=8.0, fpr=[0.1, 0.01])" in found["python"]
-    found = client.post("/api/plan/equivalents", json={"uniform": 10, "security": 0.9}).json()
-    assert found["command"] == "memberbound plan --security 0.9 --uniform 10 --json"
 
 
 def test_health(client):

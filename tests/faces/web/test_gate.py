@@ -20,8 +20,8 @@ JSON = {"content-type": "application/json"}
 def ask(client, **headers):
     """A harmless question that changes nothing, with these headers."""
     return client.post(
-        "/api/plan",
-        json={"uniform": 2, "security": 0.5},
+        "/api/explain",
+        json={"epsilon": 1},
         headers={name.replace("_", "-"): value for name, value in headers.items()},
     )
 
@@ -168,7 +168,7 @@ def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
         client.cookies.clear()
         assert client.get("/api/health").status_code == 401
         assert client.get("/?token=wrong").status_code == 401
-        assert client.post(f"/api/plan?token={TOKEN}", json={}).status_code == 401
+        assert client.post(f"/api/explain?token={TOKEN}", json={}).status_code == 401
         away = client.get(f"//evil.example/x?token={TOKEN}", follow_redirects=False)
         assert not away.headers.get("location", "/x").startswith(("//", "http"))
         client.cookies.clear()
@@ -184,7 +184,7 @@ def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
         assert client.get("/", headers=clicked).status_code == 200
         assert client.get("/api/jobs").status_code == 200
         assert client.get("/api/jobs", headers=clicked).status_code == 403
-        assert client.post("/api/plan", json={}, headers=clicked).status_code == 403
+        assert client.post("/api/explain", json={}, headers=clicked).status_code == 403
 
 
 def test_the_cookie_of_one_server_is_no_key_to_another():
@@ -274,7 +274,7 @@ def test_answers_are_sent_at_once():
     ids=lambda value: str(value)[:30],
 )
 def test_bodies_that_are_no_question(client, body, status):
-    for path in ("/api/explain", "/api/jobs", "/api/plan"):
+    for path in ("/api/explain", "/api/jobs"):
         answer = client.post(path, content=body, headers=JSON)
         assert answer.status_code == status, answer.text
         assert set(answer.json()) == {"error"}

@@ -114,6 +114,26 @@ def test_a_token_is_asked_for_and_sigterm_leaves_nothing_behind(tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.server
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_token_of_the_environment_is_asked_for_and_reaches_no_child(tmp_path, monkeypatch):
+    token = "e" * 20
+    monkeypatch.setenv("MEMBERBOUND_TOKEN", token)
+    with serving(folder=tmp_path) as (process, address):
+        base = address.split("/?")[0]
+        assert httpx.get(f"{base}/api/health").status_code == 401
+        bearer = {"authorization": f"Bearer {token}"}
+        asked = {"epsilon": 1.0}
+        answer = httpx.post(f"{base}/api/explain", json=asked, headers=bearer, timeout=PATIENCE)
+        assert answer.status_code == 200
+        # The control: the server itself was given it.
+        assert token.encode() in Path(f"/proc/{process.pid}/environ").read_bytes()
+        started = children(process.pid)
+        assert len(started) >= 2
+        for pid in started:
+            assert token.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_work_under_way_ends_with_the_server(number, tmp_path, people):

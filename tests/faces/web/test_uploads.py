@@ -18,7 +18,7 @@ from pyarrow import feather
 
 from memberbound.errors import InputError
 from memberbound.faces.web.gate import RefusedError
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.faces.web.uploads import Upload, Uploads, ending_of, inspected, shown_name
 from web.conftest import SMALL, in_a_loop, opened, uploaded
 
@@ -308,7 +308,7 @@ def test_an_upload_that_stops_is_given_up():
         await asyncio.sleep(60)
 
     async def upload(folder):
-        uploads = Uploads(folder / "files", replace(SMALL, silence_seconds=0.05), Nursery())
+        uploads = Uploads(folder / "files", replace(SMALL, silence_seconds=0.05), Processes())
         with pytest.raises(RefusedError, match="stopped") as refusal:
             await uploads.add("a.csv", stalled())
         return refusal.value.status, list((folder / "files").iterdir())

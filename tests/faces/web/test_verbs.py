@@ -1,9 +1,10 @@
-"""What a job does, asked in this process: the verbs' own dictionaries, plots and files."""
+"""What a job does, asked in this process: the verbs' own dictionaries, charts and files."""
 
 import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
+from memberbound.declarations import OutputFile, Progress, RecordsFile, Table, Whole, declared
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.web import requests
 from memberbound.faces.web.answering import ANSWERS
+from memberbound.faces.web.charts import histogram, swept
 from memberbound.faces.web.verbs import performed as perform
 from memberbound.faces.web.work import Teller, renamed, sentence_of
-from memberbound.quantities import marked, significant
+from memberbound.quantities import marked
+from memberbound.report.charts import swept_epsilons
 
 
 @pytest.fixture
@@ -74,17 +80,18 @@ def test_certify(run, path, tmp_path):
     leaks = records.column(records.column_names[-1]).to_numpy()
     assert leaks.size == 2000
     assert leaks.max() == job["result"]["record_leak"]["max"]
-    plot = job["plots"]["record_leak"]
-    for scale in ("", "_log"):
-        edges, rows = plot[f"edges{scale}"], plot[f"rows{scale}"]
-        assert sum(rows) == 2000
-        for low, high, count in zip(edges[:-1], edges[1:], rows, strict=True):
-            assert count == int(((leaks > low) & (leaks <= high)).sum())
-    assert numbers_of(job["charts"]["leaks"]) == [
-        [significant(high, "upper", 4), str(count)]
-        for high, count in zip(plot["edges"][1:], plot["rows"], strict=True)
-        if count
-    ]
+    own = memberbound.certify(path, **options)
+    edges, rows = histogram(own.leaks)
+    assert sum(rows) == 2000
+    for low, high, count in zip(edges[:-1], edges[1:], rows, strict=True):
+        assert count == int(((leaks > low) & (leaks <= high)).sum())
+    assert job["charts"]["leaks"]["svg"].startswith("<")
+    # The summary in parts: every cell of it is a piece of the text of the command line.
+    cells = [cell for block in job["summary"] for row in block["rows"] for cell in row]
+    bound = str(marked(own.delta_upper, "certificate", "delta", 6))
+    assert bound.startswith("≤")
+    assert {"text": bound, "kind": "certificate"} in cells
+    assert all(cell["text"] in own.summary() for cell in cells)
 
 
 def test_certify_with_a_reference(run, path, people, tmp_path):
@@ -127,9 +134,6 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     assert set(shown["'=f()"]) == {"'=1+1", "'-x"}
     assert shown["sex"].tolist() == exact["sex"].tolist()
     assert (tmp_path / "out" / "recipe.json").read_text() == (tmp_path / "recipe.json").read_text()
-    before, after = (job["plots"][f"record_leak_{when}"]["rows"] for when in ("before", "after"))
-    assert sum(before) == 2000
-    assert sum(after) == job["result"]["rows_released"]
     was, now = (
         sum(int(row[place]) for row in numbers_of(job["charts"]["leaks"])) for place in (1, 2)
     )
@@ -138,7 +142,7 @@ def test_harden_and_its_files(run, path, people, tmp_path):
     assert len(numbers_of(job["charts"]["frontier"])) == len(known) > 1
     # The id is left out, as it is in the certificate of the table as it was.
     assert job["result"]["roles"]["id"] == "identifier"
-    assert sum(before[20:]) == job["result"]["before"]["record_leak"]["exposed_rows"] < 2000
+    assert job["result"]["before"]["record_leak"]["exposed_rows"] < 2000
 
 
 def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
@@ -150,18 +154,15 @@ def test_population_with_files_and_candidates(run, tmp_path, monkeypatch):
     frame = pd.DataFrame(rows, columns=["x", "y"])
     own = memberbound.population(frame, epsilon=4.0, clip=3.0)
     assert job["result"] == as_json(own) | {"records_out": "records.csv"}
-    plot = job["plots"]["success"]
-    assert plot["epsilon"] == [0.5, 2.0, 9.0]
-    assert plot["practical"] == [p.practical for p in own.sweep(plot["epsilon"])]
-    assert plot["blind"] == 0.5
+    (point,) = own.sweep([2.0])
     assert numbers_of(job["charts"]["success"])[1] == [
         "2",
-        *(str(marked(plot[name][1], "certificate")) for name in WHO),
+        *(str(marked(getattr(point, name), "certificate")) for name in WHO),
     ]
     assert [row[3] for row in numbers_of(job["charts"]["attackers"])] == [
         str(marked(getattr(own.compared, name), "certificate")) for name in WHO
     ]
-    assert {"bounding every record", "other values of ε"} <= job["labels"]
+    assert {"computing", "other values of ε"} <= job["labels"]
     records = pd.read_csv(tmp_path / "out" / "records.csv")
     assert records["success_upper"].max() == own.bounds.success.max()
     options = {"mechanism": "exponential", "epsilon": 2.0, "sensitivity": 1.0, "subsets": 10}
@@ -182,14 +183,15 @@ def test_a_sweep_that_fails_does_not_take_the_answer_along(run, tmp_path, monkey
 
     monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", fail)
     job = run("population", "xy.csv", epsilon=1.0, clip=10.0)
-    assert job["plots"] == {}
     assert list(job["charts"]) == ["attackers"]
     assert 0.5 <= job["result"]["success_upper"] <= 1
 
 
-def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
-    (tmp_path / "xy.csv").write_text("x\n" + "\n".join(map(str, range(10))) + "\n")
-    whole = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
+def test_a_slow_sweep_gives_fewer_points_or_none(monkeypatch):
+    answer = memberbound.population(pd.DataFrame({"x": range(10)}), epsilon=1.0, clip=10.0)
+    epsilons = swept_epsilons(answer)
+    whole = swept(answer, epsilons, lambda *_: None)
+    assert list(whole) == epsilons
     now = [0.0]
     original = memberbound.verbs.population.PopulationAnswer.sweep
 
@@ -198,17 +200,15 @@ def test_a_slow_sweep_gives_fewer_points_or_none(run, tmp_path, monkeypatch):
         return original(self, epsilons)
 
     monkeypatch.setattr("memberbound.verbs.population.PopulationAnswer.sweep", slow)
-    monkeypatch.setattr("memberbound.faces.web.verbs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memberbound.faces.web.charts.time.monotonic", lambda: now[0])
     pace = 3.0
-    some = run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"]["success"]
-    assert len(some["epsilon"]) == 11
-    assert some["epsilon"] == sorted(some["epsilon"])
-    assert (some["epsilon"][0], some["epsilon"][-1]) == (whole["epsilon"][0], whole["epsilon"][-1])
-    places = [whole["epsilon"].index(epsilon) for epsilon in some["epsilon"]]
-    for name in ("worst_case", "population", "practical"):
-        assert some[name] == [whole[name][place] for place in places]
+    some = swept(answer, epsilons, lambda *_: None)
+    assert len(some) == 11
+    assert list(some) == sorted(some)
+    assert (min(some), max(some)) == (epsilons[0], epsilons[-1])
+    assert all(point == whole[epsilon] for epsilon, point in some.items())
     pace = 15.0
-    assert run("population", "xy.csv", epsilon=1.0, clip=10.0)["plots"] == {}
+    assert swept(answer, epsilons, lambda *_: None) == {}
 
 
 def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
@@ -231,7 +231,7 @@ def test_audit_of_scores_and_of_a_learner(run, path, tmp_path, monkeypatch):
     expected = as_json(own) | {"records_out": "records.csv"}
     assert timeless(job["result"]) == timeless(expected)
     assert job["files"] == ["records.csv"]
-    assert "training models" in job["labels"]
+    assert "computing" in job["labels"]
     # Several models at once are the same models, and no process is started for them.
     with monkeypatch.context() as alone:
         alone.setattr(subprocess, "Popen", None)
@@ -256,13 +256,17 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
         def to_dict(self):
             return {"command": "study"}
 
-    def study(source, *, out, workers, progress, **options):
-        seen.update(options, name=Path(source).name, out=out, workers=workers)
+        def summary(self):
+            return "Done."
+
+    def study(*, table, out, workers, progress, **options):
+        seen.update(options, name=Path(table).name, out=out, workers=workers)
         progress("Attack the model (step 2 of 8)", 1300, 102_000)
         (Path(out) / "report.json").write_text("{}")
         return Done()
 
-    monkeypatch.setattr("memberbound.studies.study", study)
+    declaration = replace(verb_named("study"), function=study)
+    monkeypatch.setattr("memberbound.faces.web.verbs.verb_named", lambda name: declaration)
     job = run("study", path, target="income", eta=0.1)
     expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
     assert seen == expected
@@ -270,6 +274,62 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
     assert job["files"] == ["report.json"]
     # The steps weigh differently: only the study knows which one it is at.
     assert "Attack the model (step 2 of 8)" in job["labels"]
+
+
+class Counted:
+    """The answer of a verb that nobody has written a page for."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def to_dict(self):
+        return self.fields
+
+    def summary(self):
+        return "Counted.\n\nrows  3"
+
+
+def count_twice(
+    people: Table,
+    *,
+    factor: Whole = 2,
+    out: OutputFile | None = None,
+    records: RecordsFile | None = None,
+    progress: Progress | None = None,
+) -> Counted:
+    """Count a table twice.
+
+    Args:
+        people: the table.
+        factor: how often.
+        out: where the table goes.
+        records: where a line per record goes.
+
+    Command line:
+        memberbound count-twice people.csv
+    """
+    progress(1, 2)
+    frame = pd.read_csv(people)
+    frame.to_parquet(out)
+    Path(records).write_text("x\n", encoding="utf-8")
+    return Counted(rows=len(frame) * factor, out=out, records=records)
+
+
+def test_a_new_verb_needs_no_line_here(run, path, monkeypatch):
+    """Table, outputs and progress are found by the declaration alone, whatever they are called."""
+    declaration = replace(declared(count_twice), name="count-twice")
+    monkeypatch.setattr("memberbound.faces.web.verbs.verb_named", lambda name: declaration)
+    job = run("count-twice", path, factor=3, records=True)
+    assert job["result"] == {"rows": 6000, "out": "count-twice.parquet", "records": "records.csv"}
+    assert job["files"] == ["count-twice.csv", "count-twice.parquet", "records.csv"]
+    assert job["labels"] == {"reading the table", "computing"}
+    assert job["charts"] == {}
+    with_dash = requests.options_model(declaration)
+    assert with_dash.__name__ == "CountTwiceOptions"
+    assert set(with_dash.model_fields) == {"factor", "records"}
+    found = requests.equivalent(declaration, "p.csv", {"factor": 3})
+    assert found.command == "memberbound count-twice p.csv --factor 3 --json"
+    assert "memberbound.count_twice('p.csv', factor=3)" in found.python
 
 
 @pytest.mark.long

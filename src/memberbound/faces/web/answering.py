@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
+import socket
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -23,9 +23,8 @@ from memberbound.declarations import Keywords
 from memberbound.errors import MemberboundError
 from memberbound.faces.web.work import limited
 from memberbound.verbs.explain import Explanation, explain
-from memberbound.verbs.plan import plan
 
-__all__ = ["ANSWERS", "ceiling_points", "explained", "main", "planned", "roc"]
+__all__ = ["ANSWERS", "ceiling_points", "explained", "main", "roc"]
 
 #: Points of a drawn curve: evenly, and evenly on a logarithmic scale.
 _EVEN, _LOGARITHMIC, _LEAST = 201, 301, 1e-6
@@ -36,11 +35,6 @@ _CORNERS = 200
 def explained(options: Keywords) -> dict[str, object]:
     """Return the dictionary of ``explain``."""
     return _explanation(json.dumps(options, sort_keys=True)).to_dict()
-
-
-def planned(options: Keywords) -> dict[str, object]:
-    """Return the dictionary of ``plan`` for a known law."""
-    return plan(**options).to_dict()
 
 
 def roc(options: Keywords) -> dict[str, object]:
@@ -65,33 +59,6 @@ def _explanation_chart(asked: Keywords) -> dict[str, object]:
 
     explanation = _explanation(json.dumps(asked["options"], sort_keys=True))
     return explanation_chart(explanation).to_dict(asked["scale"])
-
-
-def _plan_chart(options: Keywords) -> dict[str, object]:
-    """Return the rows that other targets need as a chart; nothing with fewer than two points."""
-    from memberbound.report.charts import rows_chart
-
-    law = {name: value for name, value in options.items() if name not in _TARGETS}
-    name = next(name for name in _TARGETS if options.get(name) is not None)
-    targets, axis = _TARGETS[name]
-    answers = {target: plan(**law | {name: target}).n_required for target in targets}
-    points = {target: rows for target, rows in answers.items() if rows is not None}
-    if len(points) < 2:
-        return {}
-    return rows_chart([*points], [*points.values()], axis, options[name]).to_dict()
-
-
-#: What may be asked of ``plan`` → values for a chart, and what it is.
-_TARGETS = {
-    "security": (
-        (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99),
-        "security MIS, at least",
-    ),
-    "record_leak": (
-        (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
-        "leak of the worst record, at most",
-    ),
-}
 
 
 def ceiling_points(curve: TradeoffCurve) -> dict[str, list[float]]:
@@ -133,8 +100,6 @@ def _explanation(key: str) -> Explanation:
 ANSWERS: dict[str, Callable[[Keywords], dict[str, object]]] = {
     "explain": explained,
     "explain chart": _explanation_chart,
-    "plan": planned,
-    "plan chart": _plan_chart,
     "report": _report,
     "roc": roc,
 }
@@ -154,19 +119,14 @@ def answered(line: str) -> dict[str, object]:
         return {"error": f"the values must be less extreme ({type(problem).__name__})."}
 
 
-def main(memory: int) -> None:
-    """Answer lines until standard input ends."""
+def main(stream: socket.socket, memory: int) -> None:
+    """Answer lines until the stream ends."""
     limited(memory, 0)
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    channel = stream.makefile("rw", encoding="utf-8")
     warnings.simplefilter("ignore")
     channel.write('{"ready": true}\n')
     channel.flush()
-    for line in sys.stdin:
+    for line in iter(channel.readline, ""):
         channel.write(json.dumps(answered(line), allow_nan=False) + "\n")
         channel.flush()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

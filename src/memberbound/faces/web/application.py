@@ -34,8 +34,8 @@ from memberbound.faces.web.gate import (
     view_policy,
 )
 from memberbound.faces.web.requests import (
+    JOBS,
     Accepted,
-    Argument,
     Equivalents,
     Error,
     ExplainOptions,
@@ -43,10 +43,10 @@ from memberbound.faces.web.requests import (
     JobList,
     JobRequest,
     JobStatus,
-    LawOptions,
     Picture,
     Roc,
     UploadedFile,
+    VerbForm,
     View,
     described,
     equivalent,
@@ -64,20 +64,7 @@ __all__ = [
 
 # ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
 
-VERBS = (
-    "explain",
-    "plan",
-    "certify",
-    "harden",
-    "population",
-    "bounds",
-    "protect",
-    "summarize",
-    "protect-half",
-    "audit",
-    "audit-learner",
-    "study",
-)
+VERBS = ("explain", *JOBS)
 
 _REASONS = {
     400: "The request is no JSON document.",
@@ -125,8 +112,8 @@ async def health(desk: AtDesk) -> dict[str, object]:
     return {"version": __version__, "limits": desk.limits.to_dict(), "verbs": list(VERBS)}
 
 
-@router.get("/verbs", response_model=dict[str, list[Argument]])
-async def verbs() -> dict[str, list[dict[str, object]]]:
+@router.get("/verbs", response_model=dict[str, VerbForm])
+async def verbs() -> dict[str, dict[str, object]]:
     """Return what may be asked of each verb: the arguments' names, kinds, help and limits."""
     return {name: described(verb_named(name)) for name in VERBS}
 
@@ -159,27 +146,6 @@ async def explain_chart(
 async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
     """Return the same question on the command line and in Python."""
     return vars(equivalent(verb_named("explain"), None, options.given()))
-
-
-@router.post("/plan", responses=_CONTRACT)
-async def plan(desk: AtDesk, request: Request, options: LawOptions) -> dict[str, object]:
-    """Say how many rows are enough, for a known law; for a file, start a job."""
-    return await desk.calculations.ask("plan", options.given(), request.is_disconnected)
-
-
-@router.post("/plan/chart", response_model=Picture | None)
-async def plan_chart(
-    desk: AtDesk, request: Request, options: LawOptions
-) -> dict[str, object] | None:
-    """Draw the rows that other targets need; nothing where fewer than two have an answer."""
-    asked = options.given()
-    return (await desk.calculations.ask("plan chart", asked, request.is_disconnected)) or None
-
-
-@router.post("/plan/equivalents", response_model=Equivalents)
-async def plan_equivalents(options: LawOptions) -> dict[str, str]:
-    """Return the same question on the command line and in Python."""
-    return vars(equivalent(verb_named("plan"), None, options.given()))
 
 
 @router.post(

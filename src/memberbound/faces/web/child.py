@@ -1,7 +1,7 @@
 """Child processes seen from the server: one per job, and a few that answer short questions.
 
-Each comes from the :mod:`memberbound.faces.web.nursery`, has limits, is followed, and is stopped
-with all it started; see :mod:`memberbound.faces.web.work` and
+Each comes from :mod:`memberbound.faces.web.processes`, has limits, is followed, and is stopped with
+all it started; see :mod:`memberbound.faces.web.work` and
 :mod:`memberbound.faces.web.answering` for the other side.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from memberbound.declarations import Keywords
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.web.gate import Limits, RefusedError, sized
-from memberbound.faces.web.nursery import Nursery, Process, killed
+from memberbound.faces.web.processes import Processes, Worker
 from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
 
 __all__ = [
@@ -44,15 +44,15 @@ def prepared(folder: Path) -> Path:
 class Child:
     """One process that performs one request."""
 
-    def __init__(self, process: Process, limits: Limits) -> None:
+    def __init__(self, process: Worker, limits: Limits) -> None:
         self._process = process
         self._limits = limits
 
     @classmethod
-    async def start(cls, nursery: Nursery, limits: Limits) -> Child:
+    async def start(cls, processes: Processes, limits: Limits) -> Child:
         """Start a process that waits for its request."""
         most = (limits.job_memory_bytes, limits.job_disk_bytes, limits.workers)
-        return cls(await nursery.process("work", *most), limits)
+        return cls(await processes.start("memberbound.faces.web.work", *most), limits)
 
     async def perform(
         self,
@@ -66,12 +66,11 @@ class Child:
             InputError: what the verb refused, as one sentence.
             StoppedError: the process died, or the time was up.
         """
-        assert self._process.stdin is not None
         try:
             async with asyncio.timeout(seconds):
-                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.writer.write(json.dumps(request).encode() + b"\n")
                 with contextlib.suppress(ConnectionError):
-                    await self._process.stdin.drain()
+                    await self._process.writer.drain()
                 await self._followed(progress)
         except TimeoutError:
             raise StoppedError(
@@ -84,15 +83,15 @@ class Child:
 
     async def _followed(self, progress: Callable[[dict[str, object]], None]) -> None:
         """Read events until the last one."""
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            event = json.loads(line)
-            if "progress" in event:
-                progress(event["progress"])
-            elif "error" in event:
-                raise InputError(str(event["error"]))
-            else:
-                return
+        with contextlib.suppress(ConnectionError):
+            async for line in self._process.reader:
+                event = json.loads(line)
+                if "progress" in event:
+                    progress(event["progress"])
+                elif "error" in event:
+                    raise InputError(str(event["error"]))
+                else:
+                    return
         code = await self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise StoppedError(
@@ -111,7 +110,7 @@ class Child:
 
     async def stop(self) -> None:
         """Kill the process and all it started, and wait for its end."""
-        await killed(self._process)
+        await self._process.kill()
 
 
 # ── Short questions: a few processes answer them, the others wait in turn ─────────────────────────
@@ -127,11 +126,11 @@ async def _staying() -> bool:
 class Calculations:
     """A bounded number of processes and of questions that wait for one."""
 
-    def __init__(self, limits: Limits, nursery: Nursery) -> None:
+    def __init__(self, limits: Limits, processes: Processes) -> None:
         self._limits = limits
-        self._nursery = nursery
+        self._processes = processes
         self._turn = asyncio.Semaphore(limits.calculations)
-        self._idle: list[Process] = []
+        self._idle: list[Worker] = []
         self._warming: asyncio.Task[None] | None = None
         self._waiting = 0
 
@@ -162,13 +161,13 @@ class Calculations:
             async with asyncio.timeout(seconds):
                 reply = await _exchanged(process, request)
         except TimeoutError:
-            await killed(process)
+            await process.kill()
             raise InputError(
                 f"the question must be answerable within {seconds:g} seconds here, got one that "
                 "takes longer. The command line has no such limit."
             ) from None
         except BaseException:
-            await killed(process)
+            await process.kill()
             raise
         self._idle.append(process)
         if "error" in reply:
@@ -176,19 +175,20 @@ class Calculations:
         answer: dict[str, object] = reply["answer"]
         return answer
 
-    async def _started(self) -> Process:
+    async def _started(self) -> Worker:
         """Start a process and wait until it is ready, which does not count as time to answer."""
         memory = self._limits.calculation_memory_bytes
-        process = await self._nursery.process("answering", memory, line=self._limits.answer_bytes)
+        most = self._limits.answer_bytes
+        module = "memberbound.faces.web.answering"
+        process = await self._processes.start(module, memory, line=most)
         try:
-            assert process.stdout is not None
             async with asyncio.timeout(_STARTING):
-                ready = await process.stdout.readline()
+                ready = await process.reader.readline()
         except BaseException:
-            await killed(process)
+            await process.kill()
             raise
         if not ready:
-            await killed(process)
+            await process.kill()
             raise RefusedError(503, "no process for calculations could be started here.")
         return process
 
@@ -206,16 +206,14 @@ class Calculations:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
         while self._idle:
-            await killed(self._idle.pop())
+            await self._idle.pop().kill()
 
 
-async def _exchanged(process: Process, request: dict[str, object]) -> Keywords:
-    assert process.stdin is not None
-    assert process.stdout is not None
+async def _exchanged(process: Worker, request: dict[str, object]) -> Keywords:
     try:
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        await process.stdin.drain()
-        line = await process.stdout.readline()
+        process.writer.write(json.dumps(request).encode() + b"\n")
+        await process.writer.drain()
+        line = await process.reader.readline()
     except (ConnectionError, ValueError):  # it died, or its line is longer than allowed
         line = b""
     if not line:

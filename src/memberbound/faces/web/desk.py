@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from memberbound.faces.web.child import Calculations
 from memberbound.faces.web.gate import Limits, RefusedError
 from memberbound.faces.web.jobs import Jobs
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.faces.web.uploads import Uploads
 from memberbound.files import PrivateFolder, remove_leftovers
 
@@ -53,15 +53,15 @@ class Desk:
         remove_leftovers()
         self._private = PrivateFolder(_PREFIX)
         self.folder = self._private.path
-        self.nursery = Nursery()
-        self.calculations = Calculations(limits, self.nursery)
-        self.uploads = Uploads(self.folder / "files", limits, self.nursery)
-        self.jobs = Jobs(self.folder / "jobs", limits, self.nursery)
+        self.processes = Processes()
+        self.calculations = Calculations(limits, self.processes)
+        self.uploads = Uploads(self.folder / "files", limits, self.processes)
+        self.jobs = Jobs(self.folder / "jobs", limits, self.processes)
         self.views = Views(limits.kept_views)
 
     def warm_up(self) -> None:
         """Start processes before they are needed."""
-        self.nursery.warm_up()
+        self.processes.warm_up()
         self.calculations.warm_up()
 
     async def close(self) -> None:
@@ -69,6 +69,5 @@ class Desk:
         try:
             await self.jobs.close()
             await self.calculations.close()
-            await self.nursery.close()
         finally:
             await asyncio.to_thread(self._private.remove)

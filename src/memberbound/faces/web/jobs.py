@@ -15,9 +15,10 @@ from typing import Literal
 
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
+from memberbound.faces.terminal import Block
 from memberbound.faces.web.child import Child, prepared
 from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.faces.web.requests import Equivalent, Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads
 from memberbound.faces.web.verbs import outputs_of
@@ -43,8 +44,8 @@ class Job:
     state: State = "queued"
     progress: dict[str, object] | None = None
     result: dict[str, object] | None = None
-    plots: dict[str, object] = field(default_factory=dict)
     charts: dict[str, object] = field(default_factory=dict)
+    summary: list[Block] = field(default_factory=list)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None
@@ -72,17 +73,17 @@ class Job:
             "command": self.shown.command,
             "python": self.shown.python,
         }
-        answer = {"result": self.result, "plots": self.plots, "charts": self.charts}
+        answer = {"result": self.result, "charts": self.charts, "summary": self.summary}
         return found | (answer if whole else {})
 
 
 class Jobs:
     """The jobs of one server, oldest first."""
 
-    def __init__(self, folder: Path, limits: Limits, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, limits: Limits, processes: Processes) -> None:
         self._folder = folder
         self._limits = limits
-        self._nursery = nursery
+        self._processes = processes
         self._found: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700)
@@ -197,13 +198,13 @@ class Jobs:
             job.progress = event
 
         try:
-            child = await Child.start(self._nursery, self._limits)
+            child = await Child.start(self._processes, self._limits)
             try:
                 answer = await child.perform(job.request, self._limits.job_seconds, progress)
             finally:
                 await child.stop()
-            job.result, job.plots = answer["result"], answer["plots"]
-            job.charts = answer["charts"]
+            job.result, job.charts = answer["result"], answer["charts"]
+            job.summary = answer["summary"]
             job.files = _listed(job.folder / OUTPUTS)
             job.state = "done"
         except asyncio.CancelledError:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
-from memberbound.faces.command_line import joined, verb_named
+from memberbound.faces.command_line import MEASURING, joined, verb_named
+from memberbound.faces.web.verbs import JOBS
 from memberbound.learners import LEARNERS
 
 __all__ = [
@@ -28,10 +29,10 @@ __all__ = [
     "JobList",
     "JobRequest",
     "JobStatus",
-    "LawOptions",
     "Options",
     "Roc",
     "UploadedFile",
+    "VerbForm",
     "View",
     "asked_over_the_web",
     "described",
@@ -108,18 +109,17 @@ def asked_over_the_web(verb: Verb) -> tuple[Parameter, ...]:
     return tuple(p for p in verb.parameters if p.option.web and p.kind not in kinds)
 
 
-def options_model(verb: Verb, *names: str) -> type[Options]:
-    """Return the request model of a verb, or of some of its arguments."""
-    chosen = [p for p in asked_over_the_web(verb) if not names or p.name in names]
+def options_model(verb: Verb) -> type[Options]:
+    """Return the request model of a verb."""
+    chosen = asked_over_the_web(verb)
     fields: dict[str, Any] = {
         p.name: (_type(p), Field(description=p.help))
         if p.required
         else (_type(p) | None, Field(default=None, description=p.help))
         for p in chosen
     }
-    name = f"{_class_name(verb.name)}{'LawOptions' if names else 'Options'}"
     model: type[Options] = create_model(
-        name,
+        f"{_class_name(verb.name)}Options",
         __base__=Options,
         __doc__=f"Keyword arguments of ``memberbound.{function_name(verb.name)}``.",
         **fields,
@@ -144,20 +144,28 @@ def _type(parameter: Parameter) -> Any:
     return _TYPES[parameter.kind]
 
 
-def described(verb: Verb) -> list[dict[str, object]]:
-    """Return the arguments that a request may set, for a form: name, kind, help, limits."""
-    return [
-        {
-            "name": p.name,
-            "kind": p.kind,
-            "help": p.help,
-            "default": p.default if isinstance(p.default, (int, float, str, bool)) else None,
-            "choices": list(LEARNERS) if p.kind == "learner" else list(p.option.choices),
-            "least": p.option.least,
-            "most": p.option.most,
-        }
-        for p in asked_over_the_web(verb)
-    ]
+def described(verb: Verb) -> dict[str, object]:
+    """Return what a form needs: the verb in a sentence, whether it takes a table, its arguments."""
+    table = [p.required for p in verb.of_kind("table")]
+    return {
+        "summary": verb.summary,
+        "table": ("required" if table[0] else "optional") if table else None,
+        "measures": verb.name in MEASURING,
+        "arguments": [
+            {
+                "name": p.name,
+                "kind": p.kind,
+                "group": p.group,
+                "required": p.required,
+                "help": p.help,
+                "default": p.default if isinstance(p.default, (int, float, str, bool)) else None,
+                "choices": list(LEARNERS) if p.kind == "learner" else list(p.option.choices),
+                "least": p.option.least,
+                "most": p.option.most,
+            }
+            for p in asked_over_the_web(verb)
+        ],
+    }
 
 
 # ── the same question elsewhere ───────────────────────────────────────────────────────────────────
@@ -199,9 +207,7 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(
-        notes + shlex.join([*words, "--json"]), _python(verb.function.__name__, arguments)
-    )
+    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -242,13 +248,6 @@ class _Asked(BaseModel):
     options: Options
 
 
-#: Verbs that run as jobs, in processes of their own.
-JOBS = (
-    *("audit", "audit-learner", "bounds", "certify", "harden", "plan", "population"),
-    *("protect", "protect-half", "study", "summarize"),
-)
-
-
 def _job(name: str) -> type[_Asked]:
     """Return the request that starts a job of a verb, from the verb's declaration."""
     verb = verb_named(name)
@@ -266,13 +265,9 @@ def _job(name: str) -> type[_Asked]:
 if TYPE_CHECKING:  # a union that is made from the declarations cannot be checked
     JobRequest: TypeAlias = _Asked
     ExplainOptions: TypeAlias = Options
-    LawOptions: TypeAlias = Options
 else:
     JobRequest = Annotated[Union[tuple(map(_job, JOBS))], Field(discriminator="verb")]  # noqa: UP007
     ExplainOptions = options_model(verb_named("explain"))
-    LawOptions = options_model(
-        verb_named("plan"), "security", "record_leak", "uniform", "probabilities", "nu", "lam"
-    )
 
 
 class Argument(BaseModel):
@@ -280,11 +275,22 @@ class Argument(BaseModel):
 
     name: str
     kind: str
+    group: str
+    required: bool
     help: str
     default: bool | int | float | str | None
     choices: list[str]
     least: float | None
     most: float | None
+
+
+class VerbForm(BaseModel):
+    """A verb as a form shows it; ``measures`` where “at least” is what attacks reached."""
+
+    summary: str
+    table: Literal["optional", "required"] | None
+    measures: bool
+    arguments: list[Argument]
 
 
 class Error(BaseModel):
@@ -320,6 +326,20 @@ class Picture(BaseModel):
     svg: str
     columns: list[str]
     rows: list[list[str]]
+
+
+class SummaryCell(BaseModel):
+    """A text of the summary, and the kind of its number if it has one."""
+
+    text: str
+    kind: Literal["certificate", "audit", "estimate", "given", "unproved"] | None
+
+
+class SummaryBlock(BaseModel):
+    """A paragraph (one cell per row), or a table."""
+
+    heads: list[str]
+    rows: list[list[SummaryCell]]
 
 
 class Equivalents(BaseModel):
@@ -392,11 +412,11 @@ class JobSummary(BaseModel):
 
 
 class JobStatus(JobSummary):
-    """A job: ``result`` is exactly the dictionary of the contract, ``plots`` are more numbers."""
+    """A job: ``result`` is exactly the dictionary of the contract."""
 
     result: dict[str, object] | None
-    plots: dict[str, object]
     charts: dict[str, Picture]
+    summary: list[SummaryBlock] = Field(description="What a person reads, in parts.")
 
 
 class JobList(BaseModel):

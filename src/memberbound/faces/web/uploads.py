@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 from memberbound.errors import InputError
 from memberbound.faces.web.child import Child, prepared
 from memberbound.faces.web.gate import Limits, RefusedError, sized
-from memberbound.faces.web.nursery import Nursery
+from memberbound.faces.web.processes import Processes
 from memberbound.faces.web.work import INPUTS, OUTPUTS, Request
 
 if TYPE_CHECKING:
@@ -296,10 +296,10 @@ class Upload:
 class Uploads:
     """The uploads of one server, oldest first."""
 
-    def __init__(self, folder: Path, limits: Limits, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, limits: Limits, processes: Processes) -> None:
         self._folder = folder
         self._limits = limits
-        self._nursery = nursery
+        self._processes = processes
         self._found: dict[str, Upload] = {}
         self._receiving = asyncio.Semaphore(_RECEIVED_AT_ONCE)
         self._looking = asyncio.Semaphore(limits.calculations)
@@ -377,7 +377,7 @@ class Uploads:
             },
             "names": {ours: shown},
         }
-        child = await Child.start(self._nursery, self._limits)
+        child = await Child.start(self._processes, self._limits)
         answer = await child.perform(request, self._limits.inspection_seconds, lambda _: None)
         shutil.rmtree(folder / OUTPUTS, ignore_errors=True)
         return Inspection(rows=answer["result"]["rows"], columns=answer["result"]["columns"])

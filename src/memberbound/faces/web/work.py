@@ -1,22 +1,19 @@
-"""The child process of a job: one request on standard input, JSON lines out, then it ends.
+"""The child process of a job: one request on its socket, JSON lines out, then it ends.
 
 A job runs apart from the server so that it can be stopped, so that its memory and its files are
 limited by the operating system, and so that a file that crashes a parser takes only itself along.
 The protocol is JSON in both directions, never pickle:
 
-* in: one line, ``{"verb", "folder", "table", "shown", "options", "names"}``;
+* in: one line, ``{"verb", "folder", "table", "options", "names"}``;
 * out: lines ``{"progress": {"done", "total", "label"}}`` and one last line, ``{"answered": true}``
   (the answer lies in ``answer.json`` of the job's folder) or ``{"error": sentence}``.
-
-When standard input ends, the server is gone, and so is this process with everything it started.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
+import socket
 import tempfile
 import threading
 from pathlib import Path
@@ -24,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 if TYPE_CHECKING:
     from memberbound.declarations import Keywords
+    from memberbound.faces.terminal import Block
 
 __all__ = [
     "ANSWER",
@@ -45,11 +43,11 @@ _NICENESS = 5
 
 
 class Answer(TypedDict):
-    """What a job gives: the dictionary of the contract, more numbers of it, and its charts."""
+    """What a job gives: the dictionary of the contract, its charts, and its summary in parts."""
 
     result: dict[str, Any]
-    plots: dict[str, object]
     charts: dict[str, object]
+    summary: list[Block]
 
 
 class Request(TypedDict):
@@ -79,31 +77,6 @@ def limited(memory: int, disk: int) -> None:
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (limit, limit))
     os.nice(_NICENESS)
-
-
-def _outlive_nobody() -> None:
-    """End with the server, however it ends: its side of standard input closes then."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _request() -> Request:
-    """Read one line from standard input without reading ahead."""
-    line = b""
-    while not line.endswith(b"\n"):
-        block = os.read(0, 1 << 16)
-        if not block:
-            os._exit(0)  # nobody needs it any more
-        line += block
-    request: Request = json.loads(line)
-    return request
 
 
 class Teller:
@@ -163,14 +136,14 @@ def renamed(value: object, names: dict[str, str]) -> object:
     return value
 
 
-def main(memory: int, disk: int, workers: int) -> None:
+def main(stream: socket.socket, memory: int, disk: int, workers: int) -> None:
     """Run the one request of this process."""
     limited(memory, disk)
-    # The channel is kept for events; whatever prints goes to standard error.
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    request = _request()
-    _outlive_nobody()
+    channel = stream.makefile("rw", encoding="utf-8")
+    line = channel.readline()
+    if not line:
+        os._exit(0)  # nobody needs it any more
+    request: Request = json.loads(line)
     folder = Path(request["folder"])
     kept = Path(tempfile.gettempdir())
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
@@ -182,9 +155,9 @@ def main(memory: int, disk: int, workers: int) -> None:
 
         asked = (request["verb"], request["table"], request["options"])
         answer = performed(*asked, teller.progress, workers)
-        result, names = answer["result"], request["names"]
-        answer["result"] = {key: renamed(item, names) for key, item in result.items()}
-        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+        # Charts are markup, and hold no name of a file.
+        parts = {part: renamed(answer[part], request["names"]) for part in ("result", "summary")}
+        text = json.dumps(answer | parts, ensure_ascii=False, allow_nan=False)
         (folder / ANSWER).write_text(text, encoding="utf-8")
     except Exception as problem:
         from memberbound.faces.endings import debugging
@@ -199,7 +172,3 @@ def main(memory: int, disk: int, workers: int) -> None:
     channel.flush()
     # Threads of engines must not hold up the end.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

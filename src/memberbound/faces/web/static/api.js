@@ -12,11 +12,6 @@ const GONE = "The server does not answer. Is “memberbound serve” still runni
 
 function sentence(body, status) {
   if (body && typeof body.error === "string") return body.error;
-  if (body && body.error && typeof body.error.message === "string") return body.error.message;
-  if (body && Array.isArray(body.detail) && body.detail[0]) {
-    const first = body.detail[0];
-    return `${(first.loc ?? []).slice(1).join(".") || "the request"}: ${first.msg}.`;
-  }
   if (status === 429) return "The server is busy with other calculations. Try again in a moment.";
   return `The server answered with status ${status}.`;
 }

@@ -1,30 +1,29 @@
 // The shell: which page is open, and nothing else.
 import { address, left, read } from "./address.js";
 import { get } from "./api.js";
+import { declarations } from "./arguments.js";
 import { element, fill } from "./dom.js";
-import * as audit from "./page-audit.js";
 import * as explain from "./page-explain.js";
-import * as plan from "./page-plan.js";
-import * as population from "./page-population.js";
-import * as protect from "./page-protect.js";
 import * as study from "./page-study.js";
-import * as table from "./page-table.js";
+import { pageOf } from "./page-verb.js";
 
-const PAGES = { explain, table, population, plan, protect, audit, study };
+/** Pages of their own; every other verb has one that is made from its declaration. */
+const OWN = { explain, study };
+let pages = OWN;
 const main = document.getElementById("content");
 let close = null;
 let opened = "";
 
 function open() {
   const { page, values } = read();
-  const name = Object.hasOwn(PAGES, page) ? page : "explain";
-  const chosen = PAGES[name];
+  const name = Object.hasOwn(pages, page) ? page : "explain";
+  const chosen = pages[name];
   close?.();
   if (name === page) left[name] = location.hash;
   document.title = `${chosen.title} · memberbound`;
   fill(
     document.getElementById("pages"),
-    Object.entries(PAGES).map(([key, { title }]) =>
+    Object.entries(pages).map(([key, { title }]) =>
       // The link of the open page starts it afresh.
       element(
         "a",
@@ -55,7 +54,15 @@ document.getElementById("skip").addEventListener("click", (event) => {
 // A file that misses the drop zone must not replace the page.
 for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
 window.addEventListener("hashchange", open);
-open();
+
+declarations()
+  .then((verbs) => {
+    const made = Object.entries(verbs).filter(([name]) => !Object.hasOwn(OWN, name));
+    pages = { explain, ...Object.fromEntries(made.map(([name, verb]) => [name, pageOf(name, verb)])), study };
+  })
+  // Without them the pages of their own still work.
+  .catch(() => {})
+  .finally(open);
 
 get("/api/health")
   .then(({ version }) => {

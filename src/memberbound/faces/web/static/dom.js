@@ -63,8 +63,18 @@ export function notice(kind, ...content) {
 /** Signs and units stay beside their number. */
 const together = (cell) => (typeof cell === "string" && /^[≤≥≈] /.test(cell) ? cell.replaceAll(" ", "\u00a0") : cell);
 
-/** A table with a caption; the first cell of each row is its heading. */
+/** A table with a caption, and with heads if there are some; the first cell of each row is its heading. */
 export function table(caption, heads, rows, { unseen = false } = {}) {
+  const head = element("thead", {}, element("tr", {}, heads.map((words) => element("th", { scope: "col" }, words))));
+  const body = rows.map((row) =>
+    element(
+      "tr",
+      { class: row.current ? "current" : null },
+      (row.cells ?? row).map((cell, index) =>
+        index === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, together(cell)),
+      ),
+    ),
+  );
   return element(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -72,28 +82,8 @@ export function table(caption, heads, rows, { unseen = false } = {}) {
       "table",
       {},
       element("caption", { class: unseen ? "unseen" : null }, caption),
-      element(
-        "thead",
-        {},
-        element(
-          "tr",
-          {},
-          heads.map((head) => element("th", { scope: "col" }, head)),
-        ),
-      ),
-      element(
-        "tbody",
-        {},
-        rows.map((row) =>
-          element(
-            "tr",
-            { class: row.current ? "current" : null },
-            (row.cells ?? row).map((cell, index) =>
-              index === 0 ? element("th", { scope: "row" }, cell) : element("td", {}, together(cell)),
-            ),
-          ),
-        ),
-      ),
+      heads.length > 0 ? head : null,
+      element("tbody", {}, body),
     ),
   );
 }

@@ -45,11 +45,11 @@ const copying = (what, text) =>
     "Copy",
   );
 
-/** The files that a job wrote, to be downloaded; `words` name them. */
-export const downloads = (done, words = {}) =>
+/** The files that a job wrote, to be downloaded. */
+export const downloads = (done) =>
   done.files.map((each) => ({
     name: each.name,
-    words: `${words[each.name] ?? each.name} (${bytes(each.bytes)})`,
+    words: `${each.name} (${bytes(each.bytes)})`,
     href: `/api/jobs/${encodeURIComponent(done.job)}/files/${encodeURIComponent(each.name)}`,
   }));
 
@@ -63,11 +63,11 @@ export class Exports {
     this.node.hidden = true;
   }
 
-  /** What a finished job leaves to take along; `words` name its files. */
-  of(done, chart = null, words = {}) {
+  /** What a finished job leaves to take along. */
+  of(done, chart = null) {
     const { result, command, python } = done;
     const name = `memberbound-${result.command}`;
-    this.show({ name, sentence: result.sentence, json: result, chart, command, python, files: downloads(done, words) });
+    this.show({ name, sentence: result.sentence, json: result, chart, command, python, files: downloads(done) });
   }
 
   /** `sentence` goes above the picture; `chart` may be null; `files` are [{name, href, words}]. The command prints a table for people. */

@@ -156,7 +156,7 @@ export class JobPanel {
       return;
     }
     if (job.state === "failed") {
-      fill(this.node, notice("bad", job.error?.message ?? job.error ?? "The calculation failed."));
+      fill(this.node, notice("bad", job.error?.message ?? "The calculation failed."));
       return;
     }
     if (job.state === "cancelled") {

@@ -51,33 +51,12 @@ function percentOf(value, side) {
 }
 /** Percent, rounded up. */
 export const percentUp = (value) => percentOf(value, "upper");
-/** An estimated share, to the nearest. */
-export const percentAbout = (value) => percentOf(value, "estimate");
 
 /** A given share, not a bound: exactly. */
 export function percent(value) {
   const [digits, power] = decimal(value);
   return `${shortened(written(digits, -power - 2))} %`;
 }
-
-/** A confidence: as given where that is short, else rounded down; one below 1 never reads 100 %. */
-export function confident(value) {
-  const [digits, power] = decimal(value);
-  const exact = [digits, power + 2];
-  const missing = (units, places) => 100n * 10n ** BigInt(places) - units;
-  if (digits.toString().replace(/0+$/, "").length > 6) {
-    for (const places of [2, 4, 6, 9, 12]) {
-      const units = scaled(exact, places, "lower");
-      const gap = missing(scaled(exact, 20, "lower"), 20);
-      if (missing(units, places) * 10n ** BigInt(20 - places) <= 2n * gap)
-        return `${shortened(written(units, places))} %`;
-    }
-  }
-  return percent(value);
-}
-
-/** What a sentence adds about its confidence; nothing where the bound always holds. */
-export const atConfidence = (value) => (value === 1 ? "" : ` (confidence ${confident(value)})`);
 
 /** A few significant digits, rounded to a side. */
 export function significant(value, side, digits = 6) {
@@ -114,9 +93,6 @@ export function emptiness(value, limit = 1) {
 export const atMost = (value, write = percentUp, limit = 1) => emptiness(value, limit) ?? `≤ ${write(value)}`;
 /** The same within a sentence. */
 export const atMostInWords = (value, write = percentUp) => emptiness(value) ?? `at most ${write(value)}`;
-
-/** An estimate: four significant digits, no side. */
-export const about = (value) => significant(value, "estimate", 4);
 
 /** A count, with separated thousands. */
 export const count = (value) => value.toLocaleString("en-GB");

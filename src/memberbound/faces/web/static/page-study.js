@@ -1,20 +1,23 @@
 // Study: the whole examination of a learner on a table, and the viewer of its report.
 import { keeping } from "./address.js";
 import { get, post } from "./api.js";
+import { MoreOptions } from "./arguments.js";
 import { Chart } from "./charts.js";
 import { element, empty, fill, notice, sides } from "./dom.js";
 import { Exports, downloads } from "./exporting.js";
 import { Form } from "./fields.js";
 import { verdict } from "./figures.js";
 import { JobPanel } from "./jobs.js";
-import { LEARNERS, MoreOptions } from "./more-options.js";
 import { count } from "./numbers.js";
-import { TargetTable } from "./target-table.js";
+import { TablePart } from "./table-part.js";
 import { ReportDrop } from "./uploads.js";
 
 export const title = "Study";
 export const heading = "Examine a learner on a table, or read a report";
 
+const LEARNERS = ["logistic", "linear", "ridge", "svm", "naive-bayes", "tree", "random-forest", "boosting", "mlp", "knn"].map(
+  (name) => [name, name],
+);
 const DEFAULTS = {
   data: "table",
   file: "",
@@ -60,12 +63,19 @@ export function open(root, given) {
   const missing = element("p", { class: "quiet", id: "study-needs" }, "Choose a table, or the sample, to begin.");
   start.setAttribute("aria-describedby", missing.id);
 
-  const table = new TargetTable({
+  const table = new TablePart({
     form,
     state,
     legend: "Columns that the learner sees",
     hint: "or drop a CSV, Parquet or Arrow file here. It stays on this machine.",
-    help: "What the learner learns to say from the other columns.",
+    aims: [
+      {
+        name: "target",
+        label: "Column to predict",
+        help: "What the learner learns to say from the other columns.",
+        required: true,
+      },
+    ],
     changed,
   });
 

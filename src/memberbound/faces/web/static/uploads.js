@@ -1,6 +1,6 @@
 // Giving the server a file: dropped, chosen, or made up for a try.
 import { element, fill, freshId, notice, say } from "./dom.js";
-import { get, post, remove, upload } from "./api.js";
+import { get, remove, upload } from "./api.js";
 import { bytes, count } from "./numbers.js";
 
 export const TABLES = ".csv,.csv.gz,.gz,.parquet,.arrow,.feather";
@@ -146,68 +146,6 @@ export class FilePanel {
   #drop(id) {
     // A file that is already gone is what was wanted.
     remove(`/api/files/${encodeURIComponent(id)}`).catch(() => {});
-  }
-}
-
-/** The bounds of a table: a template from the server, or a file that somebody has. */
-export class BoundsFile {
-  /** `found(text)` is called with the text to show. */
-  constructor(found) {
-    this.table = null;
-    this.status = element("div", { class: "filestatus", "aria-live": "polite" });
-    const input = element("input", {
-      type: "file",
-      accept: ".yaml,.yml,.json",
-      class: "unseen",
-      id: freshId("bounds"),
-      onchange: async () => {
-        const [chosen] = input.files;
-        input.value = "";
-        if (chosen && chosen.size > 200_000) fill(this.status, notice("bad", "Bounds must be shorter than 200 kB."));
-        else if (chosen) found(await chosen.text());
-      },
-    });
-    this.template = element(
-      "button",
-      { type: "button", class: "small", disabled: true, onclick: () => this.#ask(found) },
-      "Start from the columns",
-    );
-    this.node = element(
-      "div",
-      {},
-      element(
-        "div",
-        { class: "buttons" },
-        this.template,
-        input,
-        element("label", { for: input.id, class: "button small" }, "Open a bounds file"),
-      ),
-      this.status,
-    );
-  }
-
-  about(table) {
-    this.table = table;
-    this.template.disabled = !table;
-  }
-
-  /** The verb `bounds` writes the template: names of columns, and no value of the table. */
-  async #ask(found) {
-    try {
-      const { job } = await post("/api/jobs", { verb: "bounds", file: this.table.file, options: {} });
-      for (;;) {
-        const { state, result, error } = await get(`/api/jobs/${encodeURIComponent(job)}`);
-        if (state === "done") found(result.template);
-        else if (error) fill(this.status, notice("bad", error.message));
-        else {
-          await new Promise((resolve) => setTimeout(resolve, 150));
-          continue;
-        }
-        return;
-      }
-    } catch (problem) {
-      fill(this.status, notice("bad", problem.message));
-    }
   }
 }
 
