@@ -215,7 +215,8 @@ class Cluster:
             # Once to each worker, not with every batch.
             sent = self.client.scatter(work, broadcast=True)
             futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
-            for future in import_module("distributed").as_completed(futures):
+            completed = import_module("distributed").as_completed
+            for future in completed(futures, loop=self.client.loop):
                 yield future.result()
         # KeyError: a worker was killed while it was sent to, and dask looks it up.
         except (KeyError, *_CUT) as problem:
