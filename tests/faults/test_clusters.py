@@ -22,6 +22,8 @@ from commands import command
 from faults.slow_learner import SlowTree
 from memberbound import audit_learner, protect_half
 from memberbound.errors import InputError
+from memberbound.learners.refits import connected
+from memberbound.release.fitting import fitted
 
 distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
@@ -162,10 +164,35 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
         exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
-@pytest.mark.long
-def test_a_scheduler_that_is_killed_and_started_again(cluster, people):
+class SlowMean:
+    """A statistic that takes its time; local to the module, so that it is found on workers."""
+
+    dimension = 1
+
+    def __call__(self, rows):
+        time.sleep(0.05)
+        return np.array([np.sin(rows).mean() + np.random.random()])  # noqa: NPY002
+
+
+def audited(people, **cluster):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
-    alone = timeless(audit_learner(people, **asked, backend="sequential"))
+    return timeless(audit_learner(people, **asked, **(cluster or {"backend": "sequential"})))
+
+
+def calibrated(people, **cluster):
+    """Also that the coins, which are drawn from numpy's generator, are the same everywhere."""
+    del people
+    with connected(**cluster) if cluster else contextlib.nullcontext():
+        groups = [[np.arange(n, n + 4), np.arange(n + 1, n + 5)] for n in range(60)]
+        fits = fitted(SlowMean(), groups, seed=0, workers=2 if cluster else 1)
+    assert not fits.own_coins
+    return fits.rows.tolist()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", [audited, calibrated])
+def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked):
+    alone = asked(people)
 
     def kill():
         cluster.scheduler.kill()
@@ -180,7 +207,7 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster, people):
         cluster.start_worker()
 
     with during(kill, again, after=2.0):
-        assert timeless(audit_learner(people, **asked, scheduler=cluster.address)) == alone
+        assert asked(people, scheduler=cluster.address) == alone
     assert len(cluster.workers) == 1
 
 
@@ -222,12 +249,12 @@ class Wire:
 
 
 @pytest.mark.long
-def test_a_connection_that_is_cut(cluster, people):
-    asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
-    alone = timeless(audit_learner(people, **asked, backend="sequential"))
+@pytest.mark.parametrize("asked", [audited, calibrated])
+def test_a_connection_that_is_cut(cluster, people, asked):
+    alone = asked(people)
     wire = Wire(cluster.port)
     with during(wire.cut, after=2.0):
-        assert timeless(audit_learner(people, **asked, scheduler=wire.address)) == alone
+        assert asked(people, scheduler=wire.address) == alone
     wire.server.close()
 
 

@@ -157,6 +157,10 @@ def _here(
             store.save(results)
 
 
+def _itself(work: Callable[[Piece], R]) -> Callable[[Piece], R]:
+    return work
+
+
 def _batch(work: Callable[[Piece], R], batch: Mapping[int, Piece]) -> dict[int, R]:
     return {place: work(piece) for place, piece in batch.items()}
 
@@ -216,13 +220,16 @@ class Cluster:
     ) -> Generator[dict[int, R]]:
         """Yield the results of batches, as they finish."""
         try:
-            # Once to each worker, not with every batch.
-            sent = self.client.scatter(work, broadcast=True)
+            # Once to each worker, not with every batch.  As a task: "scatter" waits for ever where
+            # the connection is cut meanwhile, and is not repeated where its worker is killed.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # dask warns of large tasks
+                sent = self.client.submit(_itself, work, pure=False)
             futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
-            for future in import_module("distributed").as_completed(futures):
+            completed = import_module("distributed").as_completed
+            for future in completed(futures, loop=self.client.loop):
                 yield future.result()
-        # KeyError: a worker was killed while it was sent to, and dask looks it up.
-        except (KeyError, *_CUT) as problem:
+        except _CUT as problem:
             raise _LostError("the cluster was lost") from problem
         except TypeError as problem:
             raise pickle.PicklingError(str(problem)) from problem
