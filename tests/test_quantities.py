@@ -665,7 +665,6 @@ SCRIPTS = {
     "fields.js": "where a slider stands",
     "jobs.js": "seconds",
     "explain-fields.js": "what somebody typed in per cent, as a share",
-    "page-population.js": "what somebody typed in per cent, as a share",
 }
 
 
@@ -715,16 +714,13 @@ def test_the_format_finder_finds(tmp_path: Path) -> None:
 
 CALLS: dict[str, Callable[[float], str]] = {
     "n.percentUp(v)": lambda v: percent(v, "upper"),
-    "n.percentAbout(v)": lambda v: percent(v, "estimate"),
     "n.percent(v)": lambda v: percent(v, "given"),
     "n.sixUp(v)": lambda v: decimals(v, "upper"),
     "n.sixDown(v)": lambda v: decimals(v, "lower"),
     "n.decimals(v, 'estimate', 3)": lambda v: decimals(v, "estimate", 3),
     "n.significant(v, 'upper', 4)": lambda v: significant(v, "upper", 4),
     "n.significant(v, 'lower')": lambda v: significant(v, "lower"),
-    "n.about(v)": lambda v: significant(v, "estimate", 4),
     "n.plain(v)": lambda v: significant(v, "given"),
-    "n.confident(v)": confident,
     "n.atMost(v)": lambda v: str(marked(v, "certificate")),
 }
 

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
-from memberbound.release import saving
+from memberbound.release import saving, table_model
 from memberbound.release.half_estimator import HalfPrivate
 from memberbound.release.methods import released_statistic
 from memberbound.release.saving import certificate_path, load, save, verified
@@ -120,8 +120,8 @@ def test_unknown_types_are_not_made(model, tmp_path, monkeypatch):
     pytest.importorskip("skops")
     path = tmp_path / "model.skops"
     save(model, path)
-    without = tuple(n for n in saving._TRUSTED if not n.endswith("Certificate"))
-    monkeypatch.setattr(saving, "_TRUSTED", without)
+    without = tuple(n for n in table_model.TRUSTED if not n.endswith("Certificate"))
+    monkeypatch.setattr(table_model, "TRUSTED", without)
     with pytest.raises(InputError, match=r"quantities\.Certificate"):
         load(path)
     assert load(path, trusted=["memberbound.quantities.Certificate"]).certificate_.value <= 0.2
