@@ -15,7 +15,10 @@ import pytest
 from memberbound.faces.web.processes import Processes
 from web.conftest import in_a_loop
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only"),
+]
 MEMORY = 2**31
 ANSWERING, WORK = "memberbound.faces.web.answering", "memberbound.faces.web.work"
 
