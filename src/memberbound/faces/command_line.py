@@ -518,9 +518,8 @@ def _choices(verb: Verb) -> str | None:
     said = []
     if verb.of_kind("learner") and verb.name != "predict":
         from memberbound.learners import LEARNERS
-        from memberbound.release.neighbour import LEARNERS as PRIVATE
 
-        names = PRIVATE if verb.name == "protect" else LEARNERS
+        names = verb.of_kind("learner")[0].option.choices or LEARNERS
         said.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models

@@ -22,7 +22,6 @@ from memberbound.declarations import (
     Column,
     DatabaseTable,
     Force,
-    LearnerName,
     Names,
     Option,
     OutputFile,
@@ -36,6 +35,7 @@ from memberbound.release.calibration import checked_eta
 from memberbound.release.gradient import Features
 from memberbound.release.methods import CLASS_SCORES, NUMBER_SCORES, answers_of
 from memberbound.release.neighbour import (
+    LEARNERS,
     PrivateModel,
     checked_form,
     fit_private,
@@ -76,7 +76,7 @@ def protect(
     source: Table,
     *,
     target: Column,
-    learner: LearnerName | None = None,
+    learner: Annotated[Any, Option("learner", metavar="NAME", choices=LEARNERS)] | None = None,
     eta: Annotated[float, Option("number", metavar="H")] = 0.05,
     bounds: Annotated[Any, Option("document", metavar="FILE")] | None = None,
     tune: bool = False,

@@ -58,15 +58,16 @@ Rates = Annotated[list[Number], Field(max_length=50)]
 FileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$", description="The id of an upload.")]
 
 
-def _known_learner(name: str) -> str:
-    if name not in LEARNERS:
-        raise ValueError(f"learner must be one of {', '.join(LEARNERS)}, got {name!r}")
-    return name
+def _learner(names: tuple[str, ...]) -> Any:
+    """Return the type of a learner's name: a factory would be code."""
 
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"learner must be one of {', '.join(names)}, got {name!r}")
+        return name
 
-Learner = Annotated[
-    str, AfterValidator(_known_learner), Field(json_schema_extra={"enum": list(LEARNERS)})
-]
+    return Annotated[str, AfterValidator(check), Field(json_schema_extra={"enum": list(names)})]
+
 
 #: Kind of an argument → what a request may hold for it.
 _TYPES: dict[Kind, object] = {
@@ -74,7 +75,6 @@ _TYPES: dict[Kind, object] = {
     "document": Annotated[str, Field(min_length=1, max_length=200_000)],
     "file": FileId,
     "law": Numbers,
-    "learner": Learner,
     "names": Names,
     "number": Number,
     "numbers": Numbers,
@@ -137,6 +137,8 @@ def _type(parameter: Parameter) -> Any:
     option = parameter.option
     if parameter.kind == "choice":
         return Literal[option.choices]
+    if parameter.kind == "learner":
+        return _learner(option.choices or LEARNERS)
     if parameter.kind == "whole":
         least = 0 if option.least is None else int(option.least)
         most = _MOST_WHOLE if option.most is None else int(option.most)
@@ -159,7 +161,7 @@ def described(verb: Verb) -> dict[str, object]:
                 "required": p.required,
                 "help": p.help,
                 "default": p.default if isinstance(p.default, (int, float, str, bool)) else None,
-                "choices": list(LEARNERS) if p.kind == "learner" else list(p.option.choices),
+                "choices": list(p.option.choices or (LEARNERS if p.kind == "learner" else ())),
                 "least": p.option.least,
                 "most": p.option.most,
             }
