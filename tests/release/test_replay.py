@@ -23,7 +23,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from memberbound import MembershipPrivate, protect
+from memberbound import MembershipPrivate, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release import (
     boosting,
@@ -647,3 +647,28 @@ def test_a_trial_cannot_stop_a_release(tmp_path, learner, value):
             insecure_seed=1,
         )
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+#: A large number, and a NaN that signals, in double and in single precision.
+LOUD = {
+    "large": np.array([1e308]),
+    "signalling": np.array([0x7FF0000000000001], np.uint64).view(np.float64),
+    "signalling, single": np.array([0x7F800001], np.uint32).view(np.float32),
+}
+
+
+@pytest.mark.parametrize("case", LOUD)
+def test_no_record_makes_numpy_warn(case):
+    """A warning is seen, and whoever turns warnings into errors gets no release at all."""
+    value = LOUD[case]
+    # Heavy tails about a small median, by which numbers are divided.
+    small = np.tile(np.ldexp(1.0, -np.arange(15)), 2_000).astype(value.dtype)
+    table = pd.DataFrame(
+        {"a": np.concatenate([small, value]), "b": ["no", *["no", "yes"] * 15_000]}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = protect(table, target="b", eta=ETA, insecure_seed=1)
+        summarize(table, columns="a", statistic="mean", eta=ETA, bounds={"a": [0, 1]})
+    (code,) = found.released.encoder.columns
+    assert 0 < code.scaling.unit < 0.1

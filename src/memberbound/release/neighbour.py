@@ -298,6 +298,7 @@ class PrivateModel:
             ) from None
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def fit_private(
     table: object,
     target: str,

@@ -691,6 +691,7 @@ def _released(
     )
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def fit_network(
     table: object,
     target: str,

@@ -64,6 +64,7 @@ _MEANS = 0.25
 _OTHER = "(other)"
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def release_table_statistic(
     table: object,
     statistic: str,

@@ -449,7 +449,8 @@ class Values:
         """These values as numbers; made when asked for, and not kept."""
         if self.parsed is not None:
             return np.asarray(self.parsed[self.raw[rows]], np.float64)
-        numbers = np.asarray(self.raw[rows], np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            numbers = np.asarray(self.raw[rows], np.float64)
         if self.missing is None:
             return numbers
         return np.where(self.missing[rows], np.nan, numbers)
@@ -547,7 +548,7 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
     if kind in "iu" or array.dtype in (np.float32, np.float64):
         return Values(array)
     if kind == "f":
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             return Values(array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64))
     if kind in "Mm":
         unit, step = np.datetime_data(array.dtype)  # type: ignore[arg-type]  # by its kind
