@@ -672,3 +672,16 @@ def test_no_record_makes_numpy_warn(case):
         summarize(table, columns="a", statistic="mean", eta=ETA, bounds={"a": [0, 1]})
     (code,) = found.released.encoder.columns
     assert 0 < code.scaling.unit < 0.1
+
+
+@pytest.mark.parametrize("words", [20, 40])
+def test_codes_of_arrow_are_as_long_as_all_words_need(words):
+    """Whether the words of all parts fit into the codes' declared type is decided by one record."""
+    parts = [
+        pa.array([f"{part}{k}" for k in range(size)]).dictionary_encode()
+        for part, size in (("a", 100), ("b", words))
+    ]
+    short = pa.dictionary(pa.int8(), pa.string())
+    column = pa.chunked_array([part.cast(short) for part in parts])
+    frame = pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(column)})
+    assert in_memory.read_records(frame).columns["a"].distinct == 100 + words

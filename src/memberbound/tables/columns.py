@@ -615,6 +615,8 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
     if isinstance(column, pa.ChunkedArray):
         if types.is_string(kind):  # one array of this type holds two gigabytes
             column = column.cast(pa.large_string())
+        if types.is_dictionary(kind):  # all chunks' values together may need longer codes
+            column = column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(kind, pa.BaseExtensionType):
         return _of_objects(column.to_pylist(), form)
