@@ -531,6 +531,12 @@ ARROW_FORMS = {
     "pyarrow": lambda table, _: table,
     "stream": lambda table, _: table.to_reader(),
     "pandas with arrow types": lambda table, _: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas with codes": lambda table, _: pd.DataFrame(
+        {
+            name: pd.arrays.ArrowExtensionArray(column.dictionary_encode())
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    ),
 }
 
 

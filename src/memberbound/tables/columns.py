@@ -659,12 +659,14 @@ def _gaps(column: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
-    """Read every different value once."""
+    """Read every different value once; numbers and times are read as a column of them is."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import types
 
     words = column.dictionary
+    if not any(fits(words.type) for fits in _listed_types()):
+        return _of_arrow(column.dictionary_decode(), form)
     gap = len(words)
     codes = column.indices.cast(pa.int64())  # a shorter type may have no place for the gap
     places = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)
