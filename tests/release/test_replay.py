@@ -691,3 +691,14 @@ def test_codes_of_arrow_are_as_long_as_all_words_need(words):
     column = pa.chunked_array([part.cast(short) for part in parts])
     frame = pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(column)})
     assert in_memory.read_records(frame).columns["a"].distinct == 100 + words
+
+
+@pytest.mark.parametrize("learner", ["ridge", "huber", "boosting"])
+def test_a_range_that_cannot_be_divided_is_refused_whatever_the_rows_are(learner):
+    """Its half is 0: rows of nothing but missing targets would pass, and one number would not."""
+    goals = (["none"] * ROWS, ["none"] * (ROWS - 1) + ["7"])
+    for goal in goals:
+        table = pd.DataFrame({"a": np.arange(ROWS) % 7, "z": goal})
+        bounds = {"a": [0, 7], "z": [0, 5e-324]}
+        with pytest.raises(InputError, match="range"):
+            fit_private(table, "z", eta=ETA, learner=learner, bounds=bounds)
