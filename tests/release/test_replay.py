@@ -10,6 +10,7 @@ import datetime as dt
 import gzip
 import json
 import sqlite3
+import sys
 import warnings
 from dataclasses import dataclass, field
 
@@ -702,3 +703,15 @@ def test_a_range_that_cannot_be_divided_is_refused_whatever_the_rows_are(learner
         bounds = {"a": [0, 7], "z": [0, 5e-324]}
         with pytest.raises(InputError, match="range"):
             fit_private(table, "z", eta=ETA, learner=learner, bounds=bounds)
+
+
+def test_a_long_number_is_read_however_many_digits_python_reads():
+    short, long = "+" + "7" * 20, "7" * 3000
+    read = [columns.read_value(text) for text in (short, long)]
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        assert [columns.read_value(text) for text in (short, long)] == read
+    finally:
+        sys.set_int_max_str_digits(before)
+    assert [label for _, label in read] == [short[1:], long]

@@ -292,7 +292,8 @@ def _read_text(text: str, form: Form) -> tuple[float, str]:
     number = _number(text, form)
     if not math.isnan(number) and form != "truth":
         exact = _COMPILED["long"].fullmatch(text) and len(text) < _LONGEST
-        return number, str(int(text)) if exact else number_label(number)
+        # Not by way of int: how many digits Python reads is a setting.
+        return number, text.removeprefix("+") if exact else number_label(number)
     days = _days(text, form)
     if not math.isnan(days):
         return days, iso_date(days)
