@@ -10,6 +10,7 @@ import datetime as dt
 import gzip
 import json
 import sqlite3
+import sys
 import warnings
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from memberbound import MembershipPrivate, protect
+from memberbound import MembershipPrivate, protect, summarize
 from memberbound.errors import InputError
 from memberbound.release import (
     boosting,
@@ -531,6 +532,12 @@ ARROW_FORMS = {
     "pyarrow": lambda table, _: table,
     "stream": lambda table, _: table.to_reader(),
     "pandas with arrow types": lambda table, _: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas with codes": lambda table, _: pd.DataFrame(
+        {
+            name: pd.arrays.ArrowExtensionArray(column.dictionary_encode())
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    ),
 }
 
 
@@ -647,3 +654,64 @@ def test_a_trial_cannot_stop_a_release(tmp_path, learner, value):
             insecure_seed=1,
         )
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+#: A large number, and a NaN that signals, in double and in single precision.
+LOUD = {
+    "large": np.array([1e308]),
+    "signalling": np.array([0x7FF0000000000001], np.uint64).view(np.float64),
+    "signalling, single": np.array([0x7F800001], np.uint32).view(np.float32),
+}
+
+
+@pytest.mark.parametrize("case", LOUD)
+def test_no_record_makes_numpy_warn(case):
+    """A warning is seen, and whoever turns warnings into errors gets no release at all."""
+    value = LOUD[case]
+    # Heavy tails about a small median, by which numbers are divided.
+    small = np.tile(np.ldexp(1.0, -np.arange(15)), 2_000).astype(value.dtype)
+    table = pd.DataFrame(
+        {"a": np.concatenate([small, value]), "b": ["no", *["no", "yes"] * 15_000]}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = protect(table, target="b", eta=ETA, insecure_seed=1)
+        summarize(table, columns="a", statistic="mean", eta=ETA, bounds={"a": [0, 1]})
+    (code,) = found.released.encoder.columns
+    assert 0 < code.scaling.unit < 0.1
+
+
+@pytest.mark.parametrize("words", [20, 40])
+def test_codes_of_arrow_are_as_long_as_all_words_need(words):
+    """Whether the words of all parts fit into the codes' declared type is decided by one record."""
+    parts = [
+        pa.array([f"{part}{k}" for k in range(size)]).dictionary_encode()
+        for part, size in (("a", 100), ("b", words))
+    ]
+    short = pa.dictionary(pa.int8(), pa.string())
+    column = pa.chunked_array([part.cast(short) for part in parts])
+    frame = pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(column)})
+    assert in_memory.read_records(frame).columns["a"].distinct == 100 + words
+
+
+@pytest.mark.parametrize("learner", ["ridge", "huber", "boosting"])
+def test_a_range_that_cannot_be_divided_is_refused_whatever_the_rows_are(learner):
+    """Its half is 0: rows of nothing but missing targets would pass, and one number would not."""
+    goals = (["none"] * ROWS, ["none"] * (ROWS - 1) + ["7"])
+    for goal in goals:
+        table = pd.DataFrame({"a": np.arange(ROWS) % 7, "z": goal})
+        bounds = {"a": [0, 7], "z": [0, 5e-324]}
+        with pytest.raises(InputError, match="range"):
+            fit_private(table, "z", eta=ETA, learner=learner, bounds=bounds)
+
+
+def test_a_long_number_is_read_however_many_digits_python_reads():
+    short, long = "+" + "7" * 20, "7" * 3000
+    read = [columns.read_value(text) for text in (short, long)]
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        assert [columns.read_value(text) for text in (short, long)] == read
+    finally:
+        sys.set_int_max_str_digits(before)
+    assert [label for _, label in read] == [short[1:], long]

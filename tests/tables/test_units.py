@@ -10,6 +10,7 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
+from memberbound.release.saving import certificate_path, load
 from memberbound.tables.in_memory import first_rows, read_population
 
 RNG = np.random.default_rng(3)
@@ -83,3 +84,36 @@ def test_every_verb_counts_people(tmp_path) -> None:
     assert any(f"{PEOPLE} of {len(VISITS)} rows" in note for note in audited.warnings)
     for answer in (protected, population, hardened, audited):
         assert "one value of 'who'" in json.dumps(answer.to_dict())
+
+
+def test_what_is_published_says_whose_rows_a_record_is(tmp_path) -> None:
+    """One row that gets another owner changes the number of records, which is published.
+
+    So a promise that did not say what a record is would be broken by that number.
+    """
+    bounds = {"age": [20, 80], "first": [0, 1], "ill": ["n", "y"]}
+    other = VISITS.assign(who=VISITS["who"].where(VISITS.index != len(VISITS) - 1, "new"))
+    path = tmp_path / "model.json"
+    one, two = (
+        memberbound.protect(table, target="ill", unit="who", bounds=bounds, eta=0.2, out=out)
+        for table, out in ((VISITS, path), (other, None))
+    )
+    assert two.rows_trained == one.rows_trained + 1 == PEOPLE + 1
+    plain = memberbound.protect(VISITS, target="ill", columns="age", eta=0.2, bounds=bounds)
+    numbers = {"columns": "age", "bounds": {"age": [20, 80]}, "statistic": "mean", "eta": 0.2}
+    mean = memberbound.summarize(VISITS, unit="who", **numbers)
+    written = json.loads(certificate_path(path).read_text(encoding="utf-8"))
+    certificates = [
+        one.published_fields()["certificate"],
+        written["certificate"],
+        load(path).certificate_.to_dict(),
+        mean.published_fields()["certificate"],
+    ]
+    unsaid = plain.published_fields()["certificate"]
+    for certificate in certificates:
+        assert "'who'" in certificate["assumptions"][0]
+        assert certificate["assumptions"][1:] == unsaid["assumptions"][1:]
+    assert "'who'" not in unsaid["assumptions"][0]
+    assert "'who'" in one.sentence
+    assert "'who'" in mean.sentence
+    assert "'who'" not in plain.sentence

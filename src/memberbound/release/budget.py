@@ -61,9 +61,17 @@ _MARGIN = 1.0 - 2.0**-40
 #: The largest μ: an attacker who is right all but once in 10^280 times.
 _LARGEST_MU = 70.0
 
-_ASSUMPTIONS = (
+_ROW = (
     "Neighbours differ in one record, which is replaced; the number of rows, the names of the "
-    "columns and every bound that was given are public.",
+    "columns and every bound that was given are public."
+)
+_PERSON = (
+    "A record is one value of the column {unit!r}, by its first row; a row without a value there "
+    "is a record of its own. Neighbours differ in one record, all of whose rows are replaced; the "
+    "number of records, the names of the columns and every bound that was given are public. "
+    "Nothing is promised about a single row of a record that has several."
+)
+_ASSUMPTIONS = (
     "The types of the columns, where the table has any, are public too: they were declared, not "
     "inferred from these rows (as pandas.read_csv does; give the file itself instead).",
     "Other records do not depend on the record in question, and nothing else about the table is "
@@ -129,13 +137,17 @@ class NeighbourBudget:
     slack: float
     _parts: list[Part] = field(default_factory=list)
     _shares: float = 0.0
+    #: The column whose values are the records, None where every row is one.
+    unit: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.mu = positive("mu", self.mu)
         self.slack = fraction("slack", self.slack)
 
     @classmethod
-    def for_eta(cls, eta: float, *, slack: float, releases: int = 1) -> NeighbourBudget:
+    def for_eta(
+        cls, eta: float, *, slack: float, releases: int = 1, unit: str | None = None
+    ) -> NeighbourBudget:
         """Return the largest budget of which so many together keep η, their slack included."""
         goal = checked_eta(eta)
         # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
@@ -148,7 +160,7 @@ class NeighbourBudget:
             raise InputError(
                 f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
-        return cls(last_true(kept, 1e-9, _LARGEST_MU), slack)
+        return cls(last_true(kept, 1e-9, _LARGEST_MU), slack, unit=unit)
 
     def repeated(self, releases: int) -> NeighbourBudget:
         """Return the budget of so many releases from the same rows, each within this one.
@@ -164,7 +176,7 @@ class NeighbourBudget:
 
         parts = [replace(part, mu=longer(part.mu)) for part in self._parts]
         slack = min(1.0, up(releases * self.slack))
-        return NeighbourBudget(longer(self.mu), slack, parts, 1.0)
+        return NeighbourBudget(longer(self.mu), slack, parts, 1.0, unit=self.unit)
 
     @property
     def normal_mu(self) -> float | None:
@@ -218,7 +230,8 @@ class NeighbourBudget:
 
     def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every record of any table."""
-        assumed = _ASSUMPTIONS if secure else (*_ASSUMPTIONS, _SEEDED)
+        record = _ROW if self.unit is None else _PERSON.format(unit=self.unit)
+        assumed = (record, *_ASSUMPTIONS, *(() if secure else (_SEEDED,)))
         return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), ("X22",), assumed)
 
 

@@ -262,6 +262,7 @@ class PrivateModel:
             "mu": self.budget.mu,
             "slack": self.budget.slack,
             "parts": [asdict(part) for part in self.budget.parts],
+            "unit": self.budget.unit,
             "secure_source": self.secure,
             "releases": self.releases,
         } | self.model.to_dict()
@@ -285,7 +286,7 @@ class PrivateModel:
                 encoder,
                 target,
                 model,
-                NeighbourBudget(given["mu"], given["slack"], parts, 1.0),
+                NeighbourBudget(given["mu"], given["slack"], parts, 1.0, unit=given.get("unit")),
                 int(given["rows"]),
                 bool(given["secure_source"]),
                 float(given["eta"]),
@@ -298,6 +299,7 @@ class PrivateModel:
             ) from None
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def fit_private(
     table: object,
     target: str,
@@ -430,7 +432,7 @@ def prepare(
     open_target = target not in public
     known = public.get(target)
     slack = _slack(rows, features, public, known, classifier=classifier, draws=draws)
-    budget = NeighbourBudget.for_eta(eta, slack=slack, releases=releases)
+    budget = NeighbourBudget.for_eta(eta, slack=slack, releases=releases, unit=records.unit)
     _refuse_small(rows, len(private), budget.mu, open_target)
 
     first_scale, fine_mu = None, None

@@ -142,7 +142,7 @@ class NetworkBudget(NeighbourBudget):
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
-        found = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made)
+        found = cls(paid.mu, paid.slack, list(paid.parts), 1.0, made, unit=paid.unit)
         assert found.curve().eta <= eta
         return found
 
@@ -584,6 +584,7 @@ class PrivateNetwork(PrivateModel):
             "mu": self.budget.mu,
             "slack": self.budget.slack,
             "parts": [asdict(part) for part in self.budget.parts],
+            "unit": self.budget.unit,
             "secure_source": self.secure,
         }
 
@@ -625,7 +626,9 @@ class PrivateNetwork(PrivateModel):
                 encoder,
                 target,
                 model,
-                NetworkBudget(given["mu"], given["slack"], parts, 1.0, steps),
+                NetworkBudget(
+                    given["mu"], given["slack"], parts, 1.0, steps, unit=given.get("unit")
+                ),
                 int(given["rows"]),
                 bool(given["secure_source"]),
                 float(given["eta"]),
@@ -691,6 +694,7 @@ def _released(
     )
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def fit_network(
     table: object,
     target: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -84,7 +85,8 @@ class Range:
 
     def __post_init__(self) -> None:
         low, high = finite_number("low", self.low), finite_number("high", self.high)
-        if not low < high or math.isinf(high - low):
+        # Halves of it are divided by: below the normal numbers they are 0.
+        if not 4 * sys.float_info.min <= high - low < math.inf:
             raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)

@@ -64,6 +64,7 @@ _MEANS = 0.25
 _OTHER = "(other)"
 
 
+@np.errstate(all="ignore")  # no record decides whether numpy warns
 def release_table_statistic(
     table: object,
     statistic: str,
@@ -115,7 +116,8 @@ def release_table_statistic(
             raise InputError(f"{statistic} needs columns of numbers, got categories {wrong[0]!r}.")
     chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
     private = [name for name in names if name not in public]
-    budget = NeighbourBudget.for_eta(eta, slack=_slack(statistic, rows, len(names), len(private)))
+    slack = _slack(statistic, rows, len(names), len(private))
+    budget = NeighbourBudget.for_eta(eta, slack=slack, unit=records.unit)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(

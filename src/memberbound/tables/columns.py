@@ -292,7 +292,8 @@ def _read_text(text: str, form: Form) -> tuple[float, str]:
     number = _number(text, form)
     if not math.isnan(number) and form != "truth":
         exact = _COMPILED["long"].fullmatch(text) and len(text) < _LONGEST
-        return number, str(int(text)) if exact else number_label(number)
+        # Not by way of int: how many digits Python reads is a setting.
+        return number, text.removeprefix("+") if exact else number_label(number)
     days = _days(text, form)
     if not math.isnan(days):
         return days, iso_date(days)
@@ -449,7 +450,8 @@ class Values:
         """These values as numbers; made when asked for, and not kept."""
         if self.parsed is not None:
             return np.asarray(self.parsed[self.raw[rows]], np.float64)
-        numbers = np.asarray(self.raw[rows], np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            numbers = np.asarray(self.raw[rows], np.float64)
         if self.missing is None:
             return numbers
         return np.where(self.missing[rows], np.nan, numbers)
@@ -547,7 +549,7 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
     if kind in "iu" or array.dtype in (np.float32, np.float64):
         return Values(array)
     if kind == "f":
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             return Values(array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64))
     if kind in "Mm":
         unit, step = np.datetime_data(array.dtype)  # type: ignore[arg-type]  # by its kind
@@ -614,6 +616,8 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
     if isinstance(column, pa.ChunkedArray):
         if types.is_string(kind):  # one array of this type holds two gigabytes
             column = column.cast(pa.large_string())
+        if types.is_dictionary(kind):  # all chunks' values together may need longer codes
+            column = column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(kind, pa.BaseExtensionType):
         return _of_objects(column.to_pylist(), form)
@@ -656,12 +660,14 @@ def _gaps(column: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
-    """Read every different value once."""
+    """Read every different value once; numbers and times are read as a column of them is."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import types
 
     words = column.dictionary
+    if not any(fits(words.type) for fits in _listed_types()):
+        return _of_arrow(column.dictionary_decode(), form)
     gap = len(words)
     codes = column.indices.cast(pa.int64())  # a shorter type may have no place for the gap
     places = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)

@@ -136,12 +136,14 @@ class Records:
     """Secret records in rows: columns that were read value by value.
 
     Guarantee: a record decides about its own row of every column and about nothing else: neither
-    how other rows are read, nor whether they are, nor how many rows there are.
+    how other rows are read, nor whether they are, nor how many rows there are.  With ``unit`` each
+    is the first one of a value of that column, and a record is all that this value has.
     """
 
     columns: Mapping[str, Values]
     rows: int
     name: str = "the table"
+    unit: str | None = None
 
     def __len__(self) -> int:
         return self.rows
@@ -149,11 +151,11 @@ class Records:
     def taken(self, rows: NDArray[np.intp]) -> Records:
         """Return some of the records."""
         parts = {name: values.taken(rows) for name, values in self.columns.items()}
-        return Records(parts, len(rows), self.name)
+        return replace(self, columns=parts, rows=len(rows))
 
     def chosen(self, names: Iterable[str]) -> Records:
         """Return the records with these columns."""
-        return Records({name: self.columns[name] for name in names}, self.rows, self.name)
+        return replace(self, columns={name: self.columns[name] for name in names})
 
     def first_of(self, unit: str) -> Records:
         """Return the first record of every value of a column, without that column.
@@ -166,7 +168,7 @@ class Records:
         person = np.where(persons < 0, self.rows + np.arange(self.rows), persons)
         _, places = np.unique(person, return_index=True)
         kept = [name for name in self.columns if name != unit]
-        return self.chosen(kept).taken(np.sort(places))
+        return replace(self.chosen(kept).taken(np.sort(places)), unit=unit)
 
 
 def read_records(

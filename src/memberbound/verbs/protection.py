@@ -243,10 +243,11 @@ class Protection(Readable):
             given = ", the columns' names and the bounds given"
             public = given if self.details.get("bounds") else " and the columns' names"
             verb = "computed from" if isinstance(self.released, Release) else "trained on"
-            made = (
-                f" It was {verb} all {self.rows_trained} rows; no part of the table is public "
-                f"except its number of rows{public}."
-            )
+            rows, number = f"all {self.rows_trained} rows", "its number of rows"
+            if (unit := self.budget.unit) is not None:
+                rows = f"the first rows of all {self.rows_trained} values of {unit!r}"
+                number = "the number of these values"
+            made = f" It was {verb} {rows}; no part of the table is public except {number}{public}."
         if isinstance(game, SubsetGame):
             knows = f"all {game.population} records but not which {game.size} of them were drawn"
             if 2 * game.size != game.population:
