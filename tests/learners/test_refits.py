@@ -62,10 +62,15 @@ def test_every_piece_comes_back_once_whatever_the_number_of_workers(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
-def test_killed_workers_are_replaced_until_nothing_is_finished_any_more(tmp_path):
+def test_killed_workers_are_replaced(tmp_path):
     (tmp_path / "some").mkdir()
     assert collected(Square(tmp_path / "some", {4, 9})) == SQUARES
     assert len(list((tmp_path / "some").iterdir())) == 2
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+def test_workers_that_are_always_killed_end_the_work(tmp_path):
     (tmp_path / "all").mkdir()
     with pytest.raises(MemberboundError, match=r"killed 3 times .* of [1-6] fits"):
         collected(Square(tmp_path / "all", {9}, deaths=100))

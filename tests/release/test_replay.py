@@ -424,6 +424,8 @@ def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
         for place, name in enumerate(SCHEMA.names)
         for value in EXTREMES[name]
     ]
+    # Every extreme in one container, every third in the others: their own readers differ little.
+    others = others if form == "pyarrow" else others[len(form) % 3 :: 3]
     first = replay(monkeypatch, make, TYPED[form](typed_rows(), tmp_path))
     assert not first[0].startswith("refused"), first[0]
     for record in others:
