@@ -413,8 +413,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("form", TYPED)
-def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
+def hold_extremes(monkeypatch, tmp_path, form, first_one, step):
     def make(table, source):
         return fit_private(table, "ill", eta=ETA, bounds=TYPED_BOUNDS, source=source).to_dict()
 
@@ -424,8 +423,7 @@ def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
         for place, name in enumerate(SCHEMA.names)
         for value in EXTREMES[name]
     ]
-    # Every extreme in one container, every third in the others: their own readers differ little.
-    others = others if form == "pyarrow" else others[len(form) % 3 :: 3]
+    others = others[first_one::step]
     first = replay(monkeypatch, make, TYPED[form](typed_rows(), tmp_path))
     assert not first[0].startswith("refused"), first[0]
     for record in others:
@@ -433,6 +431,19 @@ def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
         second = replay(monkeypatch, make, table)
         assert second[0] == first[0], record
         assert spent(first[1], second[1]) <= ALLOWED, record
+
+
+@pytest.mark.parametrize("form", TYPED)
+def test_a_type_holds_what_it_holds(monkeypatch, tmp_path, form):
+    """Every extreme in one container, every third in the others; make test-long has them all."""
+    step = 1 if form == "pyarrow" else 3
+    hold_extremes(monkeypatch, tmp_path, form, len(form) % step, step)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", TYPED)
+def test_a_type_holds_every_extreme(monkeypatch, tmp_path, form):
+    hold_extremes(monkeypatch, tmp_path, form, 0, 1)
 
 
 def test_infinite_dates_of_duckdb_are_dates(monkeypatch, tmp_path):
