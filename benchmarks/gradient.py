@@ -52,12 +52,12 @@ from memberbound.curve.families import GaussianCurve
 from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
-from memberbound.release import boosting as boosting_module
-from memberbound.release import gradient as gradient_module
-from memberbound.release import preprocessing as preprocessing_module
+from memberbound.release.all_rows import boosting as boosting_module
+from memberbound.release.all_rows import encoding as preprocessing_module
+from memberbound.release.all_rows import gradient as gradient_module
+from memberbound.release.all_rows.encoding import Values
+from memberbound.release.all_rows.models import fit_private
 from memberbound.release.budget import NeighbourBudget
-from memberbound.release.neighbour import fit_private
-from memberbound.release.preprocessing import Values
 from memberbound.release.randomness import InsecureSource
 
 Split = tuple[pd.DataFrame, pd.DataFrame]

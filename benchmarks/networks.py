@@ -23,8 +23,8 @@ from gradient import READERS
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from memberbound.release.neighbour import PrivateModel, fit_private
-from memberbound.release.networks import fit_network, fit_network_on_arrays
+from memberbound.release.all_rows.models import PrivateModel, fit_private
+from memberbound.release.all_rows.networks import fit_network, fit_network_on_arrays
 from memberbound.release.randomness import InsecureSource
 
 

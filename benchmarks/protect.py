@@ -24,10 +24,10 @@ from protect_data import counts, mean_rows
 
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
+from memberbound.release.half.parameters import clipped_rows
+from memberbound.release.half.refitting import calibrate_izzo
+from memberbound.release.half.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
 from memberbound.release.noise import NormExponentialNoise, ScaledNorm
-from memberbound.release.parameters import clipped_rows
-from memberbound.release.refitting import calibrate_izzo
-from memberbound.release.statistics import SumStatistic, calibrate_crowd, calibrate_sum, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)

@@ -25,9 +25,9 @@ from sklearn.linear_model import LogisticRegression
 from memberbound.attacks.noisy_releases import audit_release, has_normal_noise
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import Calibration, FreshSubsets, Statistic
-from memberbound.release.parameters import FittedParameters, Population, clipped_rows
-from memberbound.release.refitting import calibrate_neighbour
-from memberbound.release.statistics import (
+from memberbound.release.half.parameters import FittedParameters, Population, clipped_rows
+from memberbound.release.half.refitting import calibrate_neighbour
+from memberbound.release.half.statistics import (
     SumStatistic,
     calibrate_crowd,
     calibrate_sum,

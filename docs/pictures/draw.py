@@ -20,8 +20,8 @@ from sklearn.datasets import load_breast_cancer
 import memberbound
 from memberbound.attacks.noisy_releases import audit_release
 from memberbound.games import SubsetGame
+from memberbound.release.half.statistics import total
 from memberbound.release.noise import GaussianNoise
-from memberbound.release.statistics import total
 from memberbound.report.charts import save_frontier, save_roc, save_success
 from memberbound.report.drawing import BLUE, GREEN, save
 from memberbound.subset.crowd import Crowd

@@ -24,8 +24,8 @@ from memberbound.papers.reproduction import reproduce as reproduce
 from memberbound.quantities import AuditBound as AuditBound
 from memberbound.quantities import Certificate as Certificate
 from memberbound.quantities import Estimate as Estimate
-from memberbound.release.estimator import MembershipPrivate as MembershipPrivate
-from memberbound.release.half_estimator import HalfPrivate as HalfPrivate
+from memberbound.release.all_rows.estimator import MembershipPrivate as MembershipPrivate
+from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
 from memberbound.release.saving import load as load
 from memberbound.report.comparing import Comparison as Comparison
 from memberbound.report.comparing import compare as compare

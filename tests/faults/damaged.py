@@ -450,7 +450,7 @@ def _read(kind: str, path: Path, index: int) -> object:
     if kind in TABLES:
         return _table(path, index)
     if kind == "bounds":
-        from memberbound.release.preprocessing import read_bounds
+        from memberbound.release.all_rows.encoding import read_bounds
 
         return read_bounds(path)
     if kind == "hierarchy":

@@ -36,7 +36,7 @@ def _counted(fit: Callable[..., object]) -> Callable[..., object]:
 
 def everywhere() -> None:
     """Let trees, and the fits of a calibration, die; called where a process begins."""
-    from memberbound.release import fitting
+    from memberbound.release.half import fitting
 
     DecisionTreeClassifier.fit = _counted(DecisionTreeClassifier.fit)
     fitting.evaluated = _counted(fitting.evaluated)

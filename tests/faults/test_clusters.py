@@ -23,7 +23,7 @@ from faults.slow_learner import SlowTree
 from memberbound import audit_learner, protect_half
 from memberbound.errors import InputError
 from memberbound.learners.refits import connected
-from memberbound.release.fitting import fitted
+from memberbound.release.half.fitting import fitted
 
 distributed = pytest.importorskip("distributed", reason="memberbound[dask] is not installed")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of Unix")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memberbound.release import half_estimator, methods, refitting
+from memberbound.release.half import half_estimator, methods, refitting
 
 
 def _few(changed: pytest.MonkeyPatch) -> None:

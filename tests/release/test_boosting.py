@@ -12,11 +12,13 @@ from scipy import stats
 
 import memberbound as mb
 from memberbound.errors import InputError
-from memberbound.release import boosting, gradient, neighbour, preprocessing
-from memberbound.release.boosting import BoostedModel, Boosting, boost, leaf_sums
-from memberbound.release.losses import loss_named
-from memberbound.release.neighbour import PrivateModel, fit_private, private_form
-from memberbound.release.preprocessing import ColumnCode, Encoder, Scaling, cells_of
+from memberbound.release.all_rows import boosting, gradient
+from memberbound.release.all_rows import encoding as preprocessing
+from memberbound.release.all_rows import models as neighbour
+from memberbound.release.all_rows.boosting import BoostedModel, Boosting, boost, leaf_sums
+from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cells_of
+from memberbound.release.all_rows.losses import loss_named
+from memberbound.release.all_rows.models import PrivateModel, fit_private, private_form
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
 

@@ -11,8 +11,8 @@ from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.release.calibration import FreshSubsets, ScaleFamily
+from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, spatial_median
 from memberbound.release.noise import NoNoise, NormExponentialNoise, izzo_constant
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, spatial_median
 from oracle.released_statistic import Column
 
 HALVES = FreshSubsets(SubsetGame(60, 30), 1)

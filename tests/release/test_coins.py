@@ -25,9 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.games import SubsetGame
-from memberbound.release import fitting
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.fitting import (
+from memberbound.release.half import fitting
+from memberbound.release.half.fitting import (
     COINS_AFRESH,
     COINS_PUBLIC,
     COINS_SECRET,
@@ -36,11 +36,11 @@ from memberbound.release.fitting import (
     public_coins,
     with_public_coins,
 )
-from memberbound.release.half_estimator import HalfPrivate
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
+from memberbound.release.half.releasing import released
+from memberbound.release.half.statistics import computed
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import released
-from memberbound.release.statistics import computed
 from memberbound.verbs.protect_half import protect_half
 
 

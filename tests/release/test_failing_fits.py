@@ -11,12 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.fitting import evaluated
-from memberbound.release.half_estimator import HalfPrivate
+from memberbound.release.half.fitting import evaluated
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
+from memberbound.release.half.releasing import released
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
-from memberbound.release.releasing import released
 
 GAME = SubsetGame(12, 6)
 FORMS = [calibrate_neighbour, calibrate_moment, calibrate_izzo]

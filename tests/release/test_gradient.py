@@ -14,9 +14,8 @@ from scipy import sparse, stats
 
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
-from memberbound.release import gradient
-from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
-from memberbound.release.gradient import (
+from memberbound.release.all_rows import gradient
+from memberbound.release.all_rows.gradient import (
     Descent,
     clipped_residuals,
     clipped_sum,
@@ -26,7 +25,8 @@ from memberbound.release.gradient import (
     path_sensitivity,
     row_lengths,
 )
-from memberbound.release.losses import LOSSES, loss_named
+from memberbound.release.all_rows.losses import LOSSES, loss_named
+from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 
 CLASSES = ("logistic", "softmax", "hinge")

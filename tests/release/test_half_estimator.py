@@ -25,10 +25,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-import memberbound.release.half_estimator as estimator_module
+import memberbound.release.half.half_estimator as estimator_module
 from memberbound.errors import InputError
-from memberbound.release import methods, refitting
-from memberbound.release.half_estimator import HalfPrivate
+from memberbound.release.half import methods, refitting
+from memberbound.release.half.half_estimator import HalfPrivate
 
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
+from memberbound.release.half.parameters import FittedParameters, Population
+from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise, ScaledNorm
-from memberbound.release.parameters import FittedParameters, Population
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment, calibrate_neighbour
 from oracle.bayes_attack import exact_attack, linear_attack, shadow_attack
 from oracle.released_statistic import (
     Column,

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.release import fitting, refitting
 from memberbound.release.calibration import FreshSubsets, ScaleFamily
-from memberbound.release.fitting import fitted, kept_fits
-from memberbound.release.refitting import calibrate_neighbour
+from memberbound.release.half import fitting, refitting
+from memberbound.release.half.fitting import fitted, kept_fits
+from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.studies import steps
 from memberbound.studies.question import StudyData, StudyQuestion
 

@@ -10,11 +10,11 @@ from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release import methods
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import METHODS, calibrate, chosen_method, released_statistic
-from memberbound.release.statistics import computed, mean
+from memberbound.release.half import methods
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.methods import METHODS, calibrate, chosen_method, released_statistic
+from memberbound.release.half.statistics import computed, mean
 from memberbound.verbs.protect_half import protect_half
 
 RNG = np.random.default_rng(0)

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from memberbound import InputError, MembershipPrivate
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
+from memberbound.release.all_rows.losses import loss_named
+from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
 from memberbound.release.budget import NeighbourBudget
-from memberbound.release.losses import loss_named
-from memberbound.release.neighbour import LEARNERS, PrivateModel, _Training, fit_private
 from memberbound.release.randomness import InsecureSource, SecureSource
 
 

@@ -12,9 +12,8 @@ from memberbound import predict, protect
 from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.learners import network_factory
-from memberbound.release import networks as module
-from memberbound.release.budget import NeighbourBudget, Part
-from memberbound.release.networks import (
+from memberbound.release.all_rows import networks as module
+from memberbound.release.all_rows.networks import (
     NetworkBudget,
     PublicArray,
     Training,
@@ -23,6 +22,7 @@ from memberbound.release.networks import (
     step_reach,
     train_network,
 )
+from memberbound.release.budget import NeighbourBudget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
 

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.svm import LinearSVC
 
 from memberbound.errors import InputError
-from memberbound.release.parameters import (
+from memberbound.release.half.parameters import (
     FittedParameters,
     Population,
     adapter_for,

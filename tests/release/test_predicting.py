@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 import memberbound
 from commands import answered
 from memberbound import InputError, load, predict, protect_half
-from memberbound.release.half_estimator import HalfPrivate
+from memberbound.release.half.half_estimator import HalfPrivate
 from memberbound.release.saving import save
 
 pytest.importorskip("skops")

@@ -10,8 +10,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.parameters import (
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.parameters import (
     FittedPredictions,
     Population,
     PredictionTable,

@@ -15,11 +15,10 @@ from scipy import stats
 from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
-from memberbound.release import boosting, gradient, preprocessing
 from memberbound.release import budget as budgets
-from memberbound.release.budget import NeighbourBudget
-from memberbound.release.neighbour import fit_private
-from memberbound.release.preprocessing import (
+from memberbound.release.all_rows import boosting, gradient
+from memberbound.release.all_rows import encoding as preprocessing
+from memberbound.release.all_rows.encoding import (
     CELLS,
     CLASS_SLACK,
     MISSING,
@@ -37,6 +36,8 @@ from memberbound.release.preprocessing import (
     read_bounds,
     rows_needed,
 )
+from memberbound.release.all_rows.models import fit_private
+from memberbound.release.budget import NeighbourBudget
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import Records, read_records

@@ -9,9 +9,9 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.quantities import Certificate, marked, vacuous
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import METHODS, calibrate
-from memberbound.release.statistics import computed, mean
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.methods import METHODS, calibrate
+from memberbound.release.half.statistics import computed, mean
 from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import gains, outputs_of
 

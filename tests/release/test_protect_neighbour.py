@@ -34,8 +34,9 @@ from memberbound import (
 from memberbound.curve import GaussianCurve
 from memberbound.quantities import numbers_in
 from memberbound.release import budget as budgets
-from memberbound.release import gradient, preprocessing
-from memberbound.release.preprocessing import read_bounds
+from memberbound.release.all_rows import encoding as preprocessing
+from memberbound.release.all_rows import gradient
+from memberbound.release.all_rows.encoding import read_bounds
 from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
 

@@ -26,17 +26,13 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound import MembershipPrivate, protect, summarize
 from memberbound.errors import InputError
-from memberbound.release import (
-    boosting,
-    gradient,
-    neighbour,
-    networks,
-    preprocessing,
-    table_statistics,
-)
-from memberbound.release.neighbour import fit_private
+from memberbound.release.all_rows import boosting, gradient, networks
+from memberbound.release.all_rows import encoding as preprocessing
+from memberbound.release.all_rows import models as neighbour
+from memberbound.release.all_rows import summaries as table_statistics
+from memberbound.release.all_rows.models import fit_private
+from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.table_statistics import release_table_statistic
 from memberbound.tables import columns, in_memory
 
 ROWS = 240

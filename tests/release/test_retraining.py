@@ -12,9 +12,9 @@ from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.learners.refits import current_cluster
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.fitting import fitted
+from memberbound.release.half.fitting import fitted
+from memberbound.release.half.refitting import calibrate_neighbour
 from memberbound.release.noise import GaussianNoise, NoNoise
-from memberbound.release.refitting import calibrate_neighbour
 from oracle.released_statistic import Column
 
 HALVES = FreshSubsets(SubsetGame(100, 50), 1)

@@ -13,11 +13,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from memberbound import files
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import SubsetGame
-from memberbound.release import saving, table_model
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import released_statistic
+from memberbound.release import saving
+from memberbound.release.half import table_model
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.methods import released_statistic
+from memberbound.release.half.statistics import mean
 from memberbound.release.saving import certificate_path, load, save, verified
-from memberbound.release.statistics import mean
 
 X, Y = make_classification(80, n_features=3, n_redundant=0, random_state=0)
 QUICK = {

@@ -14,9 +14,9 @@ from scipy import stats
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.methods import released_statistic
-from memberbound.release.refitting import calibrate_neighbour
-from memberbound.release.statistics import (
+from memberbound.release.half.methods import released_statistic
+from memberbound.release.half.refitting import calibrate_neighbour
+from memberbound.release.half.statistics import (
     SumStatistic,
     calibrate_sum,
     computed,
@@ -186,8 +186,8 @@ def test_release_is_the_sum_of_the_given_rows_plus_noise_of_the_stated_size():
 
 def test_the_secret_is_a_uniform_half():
     # Each of 8 records is in with probability one half: 600 draws, 8 binomials, alarm 1e-6 each.
+    from memberbound.release.half.releasing import secret_subset
     from memberbound.release.randomness import InsecureSource
-    from memberbound.release.releasing import secret_subset
 
     source = InsecureSource(5)
     counts = np.zeros(8)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.release import table_statistics
+from memberbound.release.all_rows import summaries as table_statistics
+from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load
-from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
 from memberbound.verbs.summarize import summarize
 
 RNG = np.random.default_rng(5)

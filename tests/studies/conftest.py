@@ -3,7 +3,7 @@
 import pytest
 
 from memberbound.attacks import noisy_releases
-from memberbound.release import methods, refitting
+from memberbound.release.half import methods, refitting
 from memberbound.studies import steps
 from memberbound.verbs import audit_learner
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from memberbound.attacks.learner_audit import _worst, mean_roc
 from memberbound.errors import InputError
-from memberbound.release.half_estimator import HalfPrivate, released_learner
+from memberbound.release.half.half_estimator import HalfPrivate, released_learner
 from memberbound.studies.question import StudyQuestion
 from memberbound.studies.recommendation import _table_promise
 from memberbound.studies.steps import TableBound

@@ -10,7 +10,7 @@ import pytest
 
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import FreshSubsets
-from memberbound.release.refitting import calibrate_izzo, calibrate_moment
+from memberbound.release.half.refitting import calibrate_izzo, calibrate_moment
 from oracle.released_statistic import (
     Column,
     gains,

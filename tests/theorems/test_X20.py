@@ -16,8 +16,8 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.numerics.roots import fixed_order
 from memberbound.release.calibration import FreshSubsets, ScaleFamily, certified_rung
-from memberbound.release.partners import CircleValues, circles, full_circles, rungs_around
-from memberbound.release.refitting import calibrate_neighbour
+from memberbound.release.half.partners import CircleValues, circles, full_circles, rungs_around
+from memberbound.release.half.refitting import calibrate_neighbour
 from oracle.released_statistic import Column, gains, outputs_of, statistics
 
 GAMES = [(6, 3), (7, 3), (6, 2), (6, 4)]

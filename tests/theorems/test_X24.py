@@ -15,8 +15,8 @@ from memberbound.attacks.noisy_releases import audit_release
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_lower
+from memberbound.release.half.statistics import calibrate_sum, mean, quantiles
 from memberbound.release.noise import GaussianNoise, NoNoise
-from memberbound.release.statistics import calibrate_sum, mean, quantiles
 from oracle import subset
 from oracle.released_statistic import Column, gains, outputs_of, statistics
 

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.release.calibration import FreshSubsets, ScaleFamily, certified_scale
-from memberbound.release.refitting import calibrate_neighbour, matched_neighbours
+from memberbound.release.half.refitting import calibrate_neighbour, matched_neighbours
 from oracle.released_statistic import Column, gains, neighbour_means, outputs_of, statistics
 
 

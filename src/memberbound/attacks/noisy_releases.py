@@ -17,10 +17,10 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray
 from memberbound.quantities import INTERVAL, ONLY_BLIND, AuditBound, Sides, significant
 from memberbound.release.calibration import FreshSubsets, Progress, Rows, Statistic
-from memberbound.release.fitting import fitted
+from memberbound.release.half.fitting import fitted
+from memberbound.release.half.partners import full_circles
+from memberbound.release.half.statistics import SumStatistic
 from memberbound.release.noise import GaussianNoise, NoiseLaw
-from memberbound.release.partners import full_circles
-from memberbound.release.statistics import SumStatistic
 
 __all__ = ["ATTACK", "MOST_RECORDS", "ReleaseFloor", "audit_release", "has_normal_noise"]
 
@@ -158,7 +158,7 @@ def audit_release(
     release.
 
     Examples:
-        >>> from memberbound.release.statistics import mean
+        >>> from memberbound.release.half.statistics import mean
         >>> rows = np.append(np.zeros(39), 10.0)
         >>> found = audit_release(mean(rows), GaussianNoise(0.1, 1), SubsetGame(40, 20), seed=1)
         >>> found.record, found.worst.lower > 0.6, found.average.lower < 0.1

@@ -23,16 +23,16 @@ from memberbound.games import SubsetGame
 from memberbound.learners.model_files import skops_io
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
+from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.networks import PrivateNetwork
 from memberbound.release.calibration import Calibration
-from memberbound.release.neighbour import PrivateModel
-from memberbound.release.networks import PrivateNetwork
-from memberbound.release.releasing import Release
+from memberbound.release.half.releasing import Release
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from memberbound.release.half_estimator import HalfPrivate
-    from memberbound.release.table_model import TableModel
+    from memberbound.release.half.half_estimator import HalfPrivate
+    from memberbound.release.half.table_model import TableModel
 
 __all__ = [
     "LINEAR_ENDINGS",
@@ -211,7 +211,7 @@ def _is_estimator(released: object) -> TypeIs[TableModel | HalfPrivate]:
     """Tell whether skops keeps it as an estimator; scikit-learn is imported only to find out."""
     if isinstance(released, (PrivateModel, Release)):
         return False
-    from memberbound.release.table_model import ESTIMATORS
+    from memberbound.release.half.table_model import ESTIMATORS
 
     return isinstance(released, ESTIMATORS)
 
@@ -221,7 +221,7 @@ def _estimator(released: TableModel | HalfPrivate) -> tuple[dict[str, object], F
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
-    from memberbound.release.table_model import TableModel
+    from memberbound.release.half.table_model import TableModel
 
     model = released.model if isinstance(released, TableModel) else released
     check_is_fitted(model, "released_")
@@ -332,7 +332,7 @@ def answering(found: object) -> PrivateModel | TableModel | None:
         return found
     if not _is_estimator(found):
         return None
-    from memberbound.release.table_model import TableModel
+    from memberbound.release.half.table_model import TableModel
 
     return TableModel.of(found)
 
@@ -377,7 +377,7 @@ def _loaded(
     if said.get("kind") == "estimator":
         reader = _skops()
         packed = target.read_bytes()
-        from memberbound.release.table_model import TRUSTED
+        from memberbound.release.half.table_model import TRUSTED
 
         allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE, *trusted}
         foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)

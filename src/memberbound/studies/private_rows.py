@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from memberbound.learners.capabilities import available_if
 from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.neighbour import fit_private, private_form
-from memberbound.release.preprocessing import Bounds
+from memberbound.release.all_rows.encoding import Bounds
+from memberbound.release.all_rows.models import fit_private, private_form
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.in_memory import Records
 

@@ -34,8 +34,8 @@ from memberbound.files import read_document
 from memberbound.learners import LEARNERS, Examples, examples_of, learner_from_name
 from memberbound.learners.examples import Task
 from memberbound.learners.trained import TrainedModel
+from memberbound.release.all_rows.encoding import Bounds, read_bounds
 from memberbound.release.calibration import checked_eta
-from memberbound.release.preprocessing import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.source import check_file

@@ -32,10 +32,10 @@ from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.learners.refits import fingerprint as described
 from memberbound.numerics.rounding import down
 from memberbound.quantities import Certificate, json_number
-from memberbound.release.fitting import kept_fits
-from memberbound.release.half_estimator import released_learner
-from memberbound.release.neighbour import private_form
-from memberbound.release.table_model import TableModel
+from memberbound.release.all_rows.models import private_form
+from memberbound.release.half.fitting import kept_fits
+from memberbound.release.half.half_estimator import released_learner
+from memberbound.release.half.table_model import TableModel
 from memberbound.report.model import (
     AccessFloor,
     Floor,

@@ -61,8 +61,8 @@ from memberbound.quantities import (
     marked,
     significant,
 )
-from memberbound.release.half_estimator import ReleasedLearner
-from memberbound.release.methods import quick_to_fit
+from memberbound.release.half.half_estimator import ReleasedLearner
+from memberbound.release.half.methods import quick_to_fit
 from memberbound.verbs.audit_answer import ATTACK_SIDES, RATES, AuditAnswer, write_columns
 
 __all__ = ["LearnerAudit", "audit_learner", "audit_run", "release_floor"]

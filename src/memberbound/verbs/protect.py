@@ -31,10 +31,9 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, whole_number
 from memberbound.files import check_output
 from memberbound.learners import network_factory
-from memberbound.release.calibration import checked_eta
-from memberbound.release.gradient import Features
-from memberbound.release.methods import CLASS_SCORES, NUMBER_SCORES, answers_of
-from memberbound.release.neighbour import (
+from memberbound.release.all_rows.encoding import Bounds, Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.gradient import Features
+from memberbound.release.all_rows.models import (
     LEARNERS,
     PrivateModel,
     checked_form,
@@ -42,10 +41,11 @@ from memberbound.release.neighbour import (
     private_form,
     replaces_preprocessing,
 )
-from memberbound.release.networks import NetworkModel, fit_network
-from memberbound.release.parameters import Labels
-from memberbound.release.preprocessing import Bounds, Categories, Range, forms_of, read_bounds
-from memberbound.release.releasing import source_from_seed
+from memberbound.release.all_rows.networks import NetworkModel, fit_network
+from memberbound.release.calibration import checked_eta
+from memberbound.release.half.methods import CLASS_SCORES, NUMBER_SCORES, answers_of
+from memberbound.release.half.parameters import Labels
+from memberbound.release.half.releasing import source_from_seed
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records, read_secret_columns

@@ -31,12 +31,12 @@ from memberbound.files import check_output
 from memberbound.games import SubsetGame
 from memberbound.learners import Examples, encoded_rows, learner_from_name, read_examples
 from memberbound.learners.refits import Scheduler, on_cluster
+from memberbound.release.all_rows.summaries import TABLE_STATISTICS
 from memberbound.release.calibration import Calibration, Progress, Record, checked_eta
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import METHODS, released_statistic
-from memberbound.release.parameters import Labels
-from memberbound.release.saving import save
-from memberbound.release.statistics import (
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.methods import METHODS, released_statistic
+from memberbound.release.half.parameters import Labels
+from memberbound.release.half.statistics import (
     SumStatistic,
     computed,
     covariance,
@@ -45,8 +45,8 @@ from memberbound.release.statistics import (
     quantiles,
     total,
 )
-from memberbound.release.table_model import TableModel
-from memberbound.release.table_statistics import TABLE_STATISTICS
+from memberbound.release.half.table_model import TableModel
+from memberbound.release.saving import save
 from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.verbs.protection import Protection, TrialScores, useless

@@ -22,14 +22,14 @@ from memberbound.quantities import (
     percent,
     significant,
 )
+from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
 from memberbound.release.calibration import Calibration
-from memberbound.release.neighbour import PrivateModel
-from memberbound.release.releasing import Release
+from memberbound.release.half.releasing import Release
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP
 
 if TYPE_CHECKING:
-    from memberbound.release.table_model import TableModel
+    from memberbound.release.half.table_model import TableModel
 
 __all__ = ["Protection", "TrialScores", "unit_and_seed_notes", "useless"]
 

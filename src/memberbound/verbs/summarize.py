@@ -21,10 +21,10 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output
-from memberbound.release.preprocessing import forms_of, read_bounds
-from memberbound.release.releasing import source_from_seed
+from memberbound.release.all_rows.encoding import forms_of, read_bounds
+from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
+from memberbound.release.half.releasing import source_from_seed
 from memberbound.release.saving import save
-from memberbound.release.table_statistics import TABLE_STATISTICS, release_table_statistic
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
 from memberbound.verbs.explain import chances

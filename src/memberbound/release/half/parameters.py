@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import Rows, Statistic
-from memberbound.release.fitting import with_public_coins
+from memberbound.release.half.fitting import with_public_coins
 
 __all__ = [
     "Adapter",
@@ -377,7 +377,7 @@ class FittedParameters:
 
     Examples:
         >>> from sklearn.linear_model import Ridge
-        >>> from memberbound.release.parameters import adapter_for
+        >>> from memberbound.release.half.parameters import adapter_for
         >>> people = Population(np.arange(6.0)[:, None], np.arange(6.0))
         >>> slope, height = FittedParameters.of(Ridge(alpha=1e-9), people)(np.arange(4))
         >>> round(float(slope), 6), abs(round(float(height), 6))

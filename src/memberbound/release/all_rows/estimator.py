@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from memberbound.errors import InputError, whole_number
 from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.encoding import Bounds, forms_of, read_bounds
+from memberbound.release.all_rows.models import checked_form, fit_private, replaces_preprocessing
 from memberbound.release.calibration import checked_eta
-from memberbound.release.neighbour import checked_form, fit_private, replaces_preprocessing
-from memberbound.release.parameters import Labels
-from memberbound.release.preprocessing import Bounds, forms_of, read_bounds
-from memberbound.release.releasing import source_from_seed
+from memberbound.release.half.parameters import Labels
+from memberbound.release.half.releasing import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.in_memory import Records, read_records
 

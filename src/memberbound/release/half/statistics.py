@@ -20,8 +20,8 @@ from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.quantities import Certificate, significant
 from memberbound.release.calibration import Calibration, Record, Rows, promised_eta
+from memberbound.release.half.refitting import subset_assumptions
 from memberbound.release.noise import GaussianNoise, NoiseLaw, NoNoise, floating_point_slack
-from memberbound.release.refitting import subset_assumptions
 from memberbound.subset.crowd import CrowdTable
 from memberbound.subset.distances import clipped, noise_on_query
 from memberbound.subset.gaussian import noise_for_success, worst_success
@@ -29,7 +29,7 @@ from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import eta_from_success
 
 if TYPE_CHECKING:
-    from memberbound.release.parameters import Labels
+    from memberbound.release.half.parameters import Labels
 
 __all__ = [
     "CallableStatistic",
@@ -282,7 +282,7 @@ def _least(
 
 # ── Statistics of a population's subsets: means, sums, histograms, covariances, quantiles, others ─
 #
-# Those that are sums over records are :class:`~memberbound.release.statistics.SumStatistic` and are
+# Those that are sums over records are :class:`SumStatistic` and are
 # calibrated exactly; the others go through the calibrators that refit.
 
 

@@ -27,12 +27,12 @@ from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.learners import takes_sizes
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.quantities import Certificate
+from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
+from memberbound.release.all_rows.gradient import Features, path_sensitivity
+from memberbound.release.all_rows.models import PrivateModel, prepare
 from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
 from memberbound.release.calibration import Calibration, Rows, checked_eta
-from memberbound.release.gradient import Features, path_sensitivity
-from memberbound.release.neighbour import PrivateModel, prepare
 from memberbound.release.noise import GaussianNoise
-from memberbound.release.preprocessing import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
@@ -715,8 +715,8 @@ def fit_network(
     ``eta`` over guessing which of two records was in the table: for every record of any table,
     replace-one, without any confidence level.
     Theorem: X12 and X22 (proofs/networks.md).
-    Assumes: as :func:`memberbound.release.neighbour.fit_private`; and the network treats every row
-    by itself (batch normalisation is refused).
+    Assumes: as :func:`memberbound.release.all_rows.models.fit_private`; and the network treats each
+    row by itself (batch normalisation is refused).
     Edge cases: as there; a network that is not made for the width found is refused.
     """
     public = read_bounds(bounds)

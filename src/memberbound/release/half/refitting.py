@@ -32,7 +32,7 @@ from memberbound.release.calibration import (
     promised_eta,
     without_slack,
 )
-from memberbound.release.fitting import (
+from memberbound.release.half.fitting import (
     COINS_AFRESH,
     COINS_PUBLIC,
     COINS_SECRET,
@@ -43,18 +43,18 @@ from memberbound.release.fitting import (
     fitted,
     worth_enumerating,
 )
-from memberbound.release.noise import (
-    SAMPLER_ASSUMPTION,
-    NormExponentialNoise,
-    ScaledNorm,
-    izzo_constant,
-)
-from memberbound.release.partners import (
+from memberbound.release.half.partners import (
     MOST_PARTNERS,
     CircleValues,
     circles,
     full_circles,
     rungs_around,
+)
+from memberbound.release.noise import (
+    SAMPLER_ASSUMPTION,
+    NormExponentialNoise,
+    ScaledNorm,
+    izzo_constant,
 )
 
 __all__ = [

@@ -20,10 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
-from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
-from memberbound.release.calibration import Calibration, checked_eta
-from memberbound.release.noise import GaussianNoise
-from memberbound.release.preprocessing import (
+from memberbound.release.all_rows.encoding import (
     CLASS_SLACK,
     HISTOGRAM_SHARE,
     Bounds,
@@ -37,8 +34,11 @@ from memberbound.release.preprocessing import (
     read_bounds,
     rows_needed,
 )
+from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
+from memberbound.release.calibration import Calibration, checked_eta
+from memberbound.release.half.releasing import Release
+from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import RandomSource, SecureSource
-from memberbound.release.releasing import Release
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import MISSING

@@ -20,19 +20,8 @@ from memberbound.learners import network_factory, raw_records
 from memberbound.learners.capabilities import available_if
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
-from memberbound.release.boosting import BoostedModel, boost, most_boosting_draws
-from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
-from memberbound.release.calibration import Calibration, checked_eta
-from memberbound.release.gradient import (
-    Descent,
-    Features,
-    GradientModel,
-    descend,
-    most_draws,
-)
-from memberbound.release.losses import Loss, loss_named
-from memberbound.release.noise import GaussianNoise
-from memberbound.release.preprocessing import (
+from memberbound.release.all_rows.boosting import BoostedModel, boost, most_boosting_draws
+from memberbound.release.all_rows.encoding import (
     CLASS_SLACK,
     FIRST_SHARE,
     HISTOGRAM_SHARE,
@@ -50,6 +39,17 @@ from memberbound.release.preprocessing import (
     rows_needed,
     widest,
 )
+from memberbound.release.all_rows.gradient import (
+    Descent,
+    Features,
+    GradientModel,
+    descend,
+    most_draws,
+)
+from memberbound.release.all_rows.losses import Loss, loss_named
+from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
+from memberbound.release.calibration import Calibration, checked_eta
+from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
@@ -323,8 +323,8 @@ def fit_private(
     replace-one, without any confidence level.
     Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md).
     Assumes: the number of rows, the columns' names and types and the given bounds are public.
-    Numerics: as :func:`memberbound.release.gradient.descend` and
-    :func:`memberbound.release.boosting.boost`; μ and the slack are fixed before
+    Numerics: as :func:`memberbound.release.all_rows.gradient.descend` and
+    :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
     the table is looked at.
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With

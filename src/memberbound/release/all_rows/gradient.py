@@ -26,8 +26,8 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import noisy_release
-from memberbound.release.losses import LOSSES, Loss
 from memberbound.release.randomness import RandomSource
 
 __all__ = [
@@ -330,7 +330,7 @@ def descend(
     Examples:
         >>> from memberbound.release.randomness import InsecureSource
         >>> X = np.repeat([[1.0], [-1.0]], 500, axis=0)
-        >>> from memberbound.release.losses import loss_named
+        >>> from memberbound.release.all_rows.losses import loss_named
         >>> loss, y = loss_named("logistic", np.repeat([1, 0], 500))
         >>> how = Descent.default(rows=1000, width=1, outputs=1, mu=0.25)
         >>> model = descend(X, y, loss, how, mu=0.25, source=InsecureSource(0))

@@ -18,14 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, fraction, one_of, positive, whole_number
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.budget import noisy_release
-from memberbound.release.gradient import (
-    MOST_DRAWS,
-    clipped_residuals,
-    noise_for_path,
-)
-from memberbound.release.losses import LOSSES, Loss
-from memberbound.release.preprocessing import (
+from memberbound.release.all_rows.encoding import (
     CELLS,
     MISSING,
     NOTHING_FOUND,
@@ -33,6 +26,13 @@ from memberbound.release.preprocessing import (
     Encoder,
     cells_of,
 )
+from memberbound.release.all_rows.gradient import (
+    MOST_DRAWS,
+    clipped_residuals,
+    noise_for_path,
+)
+from memberbound.release.all_rows.losses import LOSSES, Loss
+from memberbound.release.budget import noisy_release
 from memberbound.release.randomness import RandomSource
 from memberbound.tables.columns import Values
 

@@ -17,14 +17,14 @@ from scipy import sparse
 from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray, up
-from memberbound.release.budget import NeighbourBudget, noisy_release
-from memberbound.release.gradient import (
+from memberbound.release.all_rows.gradient import (
     Features,
     clipped_sum,
     noise_for_path,
     path_sensitivity,
     row_lengths,
 )
+from memberbound.release.budget import NeighbourBudget, noisy_release
 from memberbound.release.randomness import RandomSource
 from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
 from memberbound.tables.roles import says_identifier

@@ -30,9 +30,8 @@ from memberbound.release.calibration import (
     Statistic,
     distance_target,
 )
-from memberbound.release.fitting import fit_once, public_coins
-from memberbound.release.noise import NoiseLaw
-from memberbound.release.parameters import (
+from memberbound.release.half.fitting import fit_once, public_coins
+from memberbound.release.half.parameters import (
     Adapter,
     FittedParameters,
     FittedPredictions,
@@ -42,15 +41,14 @@ from memberbound.release.parameters import (
     Population,
     clipped_rows,
 )
-from memberbound.release.randomness import InsecureSource
-from memberbound.release.refitting import (
+from memberbound.release.half.refitting import (
     calibrate_izzo,
     calibrate_moment,
     calibrate_neighbour,
     matched_neighbours,
     refits,
 )
-from memberbound.release.releasing import (
+from memberbound.release.half.releasing import (
     Release,
     calibration_seed_from,
     checked_train,
@@ -58,12 +56,14 @@ from memberbound.release.releasing import (
     secret_subset,
     source_from_seed,
 )
-from memberbound.release.statistics import (
+from memberbound.release.half.statistics import (
     CallableStatistic,
     SumStatistic,
     calibrate_crowd,
     calibrate_sum,
 )
+from memberbound.release.noise import NoiseLaw
+from memberbound.release.randomness import InsecureSource
 
 __all__ = [
     "CLASS_SCORES",
@@ -153,7 +153,7 @@ def calibrate(
     Assumes: the released training set is drawn apart from ``fresh``.
 
     Examples:
-        >>> from memberbound.release.statistics import quantiles
+        >>> from memberbound.release.half.statistics import quantiles
         >>> ages = quantiles(np.arange(12.0), 0.5)
         >>> found = calibrate(ages, FreshSubsets(SubsetGame(12, 6)), eta=0.1)
         >>> found.method, found.certificate.value <= 0.1
@@ -227,7 +227,7 @@ def released_statistic(
     Assumes: ``train``, if given, was drawn uniformly from the population and apart from this.
 
     Examples:
-        >>> from memberbound.release.statistics import mean
+        >>> from memberbound.release.half.statistics import mean
         >>> out = released_statistic(mean(np.arange(12.0)), SubsetGame(12, 6), eta=0.1)
         >>> out.values.shape, out.calibration.certificate.value <= 0.1
         ((1,), True)

@@ -51,7 +51,7 @@ __all__ = [
 # the coins.  With the coins shared, what is certified holds given them, so they may be published
 # (proofs/coupling.md, claim 10).  Here they are seeds: every ``random_state`` that was left open,
 # however deep inside an estimator, and the global generators of numpy, Python and PyTorch.  What a
-# learner draws from elsewhere cannot be fixed; :func:`~memberbound.release.fitting.fitted` looks
+# learner draws from elsewhere cannot be fixed; :func:`fitted` looks
 # for it by fitting twice, and the certificate then says what has to be assumed.
 
 #: Any number that does not depend on the training set will do.

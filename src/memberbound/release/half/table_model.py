@@ -17,10 +17,10 @@ from memberbound.learners.examples import as_numbers, as_texts
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration
-from memberbound.release.half_estimator import HalfPrivate
-from memberbound.release.methods import Configuration, Scores, Trial
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.methods import Configuration, Scores, Trial
+from memberbound.release.half.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.release.noise import GaussianNoise, NoNoise, NormExponentialNoise, ScaledNorm
-from memberbound.release.parameters import Labels, PairAdapter, PredictionTable
 from memberbound.tables.columns import label_of
 
 __all__ = ["ESTIMATORS", "TRUSTED", "TableModel"]

@@ -27,8 +27,8 @@ from memberbound.release.calibration import (
     checked_eta,
     promised_eta,
 )
-from memberbound.release.fitting import evaluated
-from memberbound.release.methods import (
+from memberbound.release.half.fitting import evaluated
+from memberbound.release.half.methods import (
     MODEL_METHODS,
     Configuration,
     Scores,
@@ -40,21 +40,21 @@ from memberbound.release.methods import (
     scored,
     tuned,
 )
-from memberbound.release.parameters import (
+from memberbound.release.half.parameters import (
     Labels,
     Learnable,
     Population,
     adapter_for,
     clipped_rows,
 )
-from memberbound.release.randomness import InsecureSource, RandomSource
-from memberbound.release.releasing import (
+from memberbound.release.half.releasing import (
     calibration_seed_from,
     checked_train,
     released,
     secret_subset,
     source_from_seed,
 )
+from memberbound.release.randomness import InsecureSource, RandomSource
 
 __all__ = [
     "HalfPrivate",

@@ -16,7 +16,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.budget import NeighbourBudget
 from memberbound.release.calibration import Calibration, Rows, Statistic
-from memberbound.release.fitting import evaluated
+from memberbound.release.half.fitting import evaluated
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource, RandomSource, SecureSource
 
@@ -35,7 +35,7 @@ class Release:
     """A released vector with its calibration: nothing else about the secret.
 
     Examples:
-        >>> from memberbound.release.statistics import calibrate_sum, mean
+        >>> from memberbound.release.half.statistics import calibrate_sum, mean
         >>> ages, game = mean(np.arange(12.0)), SubsetGame(12, 6)
         >>> noise = calibrate_sum(ages, game, eta=0.1)
         >>> out = released(ages, noise, secret_subset(game, SecureSource()), SecureSource())
