@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from documentation import gallery, ledger, reference
+from documentation import gallery, reference, theorems
 from documentation.formulas import set_formulas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,8 @@ def write(folder: Path) -> None:
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     texts = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
     written = {name: page(name) for name in texts}
-    written |= {name: set_formulas(text) for name, text in ledger.pages().items()}
+    written |= {name: set_formulas(text) for name, text in theorems.pages().items()}
     for name, text in written.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    ledger.draw_roc(folder / "howto" / "roc.svg")
+    theorems.draw_roc(folder / "howto" / "roc.svg")

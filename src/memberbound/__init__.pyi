@@ -17,10 +17,10 @@ from memberbound.games import NeighbourGame as NeighbourGame
 from memberbound.games import SubsetGame as SubsetGame
 from memberbound.iid.profiles import CountProfile as CountProfile
 from memberbound.learners.torch_learner import TorchLearner as TorchLearner
-from memberbound.papers.ledger import Ledger as Ledger
-from memberbound.papers.ledger import theorems as theorems
 from memberbound.papers.reproduction import Reproduction as Reproduction
 from memberbound.papers.reproduction import reproduce as reproduce
+from memberbound.papers.results import Theorems as Theorems
+from memberbound.papers.results import theorems as theorems
 from memberbound.quantities import AuditBound as AuditBound
 from memberbound.quantities import Certificate as Certificate
 from memberbound.quantities import Estimate as Estimate

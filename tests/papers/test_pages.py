@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from documentation import formulas, ledger, pages
-from memberbound.papers.ledger import ERRATA, PAPERS, Entry, entries
+from documentation import formulas, pages, theorems
+from memberbound.papers.results import ERRATA, PAPERS, Entry, entries
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"br", "wbr", "input", "meta", "img", "hr"}
 
 
-PAGES: dict[str, str] = ledger.pages()
+PAGES: dict[str, str] = theorems.pages()
 
 
 class Reader(HTMLParser):
@@ -121,10 +121,10 @@ def test_a_row_tells_all_of_its_entry():
             assert f'href="errata.html#{entry.id}"' in PAGES["theorems.md"]
 
 
-def test_counts_are_those_of_the_ledger():
+def test_counts_are_those_of_the_results():
     counts = Counter(entry.status for entry in entries())
-    assert set(counts) == set(ledger.STATUSES)
-    cells = [str(counts[status]) for status in ledger.STATUSES]
+    assert set(counts) == set(theorems.STATUSES)
+    cells = [str(counts[status]) for status in theorems.STATUSES]
     assert f"| all | {' | '.join(cells)} | {len(entries())} |" in PAGES["theorems.md"]
 
 
@@ -149,7 +149,7 @@ def test_proofs_are_pages_of_the_site():
 )
 def test_formulas_survive_the_sites_markdown(written, emphasised):
     markdown = pytest.importorskip("markdown", reason="comes with mkdocs")
-    html = markdown.markdown(ledger._for_site(written))
+    html = markdown.markdown(theorems._for_site(written))
     seen = Reader(f"<table><tr>{html}</tr></table>")
     assert re.findall(r"<em>(.*?)</em>", html) == emphasised
     plain = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", written).replace("`", "").replace("**", "")
@@ -247,7 +247,7 @@ def test_docstrings_keep_their_arguments_and_doctests():
 
 
 def drawn(entry: Entry) -> str:
-    return ledger.theorems_page({"A25": [entry]}, ledger.Links(IDS, {"coupling"}))
+    return theorems.theorems_page({"A25": [entry]}, theorems.Links(IDS, {"coupling"}))
 
 
 ENTRY = next(entry for entry in entries() if entry.id == "A25-T14")
@@ -280,24 +280,25 @@ def test_missing_anchors_and_dead_links_are_caught():
 
 @pytest.mark.browser
 def test_the_filter_hides_other_rows(open_page, tmp_path):
-    place = tmp_path / "ledger.html"
+    place = tmp_path / "results.html"
     body = PAGES["theorems.md"].split("## A25", 1)
     table = body[1].split("\n", 1)[1]
     place.write_text(
-        f"<!doctype html><meta charset=utf-8>{ledger.STYLE}{ledger.FILTER}{table}", encoding="utf-8"
+        f"<!doctype html><meta charset=utf-8>{theorems.STYLE}{theorems.FILTER}{table}",
+        encoding="utf-8",
     )
     page = open_page(place.as_uri(), width=390)
-    rows = page.locator(".ledger tbody tr")
+    rows = page.locator(".results tbody tr")
     everything = len(entries())
     assert rows.count() == everything
-    box = page.locator(".ledger-filter input")
+    box = page.locator(".results-filter input")
     box.fill("a25-t14 worst")
-    visible = page.locator(".ledger tbody tr:visible")
+    visible = page.locator(".results tbody tr:visible")
     named = [e for e in entries() if "A25-T14" in f"{e.id} {e.statement}"]
     assert 1 <= visible.count() <= len(named)
     assert page.locator("#A25-T14").is_visible()
     assert not page.locator("#I24-T8").is_visible()
-    assert page.locator(".ledger-filter span").inner_text().endswith(f"of {everything} rows")
+    assert page.locator(".results-filter span").inner_text().endswith(f"of {everything} rows")
     box.fill("no row says this")
     assert visible.count() == 0
     box.fill("")

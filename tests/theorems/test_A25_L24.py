@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memberbound.iid.worst_case import diversity, diversity_given_largest_atom
-from memberbound.papers.ledger import ERRATA
+from memberbound.papers.results import ERRATA
 from oracle.claims import assert_holds
 
 

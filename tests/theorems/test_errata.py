@@ -19,7 +19,7 @@ import pytest
 from memberbound import papers
 from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
 from memberbound.papers.errata import Counterexample, Erratum
-from memberbound.papers.ledger import ERRATA
+from memberbound.papers.results import ERRATA
 from oracle import finite, iid, mechanisms, subset
 
 # A restatement under another number demonstrates the same thing as its source.

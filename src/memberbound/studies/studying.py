@@ -34,7 +34,7 @@ from memberbound.errors import InputError, MemberboundError, whole_number
 from memberbound.files import unwritable, write_text
 from memberbound.learners import learner_from_name
 from memberbound.limits import Limited, Part, Success
-from memberbound.papers.ledger import theorems as ledger
+from memberbound.papers.results import theorems
 from memberbound.quantities import Mark, Readable, marked
 from memberbound.report.model import (
     RECORDS,
@@ -564,7 +564,7 @@ class _Run:
             ledger=tuple(
                 typed_as(LedgerEntry, entry.to_dict(), "ledger")
                 for id in used
-                for entry in ledger(id).results
+                for entry in theorems(id).results
             ),
             run=Run(
                 started=self.started.isoformat(timespec="seconds"),

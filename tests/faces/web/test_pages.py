@@ -16,7 +16,7 @@ import memberbound
 from conftest import listened
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.requests import JOBS, asked_over_the_web
-from memberbound.papers.ledger import theorems
+from memberbound.papers.results import theorems
 from memberbound.quantities import decimals, marked, percent, significant
 from report.sample import hostile, sample
 from web.pages_checks import cli, downloaded, shortcomings, until, violations
@@ -968,7 +968,7 @@ def test_what_is_missing_is_never_shown_as_a_bound(turn: Open) -> None:
     assert set(found) == {"no bound"}
 
 
-def test_glossary_names_results_of_the_ledger(turn: Open) -> None:
+def test_glossary_names_results_that_exist(turn: Open) -> None:
     page = turn("/study")
     entries = page.evaluate("import('/static/glossary.js').then((found) => found.GLOSSARY)")
     known = {result.id for result in theorems().results}

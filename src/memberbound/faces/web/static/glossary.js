@@ -1,4 +1,4 @@
-// What each number means, in plain words, with the results of the ledger it rests on.
+// What each number means, in plain words, with the theorems it rests on.
 export const GLOSSARY = {
   accuracy_upper: {
     label: "Right at most",

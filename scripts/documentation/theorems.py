@@ -1,6 +1,6 @@
 """The pages that have no file in docs/, and one figure.
 
-``theorems.md`` and ``errata.md`` come from the ledger (``memberbound.papers.ledger``), ``proofs/``
+``theorems.md`` and ``errata.md`` come from ``memberbound.papers.results``, ``proofs/``
 from the repository's ``proofs/`` and ``changelog.md`` from ``CHANGELOG.md``. The errata's
 demonstrations run in the tests, not here.
 
@@ -17,13 +17,13 @@ from pathlib import Path
 import memberbound
 from documentation.formulas import CODE
 from memberbound.papers.errata import Erratum
-from memberbound.papers.ledger import ERRATA, Entry, entries
+from memberbound.papers.results import ERRATA, Entry, entries
 from memberbound.report.charts import save_roc
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "proofs"
 
-# The order in which a reader meets the lines of work; a key the ledger adds goes last.
+# The order in which a reader meets the lines of work; any other key goes last.
 SOURCES = {
     "A25": "Membership Inference Security (Aubinais, Gassiat, Piantanida, JMLR 2025)",
     "A24": "Its preprint of February 2024",
@@ -53,51 +53,51 @@ _PROOF = re.compile(r"proofs/([\w-]+)\.md")
 
 # Own classes: the theme leaves a table with a class alone. On a phone every row becomes a card.
 STYLE = """<style>
-.ledger { border-collapse: collapse; table-layout: fixed; width: 100%; }
-.ledger { font-size: .68rem; line-height: 1.5; }
-.ledger th { text-align: left; border-bottom: .1rem solid var(--md-default-fg-color--lighter); }
-.ledger th, .ledger td { padding: .5rem .6rem; vertical-align: top; overflow-wrap: break-word; }
-.ledger tr + tr td { border-top: .05rem solid var(--md-default-fg-color--lightest); }
-.ledger [id] { scroll-margin-top: 4rem; }
-.ledger tr:has(:target) { background: var(--md-code-bg-color); }
-.md-typeset .ledger :is(h2, h3) { margin: 0 0 .15rem; font-size: .72rem; }
-.md-typeset .ledger p { margin: 0 0 .3rem; }
-.md-typeset .ledger ul { margin: 0 0 .3rem; list-style: none; }
-.md-typeset .ledger ul li { margin: 0 0 .15rem; }
-.md-typeset .ledger code { overflow-wrap: anywhere; font-size: .62rem; }
-.ledger .aside { color: var(--md-default-fg-color--light); }
-.ledger .id { white-space: nowrap; }
-.ledger .status { font-weight: 700; }
-.ledger th.narrow { width: 6.2rem; }
-.ledger th.wide { width: 37%; }
-.ledger-filter input {
+.results { border-collapse: collapse; table-layout: fixed; width: 100%; }
+.results { font-size: .68rem; line-height: 1.5; }
+.results th { text-align: left; border-bottom: .1rem solid var(--md-default-fg-color--lighter); }
+.results th, .results td { padding: .5rem .6rem; vertical-align: top; overflow-wrap: break-word; }
+.results tr + tr td { border-top: .05rem solid var(--md-default-fg-color--lightest); }
+.results [id] { scroll-margin-top: 4rem; }
+.results tr:has(:target) { background: var(--md-code-bg-color); }
+.md-typeset .results :is(h2, h3) { margin: 0 0 .15rem; font-size: .72rem; }
+.md-typeset .results p { margin: 0 0 .3rem; }
+.md-typeset .results ul { margin: 0 0 .3rem; list-style: none; }
+.md-typeset .results ul li { margin: 0 0 .15rem; }
+.md-typeset .results code { overflow-wrap: anywhere; font-size: .62rem; }
+.results .aside { color: var(--md-default-fg-color--light); }
+.results .id { white-space: nowrap; }
+.results .status { font-weight: 700; }
+.results th.narrow { width: 6.2rem; }
+.results th.wide { width: 37%; }
+.results-filter input {
   width: 100%; padding: .4rem .6rem; font: inherit; color: inherit; background: transparent;
   border: .05rem solid var(--md-default-fg-color--light); border-radius: .2rem;
 }
 @media screen and (max-width: 59.9375em) {
-  .ledger thead { display: none; }
-  .ledger tr, .ledger td, .ledger tbody { display: block; }
-  .ledger td { padding: .15rem 0; }
-  .ledger tr + tr td { border-top: 0; }
-  .ledger tr { border-top: .05rem solid var(--md-default-fg-color--lighter); padding: .6rem 0; }
-  .ledger tr[hidden] { display: none; }
-  .ledger td[data-label]::before {
+  .results thead { display: none; }
+  .results tr, .results td, .results tbody { display: block; }
+  .results td { padding: .15rem 0; }
+  .results tr + tr td { border-top: 0; }
+  .results tr { border-top: .05rem solid var(--md-default-fg-color--lighter); padding: .6rem 0; }
+  .results tr[hidden] { display: none; }
+  .results td[data-label]::before {
     content: attr(data-label); display: block; color: var(--md-default-fg-color--light);
   }
 }
 </style>"""
 
 # The site search needs a server; this works on a file as well. Every word must be in the row.
-FILTER = """<p class="ledger-filter"><label>Show only rows that hold these words:
+FILTER = """<p class="results-filter"><label>Show only rows that hold these words:
 <input type="search" autocomplete="off"></label> <span class="aside" aria-live="polite"></span></p>
 <script>
 (() => {
-  const box = document.querySelector(".ledger-filter input");
-  const told = document.querySelector(".ledger-filter span");
+  const box = document.querySelector(".results-filter input");
+  const told = document.querySelector(".results-filter span");
   box.addEventListener("input", () => {
     const words = box.value.toLowerCase().split(" ").filter(Boolean);
     let shown = 0, all = 0;
-    for (const row of document.querySelectorAll(".ledger tbody tr")) {
+    for (const row of document.querySelectorAll(".results tbody tr")) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word));
       shown += !row.hidden;
@@ -195,12 +195,12 @@ def _table(columns: Mapping[str, str], rows: Iterable[str]) -> str:
     head = "".join(f'<th class="{width}">{name}</th>' for name, width in columns.items())
     # No blank line: it would end the raw block.
     body = "\n".join(rows)
-    return f'<table class="ledger"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
+    return f'<table class="results"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
 
 
-def _counts(ledger: Mapping[str, Sequence[Entry]]) -> list[str]:
+def _counts(by_source: Mapping[str, Sequence[Entry]]) -> list[str]:
     """How many results of each source have which status."""
-    counts = {key: Counter[str](e.status for e in results) for key, results in ledger.items()}
+    counts = {key: Counter[str](e.status for e in results) for key, results in by_source.items()}
     total = sum(counts.values(), Counter[str]())
     lines = [
         "| source | " + " | ".join(STATUSES) + " | all |",
@@ -213,14 +213,14 @@ def _counts(ledger: Mapping[str, Sequence[Entry]]) -> list[str]:
     return lines
 
 
-def theorems_page(ledger: Mapping[str, Sequence[Entry]], links: Links) -> str:
-    """The whole ledger: what is counted first, then one table per source."""
+def theorems_page(by_source: Mapping[str, Sequence[Entry]], links: Links) -> str:
+    """All results: the counts first, then one table per source."""
     statuses = "; ".join(f"*{name}*: {meaning}" for name, meaning in STATUSES.items())
     lines = [
         *WITHOUT_CONTENTS,
         STYLE,
         "",
-        "# Theorem ledger",
+        "# Theorems",
         "",
         "Every numbered result of the papers, and the results proved beyond them, in the words and"
         " the [notation](notation.md) of this project, with the code that computes it (paths below"
@@ -230,14 +230,14 @@ def theorems_page(ledger: Mapping[str, Sequence[Entry]], links: Links) -> str:
         " site search finds ids and words; `memberbound theorems A25-T14` prints a result, and for"
         " an erratum computes the counterexample.",
         "",
-        *_counts(ledger),
+        *_counts(by_source),
         "",
         f"{statuses}. See also the [errata](errata.md) and the [proofs](proofs/index.md).",
         "",
         FILTER,
         "",
     ]
-    for key, results in ledger.items():
+    for key, results in by_source.items():
         rows = [_row(entry, links) for entry in results]
         lines += [f"## {key}: {SOURCES.get(key, key)} {{ #{key.lower()} }}", ""]
         lines += [_table({"result": "", "status": "narrow", "where": "wide"}, rows), ""]
@@ -278,7 +278,7 @@ def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> st
     return "\n".join(lines)
 
 
-def _ledger() -> dict[str, list[Entry]]:
+def _by_source() -> dict[str, list[Entry]]:
     by_source: dict[str, list[Entry]] = {key: [] for key in SOURCES}
     for entry in entries():
         key = entry.id.split("-", 1)[0] if "-" in entry.id else "X"
@@ -318,14 +318,14 @@ def draw_roc(place: Path) -> None:
 
 def pages() -> dict[str, str]:
     """The generated pages by their place among the sources."""
-    ledger, proofs = _ledger(), _proofs()
+    by_source, proofs = _by_source(), _proofs()
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    if not ledger:
-        raise ValueError("the ledger is empty")
-    ids = [name for results in ledger.values() for e in results for name in (e.id, *e.also)]
+    if not by_source:
+        raise ValueError("there are no results")
+    ids = [name for results in by_source.values() for e in results for name in (e.id, *e.also)]
     links = Links(ids, proofs)
     return {
-        "theorems.md": theorems_page(ledger, links),
+        "theorems.md": theorems_page(by_source, links),
         "errata.md": errata_page(_errata(), links),
         "changelog.md": changelog.replace("](docs/", "]("),
         **{f"proofs/{name}.md": text for name, text in proofs.items()},

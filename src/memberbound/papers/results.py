@@ -1,4 +1,4 @@
-"""The ledger: every result of the five papers, what became of it, and what is wrong with it.
+"""Every result of the five papers, what became of it, and what is wrong with it.
 
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.
 
@@ -24,11 +24,11 @@ from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
 from memberbound.papers.errata import Erratum
 from memberbound.quantities import common_fields
 
-__all__ = ["ERRATA", "PAPERS", "Entry", "Ledger", "Status", "entries", "theorems"]
+__all__ = ["ERRATA", "PAPERS", "Entry", "Status", "Theorems", "entries", "theorems"]
 
 Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
-#: Keys of the papers in the order of the ledger; X is ours.
+#: Keys of the papers in order; X is ours.
 PAPERS = {
     "A25": "Aubinais, Gassiat and Piantanida, JMLR 2025",
     "A24": "its preprint of February 2024",
@@ -91,7 +91,7 @@ class Entry:
 
 @lru_cache(maxsize=1)
 def entries() -> tuple[Entry, ...]:
-    """Return every entry of the ledger, paper by paper."""
+    """Return every result, paper by paper."""
     found: list[Entry] = []
     for key in PAPERS:
         text = resources.files(__package__).joinpath(f"{key}.toml").read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Theorems:
     """The entries asked for; ``demonstrate`` computes the counterexamples of errata."""
 
     results: tuple[Entry, ...]
@@ -127,7 +127,7 @@ class Ledger:
             "theorems",
             NeighbourGame(),
             ids,
-            ("The ledger states results; each names the game and the records it protects itself.",),
+            ("These are statements; each names the game and the records it protects itself.",),
         )
         rows = [entry.to_dict(demonstrate=self.demonstrate) for entry in self.results]
         return fields | {"results": rows}
@@ -167,7 +167,7 @@ def _story(entry: Entry, demonstrate: bool) -> str:
     return "\n".join(lines)
 
 
-def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Ledger:
+def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
     """List the papers' results: what holds, what is wrong, which code and tests cover it.
 
     Asking for a single erratum computes its counterexample.
@@ -189,14 +189,14 @@ def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> 
     """
     everything = entries()
     if id is None:
-        return Ledger(everything)
+        return Theorems(everything)
     wanted = id.strip().upper()
     single = [e for e in everything if wanted in map(str.upper, (e.id, *e.also))]
     if single:
-        return Ledger(tuple(single), demonstrate=True)
+        return Theorems(tuple(single), demonstrate=True)
     paper = [e for e in everything if _paper_of(e.id).upper() == wanted]
     if paper:
-        return Ledger(tuple(paper))
+        return Theorems(tuple(paper))
     raise InputError(
         f"id must be a result such as 'A25-T14' or a paper ({', '.join(PAPERS)}), got {id!r}."
     )

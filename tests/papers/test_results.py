@@ -1,4 +1,4 @@
-"""The ledger says what is so: ids, code paths, tests and errata are all checked against the tree.
+"""The list of results is true: ids, code paths, tests and errata are all checked against the tree.
 
 Each check is a function that returns its complaints, so that it can also be fed a bad entry.
 """
@@ -20,8 +20,8 @@ import pytest
 from commands import command
 from memberbound.errors import InputError
 from memberbound.papers.errata import Counterexample, Erratum
-from memberbound.papers.ledger import ERRATA, PAPERS, Entry, Status, entries, theorems
 from memberbound.papers.reproduction import EXPERIMENTS
+from memberbound.papers.results import ERRATA, PAPERS, Entry, Status, entries, theorems
 
 #: The modules that redo figures and tables.
 FIGURES = {module for module, _ in EXPERIMENTS.values()}
@@ -45,7 +45,7 @@ NUMBERED = {
 EQUATIONS = {"A25": 54, "A24": 36, "A23": 30, "I24": 15, "L24": 15}
 #: Results beyond the papers are numbered without a gap, at least so far.
 BEYOND = 24
-#: Numbers that the theory has given to results that are not in the ledger yet.
+#: Numbers that the theory has given to results that are not listed yet.
 PENDING: set[int] = set()
 
 ID = re.compile(r"(?:(?:A25|A24|A23|I24|L24)-[A-Za-z][\w.]*|X\d+)")
@@ -189,7 +189,7 @@ def status_problems(entry: Entry, errata: dict[str, Erratum]) -> list[str]:
 
 def orphan_problems(found: tuple[Entry, ...], errata: dict[str, Erratum]) -> list[str]:
     known = {entry.id for entry in found}
-    return [f"{key} is an erratum of nothing in the ledger" for key in errata if key not in known]
+    return [f"{key} is an erratum of no result" for key in errata if key not in known]
 
 
 def demonstration_problems(erratum: Erratum) -> list[str]:
@@ -206,12 +206,12 @@ def demonstration_problems(erratum: Erratum) -> list[str]:
 
 
 def reference_problems(entry: Entry, known: set[str]) -> list[str]:
-    """Ids named in a statement or a reason are ids of the ledger."""
+    """Ids named in a statement or a reason are ids of results."""
     named = ID.findall(f"{entry.statement} {entry.reason or ''}")
     return [f"{entry.id}: {key} is unknown" for key in named if key.rstrip(".") not in known]
 
 
-# The ledger as it is
+# The list as it is
 
 FOUND = entries()
 ALL = dict(ERRATA)
@@ -407,7 +407,7 @@ def test_texts_and_references_that_are_missing_are_caught():
 
 def test_an_orphaned_erratum_is_caught():
     rest = tuple(entry for entry in FOUND if entry.id != "I24-T8")
-    assert orphan_problems(rest, ALL) == ["I24-T8 is an erratum of nothing in the ledger"]
+    assert orphan_problems(rest, ALL) == ["I24-T8 is an erratum of no result"]
 
 
 @pytest.mark.parametrize(
