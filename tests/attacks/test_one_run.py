@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from memberbound.attacks import epsilon as one_run
-from memberbound.attacks.epsilon import (
+from memberbound.attacks import one_run
+from memberbound.attacks.one_run import (
     Guesses,
     guesses_from_scores,
     one_run_epsilon,

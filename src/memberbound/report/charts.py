@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.quantities import Mark, Side, confident, marked, percent, significant, vacuous
+from memberbound.quantities import Mark, marked, percent, significant, vacuous
 from memberbound.report.drawing import (
     DASH_DOT,
     DASHED,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from memberbound.attacks.overfitting import OverfittingMonitor
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
     from memberbound.verbs.population import PopulationAnswer
@@ -69,13 +68,11 @@ __all__ = [
     "explanation_chart",
     "exposure_chart",
     "frontier_chart",
-    "history_chart",
     "leaks_chart",
     "remedies_chart",
     "roc_chart",
     "sandwich_chart",
     "save_frontier",
-    "save_history",
     "save_roc",
     "save_success",
     "success_chart",
@@ -917,74 +914,6 @@ def _asked(name: str, value: float | None) -> Legend:
     return [(line, f"asked: {name} {significant(value, 'given')}")]
 
 
-# ── The history of an overfitting monitor: losses above, the ceiling of security below ────────────
-
-
-def history_chart(monitor: OverfittingMonitor) -> Chart:
-    """Return the looks of a monitor: mean losses, and the ceiling of the model's security."""
-    history = monitor.history
-    steps = history["step"]
-    if len(steps) == 0:
-        raise InputError("monitor must have been updated at least once, got no looks.")
-    sure = f"{confident(monitor.confidence)} over all looks"
-
-    def draw(width: float, view: View) -> Figure:
-        from matplotlib.ticker import MaxNLocator
-
-        del view
-        loss: Look = {"color": tone("quiet"), "lw": 1.8, "marker": "o", "ms": 3}
-        sides = {"train_loss_mean": "-", "fresh_loss_mean": DOTTED}
-        band: Look = {"fc": tone("estimated"), "alpha": 0.15, "lw": 0}
-        excluded: Look = {"fc": tone("measured"), "alpha": 0.25, "lw": 0}
-        legend = [
-            (key(**loss, ls="-"), "training records"),
-            (key(**loss, ls=DOTTED), "fresh records"),
-            (key(**_estimated()), "ceiling by the loss threshold ≈"),
-            (patch(**band), sure),
-            (patch(**excluded), "measured: security is not here"),
-            *_asked("security", monitor.security),
-        ]
-        figure, (above, below) = framed(width, 170, legend, left=56, rows=2, gap=40)
-        for name, dash in sides.items():
-            data_mark(above.plot(steps, history[name], ls=dash, **loss)[0], "line")
-        losses = np.concatenate([history[name] for name in sides])
-        positive = losses[np.isfinite(losses) & (losses > 0)]
-        if positive.size:
-            low, high = 0.9 * float(positive.min()), 1.1 * float(positive.max())
-            above.set(yscale="log", ylim=(low, high))
-            _log_ticks(above.yaxis, low, high, 5)
-        upper = history["ceiling_upper"]
-        below.fill_between(steps, upper, 1.0, **excluded)
-        below.fill_between(steps, history["ceiling_lower"], upper, **band)
-        data_mark(below.plot(steps, history["ceiling_estimate"], **_estimated())[0], "line")
-        if monitor.security is not None:
-            below.axhline(monitor.security, color=tone("quiet"), lw=1.5, ls=DASH_DOT)
-        below.set_ylim(-0.02, 1.02)
-        for axes in (above, below):
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        titled(above, "", "mean loss")
-        titled(below, "step", "security of the model")
-        return figure
-
-    ends: dict[str, Side] = {
-        "ceiling_lower": "lower",
-        "ceiling_estimate": "estimate",
-        "ceiling_upper": "upper",
-    }
-    return Chart(
-        "history",
-        "Overfitting caps security (A25-T11)",
-        "Mean losses, and the ceiling of the model's security under the loss threshold, with its "
-        f"band of {sure} (this model, its average training record).",
-        ("step", *(name.replace("_", " ") for name in ends)),
-        [
-            (str(step), *(significant(float(history[n][i]), side, 4) for n, side in ends.items()))
-            for i, step in enumerate(steps)
-        ],
-        draw,
-    )
-
-
 # ── The files of ``--plot`` ───────────────────────────────────────────────────────────────────────
 
 
@@ -1001,11 +930,6 @@ def save_frontier(hardening: Hardening, path: str | Path) -> Path:
     if chart is None:
         raise InputError("hardening must have a frontier, got none.")
     return chart.save(path)
-
-
-def save_history(monitor: OverfittingMonitor, path: str | Path) -> Path:
-    """Draw the looks of a monitor into ``path`` (PNG, SVG, PDF or HTML)."""
-    return history_chart(monitor).save(path)
 
 
 def save_success(
