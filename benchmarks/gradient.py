@@ -52,12 +52,10 @@ from memberbound.curve.families import GaussianCurve
 from memberbound.dp.targets import EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.roots import last_true
-from memberbound.release.all_rows import boosting as boosting_module
-from memberbound.release.all_rows import encoding as preprocessing_module
-from memberbound.release.all_rows import gradient as gradient_module
+from memberbound.release import budget as budgets
 from memberbound.release.all_rows.encoding import Values
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.budget import NeighbourBudget
+from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
 
 Split = tuple[pd.DataFrame, pd.DataFrame]
@@ -328,7 +326,7 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
         )
 
     train, test = _plain(*split, target, bounds)
-    mu = NeighbourBudget.for_eta(eta, slack=1e-9).mu
+    mu = Budget.for_eta(eta, slack=1e-9).mu
     epsilon = last_true(lambda e: replaced(e) <= mu**2, 1e-3, 20.0)
     table = train.drop(columns=target)
     numbers = [pd.api.types.is_numeric_dtype(table[name]) for name in table]
@@ -434,8 +432,7 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
     table.loc[0] = [1.0] * 5 + [1]
     other = table.copy()
     other.loc[0] = [-1.0] * 5 + [1] if kind == "place" else [1.0] * 5 + [0]
-    modules = (boosting_module, gradient_module, preprocessing_module)
-    honest, past, squares = gradient_module.noisy_release, [], []
+    honest, past, squares = budgets.noisy_release, [], []
 
     def told(values: Any, scale: float, source: Any) -> np.ndarray:
         past.append((np.array(values, dtype=np.float64), honest(values, scale, source)))
@@ -449,11 +446,9 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
 
     asked = {"eta": eta, "learner": learner, "bounds": bounds}
     for release, rows_of in ((told, table), (again, other)):
-        for module in modules:
-            module.noisy_release = release
+        budgets.noisy_release = release
         model = fit_private(rows_of, "y", source=InsecureSource(1), **asked)
-    for module in modules:
-        module.noisy_release = honest
+    budgets.noisy_release = honest
     return GaussianCurve(math.sqrt(sum(squares))).advantage, model.budget.curve().advantage
 
 

@@ -12,17 +12,16 @@ from scipy import stats
 
 import memberbound as mb
 from memberbound.errors import InputError
-from memberbound.release.all_rows import boosting, gradient
+from memberbound.release import budget as budgets
+from memberbound.release.all_rows import boosting
 from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows import models as neighbour
 from memberbound.release.all_rows.boosting import BoostedModel, Boosting, boost, leaf_sums
 from memberbound.release.all_rows.encoding import ColumnCode, Encoder, Scaling, cells_of
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import PrivateModel, fit_private, private_form
+from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
-
-RELEASERS = (boosting, gradient, neighbour, preprocessing)
 
 
 def hills(rows=3000, seed=0):
@@ -86,7 +85,7 @@ def test_sums_are_exact_in_any_order():
 
 def distances(monkeypatch, first, second, fit):
     """Squares of shift ÷ noise of every release, both tables seeing the past of the first one."""
-    honest = preprocessing.noisy_release
+    honest = budgets.noisy_release
     past, squares = [], []
 
     def told(values, scale, source):
@@ -100,8 +99,7 @@ def distances(monkeypatch, first, second, fit):
         return noisy
 
     for release, table in ((told, first), (replayed, second)):
-        for module in RELEASERS:
-            monkeypatch.setattr(module, "noisy_release", release)
+        monkeypatch.setattr(budgets, "noisy_release", release)
         model = fit(table)
     assert len(squares) == len(past)
     return squares, model
@@ -157,13 +155,13 @@ CLEAR = Boosting(rounds=3, rate=1e-6)
 def canary_advantage(monkeypatch, runs, mu):
     """Return the advantage of the exact likelihood ratio: the sums of the canary's leaf."""
     seen = []
-    honest = preprocessing.noisy_release
+    honest = budgets.noisy_release
 
     def watched(values, scale, source):
         seen.append(honest(values, scale, source))
         return seen[-1]
 
-    monkeypatch.setattr(boosting, "noisy_release", watched)
+    monkeypatch.setattr(budgets, "noisy_release", watched)
     bins = np.zeros((9, 1), dtype=np.uint8)
     found = []
     for world in (0, 1):
@@ -172,7 +170,7 @@ def canary_advantage(monkeypatch, runs, mu):
         scores = []
         for _ in range(runs):
             seen.clear()
-            boost(ONE, bins, target, loss, mu=mu, source=source, boosting=CLEAR)
+            boost(ONE, bins, target, loss, Part("boosting", mu, source), boosting=CLEAR)
             scores.append(sum(float(noisy[0, 0]) for noisy in seen))
         found.append(np.array(scores))
     middle = (found[0].mean() + found[1].mean()) / 2
@@ -188,8 +186,12 @@ def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypat
 
 
 def test_noise_for_half_the_sensitivity_is_caught(monkeypatch):
-    honest = boosting.noise_for_path
-    monkeypatch.setattr(boosting, "noise_for_path", lambda *asked: honest(*asked) / 2)
+    honest = Part.sums
+
+    def too_quiet(self, *, sensitivity, times):
+        return honest(self, sensitivity=sensitivity / 2, times=times)
+
+    monkeypatch.setattr(Part, "sums", too_quiet)
     runs = 500
     assert canary_advantage(monkeypatch, runs, 1.0) > 0.383 + 4 * math.sqrt(0.5 / runs)
 
@@ -268,7 +270,7 @@ def test_bad_settings_are_refused(wrong):
 def test_bins_and_weights_must_fit():
     loss, target = loss_named("logistic", np.array([0, 1]), 2)
     with pytest.raises(InputError, match="those of the encoder"):
-        boost(ONE, np.zeros((2, 2), dtype=int), target, loss, mu=1.0, source=InsecureSource(0))
+        boost(ONE, np.zeros((2, 2), dtype=int), target, loss, Part("boosting", 1.0))
     with pytest.raises(InputError, match="from 0 to 1"):
         boost(
             ONE,

@@ -14,6 +14,7 @@ from scipy import sparse, stats
 
 from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
+from memberbound.release import budget as budgets
 from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.gradient import (
     Descent,
@@ -21,12 +22,11 @@ from memberbound.release.all_rows.gradient import (
     clipped_sum,
     descend,
     most_draws,
-    noise_for_path,
     path_sensitivity,
     row_lengths,
 )
 from memberbound.release.all_rows.losses import LOSSES, loss_named
-from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
+from memberbound.release.budget import Budget, Part, noisy_release, release_slack
 from memberbound.release.randomness import InsecureSource
 
 CLASSES = ("logistic", "softmax", "hinge")
@@ -193,7 +193,7 @@ def test_sparse_and_dense_tables_give_the_same_model(name):
     features[np.random.default_rng(5).random(features.shape) < 0.6] = 0.0
     how = Descent(steps=7, rate=0.5)
     found = [
-        descend(table, target, loss, how, mu=50.0, source=InsecureSource(1))
+        descend(table, target, loss, how, Part("descent", 50.0, InsecureSource(1)))
         for table in (features, sparse.csr_array(features), sparse.coo_matrix(features))
     ]
     for model in found[1:]:
@@ -205,10 +205,10 @@ def test_sparse_and_dense_tables_give_the_same_model(name):
 def test_blocks_change_nothing_but_rounding(name, monkeypatch):
     features, loss, target = problem(name, rows=300)
     how = Descent(steps=7, rate=0.5)
-    whole = descend(features, target, loss, how, mu=50.0, source=InsecureSource(1))
+    whole = descend(features, target, loss, how, Part("descent", 50.0, InsecureSource(1)))
     for table in (features, sparse.csr_array(features)):
         monkeypatch.setattr(gradient, "_BLOCK", 37)
-        parts = descend(table, target, loss, how, mu=50.0, source=InsecureSource(1))
+        parts = descend(table, target, loss, how, Part("descent", 50.0, InsecureSource(1)))
         assert np.allclose(parts.coefficients, whole.coefficients, atol=1e-9)
 
 
@@ -231,7 +231,7 @@ def test_records_of_weight_zero_leave_no_trace():
     other = features.copy()
     other[7] = 1e50
     found = [
-        descend(table, target, loss, how, mu=1.0, source=InsecureSource(3), weights=weights)
+        descend(table, target, loss, how, Part("descent", 1.0, InsecureSource(3)), weights=weights)
         for table in (features, other)
     ]
     assert (found[0].coefficients == found[1].coefficients).all()
@@ -245,12 +245,17 @@ def test_bad_tables_are_refused():
         wrong[0, 0] = bad
         for table in (wrong, sparse.csr_array(wrong)):
             with pytest.raises(InputError, match="features must be finite"):
-                descend(table, target, loss, how, mu=1.0, source=InsecureSource(0))
+                descend(table, target, loss, how, Part("descent", 1.0, InsecureSource(0)))
     with pytest.raises(InputError, match="one row for each"):
-        descend(features[1:], target, loss, how, mu=1.0, source=InsecureSource(0))
+        descend(features[1:], target, loss, how, Part("descent", 1.0, InsecureSource(0)))
     with pytest.raises(InputError, match="weights"):
         descend(
-            features, target, loss, how, mu=1.0, source=InsecureSource(0), weights=-target[:, 0] - 1
+            features,
+            target,
+            loss,
+            how,
+            Part("descent", 1.0, InsecureSource(0)),
+            weights=-target[:, 0] - 1,
         )
     for wrong_how in ({"steps": 0}, {"clip": 0.0}, {"momentum": 1.0}, {"averaged": 0.0}):
         with pytest.raises(InputError):
@@ -277,7 +282,7 @@ def canary_scores(world, runs, mu, how=PLAIN, features=None):
     found = []
     for run in range(runs):
         source = InsecureSource(2 * run + world)
-        model = descend(table, target, loss, how, mu=mu, source=source, weights=weights)
+        model = descend(table, target, loss, how, Part("descent", mu, source), weights=weights)
         found.append(float(model.coefficients[0, 0] + model.intercepts[0]))
     return np.array(found)
 
@@ -325,7 +330,7 @@ def test_noise_on_the_last_step_only_is_caught(monkeypatch):
         noisy = noisy_release(values, scale, source)
         return noisy if len(calls) % STEPS == 0 else np.asarray(values)
 
-    monkeypatch.setattr(gradient, "noisy_release", last_only)
+    monkeypatch.setattr(budgets, "noisy_release", last_only)
     reached, error = measured_advantage(300, 1.5)
     assert reached > GaussianCurve(1.5).advantage + 4 * error
 
@@ -341,10 +346,24 @@ def test_a_clip_that_forgets_the_intercept_is_caught(monkeypatch):
 
 
 def test_noise_of_the_path_is_root_steps_times_that_of_one():
-    assert noise_for_path(2.0, 1, 0.5) == pytest.approx(4.0)
-    assert noise_for_path(2.0, 100, 0.5) == pytest.approx(40.0)
+    def scale(sensitivity, times, mu):
+        return Part("sums", mu).sums(sensitivity=sensitivity, times=times).scale
+
+    assert scale(2.0, 1, 0.5) == pytest.approx(4.0)
+    assert scale(2.0, 100, 0.5) == pytest.approx(40.0)
     exact = Fraction(100) * Fraction(2.0) ** 2 / Fraction(0.3) ** 2
-    assert Fraction(noise_for_path(2.0, 100, 0.3)) ** 2 >= exact
+    assert Fraction(scale(2.0, 100, 0.3)) ** 2 >= exact
+
+
+def test_a_part_pays_once_and_for_no_more_vectors_than_it_was_told():
+    part = Budget(1.0, 0.0).take("counts", 0.25)
+    sums = part.sums(sensitivity=1.0, times=2)
+    assert sums.scale == pytest.approx(2 * math.sqrt(2))
+    sums.measure([1.0]), sums.measure([1.0])
+    with pytest.raises(RuntimeError, match="more vectors"):
+        sums.measure([1.0])
+    with pytest.raises(RuntimeError, match="already spent"):
+        part.sums(sensitivity=1.0)
 
 
 # The budget
@@ -355,7 +374,7 @@ def test_noise_of_the_path_is_root_steps_times_that_of_one():
     cuts=st.lists(st.floats(0.001, 0.9), min_size=0, max_size=6),
 )
 def test_squares_of_the_parts_never_exceed_the_budget(mu, cuts):
-    budget = NeighbourBudget(mu, 0.0)
+    budget = Budget(mu, 0.0)
     for number, cut in enumerate(cuts):
         budget.take(str(number), budget.left * cut)
     budget.take("rest")
@@ -368,14 +387,14 @@ def test_squares_of_the_parts_never_exceed_the_budget(mu, cuts):
 
 @pytest.mark.parametrize("eta", [0.001, 0.01, 0.05, 0.3, 0.49])
 def test_the_budget_keeps_eta_with_its_slack(eta):
-    budget = NeighbourBudget.for_eta(eta, slack=1e-6)
+    budget = Budget.for_eta(eta, slack=1e-6)
     certificate = budget.certificate()
     assert certificate.value <= eta
     assert certificate.confidence == 1.0
     assert certificate.theorems == ("X22",)
     assert 2 * stats.norm.cdf(budget.mu / 2) - 1 == pytest.approx(2 * (eta - 1e-6), rel=1e-9)
     with pytest.raises(InputError, match="eta"):
-        NeighbourBudget.for_eta(eta, slack=0.5)
+        Budget.for_eta(eta, slack=0.5)
 
 
 # Noise on a coarse grid

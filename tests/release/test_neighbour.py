@@ -16,7 +16,7 @@ from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.games import NeighbourGame
 from memberbound.release.all_rows.losses import loss_named
 from memberbound.release.all_rows.models import LEARNERS, PrivateModel, _Training, fit_private
-from memberbound.release.budget import NeighbourBudget
+from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource, SecureSource
 
 
@@ -174,15 +174,15 @@ def test_every_learner_takes_public_bounds_alone(learner):
 @pytest.mark.parametrize("releases", [2, 5])
 def test_several_models_keep_the_promise_together(releases: int) -> None:
     slack = 1e-6
-    one = NeighbourBudget.for_eta(0.05, slack=slack, releases=releases)
+    one = Budget.for_eta(0.05, slack=slack, releases=releases)
     whole = one.repeated(releases)
     # Squares of μ and slacks add up, in rationals.
     assert Fraction(whole.mu) ** 2 >= releases * Fraction(one.mu) ** 2
     assert Fraction(whole.slack) >= releases * Fraction(slack)
     assert whole.curve().eta <= 0.05
-    assert NeighbourBudget(one.mu * 1.001, slack).repeated(releases).curve().eta > 0.05
+    assert Budget(one.mu * 1.001, slack).repeated(releases).curve().eta > 0.05
     # The broken twin: as many models with the budget of one do not keep it.
-    alone = NeighbourBudget.for_eta(0.05, slack=slack).mu
+    alone = Budget.for_eta(0.05, slack=slack).mu
     assert SlackCurve(GaussianCurve(alone * releases**0.5), releases * slack).eta > 0.05 * 1.3
 
 

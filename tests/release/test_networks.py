@@ -12,6 +12,7 @@ from memberbound import predict, protect
 from memberbound.dp import AdvantageTarget, DpSgd, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.learners import network_factory
+from memberbound.release import budget as budgets
 from memberbound.release.all_rows import networks as module
 from memberbound.release.all_rows.networks import (
     NetworkBudget,
@@ -22,7 +23,7 @@ from memberbound.release.all_rows.networks import (
     step_reach,
     train_network,
 )
-from memberbound.release.budget import NeighbourBudget, Part
+from memberbound.release.budget import Budget, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
 
@@ -67,7 +68,7 @@ def neighbours():
 
 def paid(eta, mu):
     parts = [Part("histograms", mu)] if mu else []
-    return NeighbourBudget(1.0, 1e-9, parts, 0.5)
+    return Budget(1.0, 1e-9, parts, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +111,13 @@ def two_layers(inputs, outputs):
 def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=two_layers):
     """Exact sums of clipped gradients, as they meet the noise."""
     met = []
-    keep = module.noisy_release
+    keep = budgets.noisy_release
 
     def noted(values, scale, source):
         met.append(np.array(values).ravel())
         return keep(values, scale, source)
 
-    monkeypatch.setattr(module, "noisy_release", noted)
+    monkeypatch.setattr(budgets, "noisy_release", noted)
     train_network(
         module._module(factory, (3,), 2),
         rows,

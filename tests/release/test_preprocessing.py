@@ -16,7 +16,6 @@ from memberbound.curve import GaussianCurve, PolygonCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import boosting, gradient
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows.encoding import (
     CELLS,
@@ -31,13 +30,12 @@ from memberbound.release.all_rows.encoding import (
     TargetCode,
     cells_of,
     fit_target,
-    histogram_noise,
     octave_ends,
     read_bounds,
     rows_needed,
 )
 from memberbound.release.all_rows.models import fit_private
-from memberbound.release.budget import NeighbourBudget
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.in_memory import Records, read_records
@@ -276,8 +274,7 @@ def fields_that_differ(first, second, path=""):
 
 def states(monkeypatch, bounds, learner="logistic"):
     """Stored state of two different tables when every noisy number is the same."""
-    for module in (boosting, budgets, gradient, preprocessing):
-        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    monkeypatch.setattr(budgets, "noisy_release", nothing_but_noise)
     tables = raw_table(3000, 1), raw_table(3000, 2)
     asked = {"eta": 0.4, "bounds": bounds, "learner": learner}
     return [fit_private(t, "ill", source=InsecureSource(1), **asked).to_dict() for t in tables]
@@ -361,7 +358,7 @@ NEIGHBOURS = [
 @pytest.mark.parametrize(("first", "second"), NEIGHBOURS)
 @pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
 def test_named_classes_stay_within_the_curve(first, second, mu):
-    scale = histogram_noise(1, mu)
+    scale = Part("names", mu).sums(sensitivity=HISTOGRAM_MOVES).scale
     curve = SlackCurve(GaussianCurve(mu), CLASS_SLACK)
     # The grid can move a count by an eighth of the scale in the attacker's favour.
     threshold = 1 + (preprocessing._CLASS_SCALES - 0.125) * scale
@@ -372,28 +369,36 @@ def test_named_classes_stay_within_the_curve(first, second, mu):
 
 
 def test_a_lower_threshold_names_single_people_too_often():
-    scale = histogram_noise(1, 0.5)
+    scale = Part("names", 0.5).sums(sensitivity=HISTOGRAM_MOVES).scale
     truth = pair_of(*NEIGHBOURS[1], scale, 1 + 2 * scale)
     assert truth.tpr(0.0) > SlackCurve(GaussianCurve(0.5), CLASS_SLACK).tpr(0.0)
 
 
 def test_a_class_of_one_person_is_left_out_and_has_no_weight():
     goal = Values.of(column(["no"] * 500 + ["yes"] * 400 + ["maybe"]))
-    code = fit_target("y", goal, {}, kind="classes", scale=10.0, source=InsecureSource(0))
+    code = fit_target(
+        "y", goal, {}, kind="classes", histograms=NoisySums(10.0, 1, InsecureSource(0))
+    )
     assert code.classes == ("no", "yes")
     codes, weights = code.read(goal)
     assert weights[-1] == 0.0
     assert codes[-1] == -1
     assert weights[:-1].all()
     with pytest.raises(InputError, match="at least two classes"):
-        fit_target("y", goal, {}, kind="classes", scale=100.0, source=InsecureSource(0))
+        fit_target("y", goal, {}, kind="classes", histograms=NoisySums(100.0, 1, InsecureSource(0)))
     with pytest.raises(InputError, match="list of classes"):
         fit_target(
-            "y", goal, {"y": Range(0, 1)}, kind="classes", scale=1.0, source=InsecureSource(0)
+            "y",
+            goal,
+            {"y": Range(0, 1)},
+            kind="classes",
+            histograms=NoisySums(1.0, 1, InsecureSource(0)),
         )
     public = {"y": Categories(("no", "yes"))}
     with pytest.raises(InputError, match="low, high"):
-        fit_target("y", goal, public, kind="numbers", scale=1.0, source=InsecureSource(0))
+        fit_target(
+            "y", goal, public, kind="numbers", histograms=NoisySums(1.0, 1, InsecureSource(0))
+        )
 
 
 def test_targets_of_numbers_are_scaled_and_cut_off():
@@ -403,7 +408,9 @@ def test_targets_of_numbers_are_scaled_and_cut_off():
     assert weights.tolist() == [1, 1, 1, 1, 0, 0]
     assert code.numbers(np.array([-1.0, 0.5, 7.0])).tolist() == [10.0, 25.0, 30.0]
     goal = Values.of(np.linspace(17, 60, 900))
-    found = fit_target("y", goal, {}, kind="numbers", scale=5.0, source=InsecureSource(0))
+    found = fit_target(
+        "y", goal, {}, kind="numbers", histograms=NoisySums(5.0, 1, InsecureSource(0))
+    )
     assert (found.low, found.high) == (16.0, 64.0)
 
 
@@ -424,7 +431,7 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
     with pytest.raises(InputError, match=r"at least about \d+ rows for 30 columns") as caught:
         fit_private(SEALED, "y", eta=0.05)
     assert "Give bounds" in str(caught.value)
-    mu = NeighbourBudget.for_eta(0.05, slack=1e-6).mu
+    mu = Budget.for_eta(0.05, slack=1e-6).mu
     assert f"about {rows_needed(30, mu, classes=True)} rows" in str(caught.value)
     assert 3000 < rows_needed(30, mu, classes=True) < 10_000
     # With all bounds given, ten times what the noise in a mean takes.

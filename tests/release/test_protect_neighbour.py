@@ -34,8 +34,6 @@ from memberbound import (
 from memberbound.curve import GaussianCurve
 from memberbound.quantities import numbers_in
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import encoding as preprocessing
-from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.encoding import read_bounds
 from memberbound.release.saving import certificate_path, save, verified
 from memberbound.verbs import protect as all_rows
@@ -370,8 +368,7 @@ def test_files_of_different_tables_with_the_same_noisy_numbers_are_the_same(
 ):
     if ending == "skops":
         pytest.importorskip("skops")
-    for module in (budgets, gradient, preprocessing):
-        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    monkeypatch.setattr(budgets, "noisy_release", nothing_but_noise)
     first = files_of(people(3000, 1), tmp_path, bounds, ending)
     second = files_of(people(3000, 2), tmp_path, bounds, ending)
     assert first[1:] == second[1:]
@@ -380,8 +377,7 @@ def test_files_of_different_tables_with_the_same_noisy_numbers_are_the_same(
 
 
 def test_a_file_that_held_the_scores_would_be_caught(tmp_path, monkeypatch):
-    for module in (budgets, gradient, preprocessing):
-        monkeypatch.setattr(module, "noisy_release", nothing_but_noise)
+    monkeypatch.setattr(budgets, "noisy_release", nothing_but_noise)
     honest = all_rows._rehearsed
 
     def leaky(table, target, released, *more):

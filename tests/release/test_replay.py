@@ -26,10 +26,9 @@ from sklearn.linear_model import LogisticRegression
 
 from memberbound import MembershipPrivate, protect, summarize
 from memberbound.errors import InputError
-from memberbound.release.all_rows import boosting, gradient, networks
+from memberbound.release import budget as budgets
 from memberbound.release.all_rows import encoding as preprocessing
 from memberbound.release.all_rows import models as neighbour
-from memberbound.release.all_rows import summaries as table_statistics
 from memberbound.release.all_rows.models import fit_private
 from memberbound.release.all_rows.summaries import release_table_statistic
 from memberbound.release.randomness import InsecureSource
@@ -186,8 +185,7 @@ RELEASES = {learner: model_of(learner) for learner in neighbour.LEARNERS} | {
 def replay(monkeypatch, make, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
     ledger = Ledger()
-    for module in (boosting, gradient, neighbour, networks, preprocessing, table_statistics):
-        monkeypatch.setattr(module, "noisy_release", ledger.release)
+    monkeypatch.setattr(budgets, "noisy_release", ledger.release)
     try:
         seen = json.dumps(make(table, InsecureSource(7)), sort_keys=True, default=str)
     except InputError as problem:

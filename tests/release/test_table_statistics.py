@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import summaries as table_statistics
+from memberbound.release import budget as budgets
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
+from memberbound.release.budget import Part
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load
 from memberbound.verbs.summarize import summarize
@@ -92,7 +93,7 @@ def moved(monkeypatch, statistic, first, second, bounds=PUBLIC):
     """Return μ of all releases together between two tables, and what was promised."""
     seen = Seen()
     with monkeypatch.context() as patch:
-        patch.setattr(table_statistics, "noisy_release", seen)
+        patch.setattr(budgets, "noisy_release", seen)
         for table in (first, second):
             seen.runs.append([])
             found = released(table, statistic, bounds=bounds)
@@ -143,7 +144,12 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
     shift, promised = moved(monkeypatch, statistic, *tables)
     assert least * promised <= shift <= promised
     # A twin that forgets that one record goes and another one comes is caught.
-    monkeypatch.setattr(table_statistics, "_ROOM", 0.5)
+    honest = Part.sums
+
+    def too_quiet(self, *, sensitivity, times=1):
+        return honest(self, sensitivity=sensitivity / 2, times=times)
+
+    monkeypatch.setattr(Part, "sums", too_quiet)
     shift, promised = moved(monkeypatch, statistic, *tables)
     assert shift > promised
 

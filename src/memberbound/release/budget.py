@@ -1,10 +1,15 @@
-"""One budget for everything that is learnt about a secret table in the neighbour game.
+"""One budget, and one noisy sum, for everything that is learnt about a secret table.
 
-Every release about the table is a vector plus normal noise.  Such releases, each chosen by looking
-at the ones before, are together exactly as telling as one of shift μ with μ² the sum of the
-single μ² (proofs/gradient-descent.md, claim 1).  So a budget is a number μ, found once from η, and
-parts are shares of μ².  What floating point and unknown names add is a total variation, fixed in
-advance as well.
+Every release about the table is a vector of sums plus normal noise.  Such releases, each chosen by
+looking at the ones before, are together exactly as informative as one of shift μ with μ² the sum of
+the single μ² (proofs/gradient-descent.md, claim 1).  So a budget is a number μ, found once from η;
+a part is a share of μ², and pays for the noise of a stated number of vectors::
+
+    budget = Budget.for_eta(0.05, slack=release_slack(coordinates))
+    counts = budget.take("histograms", 0.2).sums(sensitivity=HISTOGRAM_MOVES, times=3)
+    noisy = counts.measure(histogram)
+
+What floating point and unknown names add is a total variation, fixed in advance as well.
 """
 
 from __future__ import annotations
@@ -17,20 +22,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.curve.families import GaussianCurve, SlackCurve
-from memberbound.errors import InputError, fraction, nonnegative, positive
+from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate, Sides, json_number
 from memberbound.release.calibration import checked_eta
 from memberbound.release.noise import SAMPLER_ASSUMPTION, SIMPLE_ERROR, snapped
-from memberbound.release.randomness import RandomSource
+from memberbound.release.randomness import RandomSource, SecureSource
 
 __all__ = [
     "CURVE_SIDES",
+    "HISTOGRAM_MOVES",
     "READ_DELTA",
     "READ_FPR",
-    "NeighbourBudget",
+    "Budget",
+    "NoisySums",
     "Part",
     "noisy_release",
     "release_slack",
@@ -48,6 +55,9 @@ CURVE_SIDES: Sides = {
     "security_lower": "lower",
     "replace_one": _READ,
 }
+
+#: How far a replaced record moves a histogram: one count falls by 1 and another rises by 1.
+HISTOGRAM_MOVES = up(math.sqrt(2.0))
 
 #: A grid step is between this and half of this share of the noise's scale: the grid widens the
 #: noise's variance by at most a 192nd part, and few draws lie near a border.
@@ -111,16 +121,49 @@ def release_slack(coordinates: float) -> float:
     return min(1.0, up(nonnegative("coordinates", coordinates) * per_coordinate, 8))
 
 
-@dataclass(frozen=True)
+@dataclass
+class NoisySums:
+    """Noise of one scale for at most ``times`` vectors of sums."""
+
+    scale: float
+    times: int
+    source: RandomSource
+
+    def measure(self, sums: ArrayLike) -> FloatArray:
+        """Return the sums plus noise, on a grid; what is computed from it is post-processing."""
+        if self.times < 1:
+            raise RuntimeError("more vectors of sums were measured than the budget paid for.")
+        self.times -= 1
+        return noisy_release(sums, self.scale, self.source)
+
+
+@dataclass
 class Part:
     """What a release took from the budget; ``mu`` bounds its shift under replace-one."""
 
     name: str
     mu: float
+    source: RandomSource = field(default_factory=SecureSource, repr=False, compare=False)
+    _spent: bool = field(default=False, repr=False, compare=False)
+
+    def sums(self, *, sensitivity: float, times: int = 1) -> NoisySums:
+        """Return the noise for ``times`` vectors that a replaced record moves by ``sensitivity``.
+
+        Guarantee: all of them, each chosen after the ones before, are together within the slack of
+        their draws of a μ-GDP pair, if no replaced record moves any of them by more than
+        ``sensitivity`` in Euclidean length.
+        Theorem: X22, proofs/gradient-descent.md claim 1: the scale is √times·sensitivity/μ.
+        Numerics: the scale is rounded up.  Edge cases: a part pays once.
+        """
+        if self._spent:
+            raise RuntimeError(f"the part {self.name!r} of the budget is already spent.")
+        self._spent = True
+        moved = math.sqrt(whole_number("times", times)) * positive("sensitivity", sensitivity)
+        return NoisySums(up(moved / self.mu, 8), times, self.source)
 
 
 @dataclass
-class NeighbourBudget:
+class Budget:
     """μ and the slack, both fixed before the table is looked at, and the parts spent so far.
 
     Guarantee: all releases whose parts were taken here are together within ``slack`` of a
@@ -128,9 +171,12 @@ class NeighbourBudget:
     Theorem: X22.  Numerics: a part is rounded down, so that the squares add up to at most μ².
 
     Examples:
-        >>> budget = NeighbourBudget.for_eta(0.05, slack=1e-9)
+        >>> budget = Budget.for_eta(0.05, slack=1e-9)
         >>> round(budget.mu, 4), budget.curve().eta <= 0.05
         (0.2513, True)
+        >>> counts = budget.take("a histogram").sums(sensitivity=HISTOGRAM_MOVES)
+        >>> round(counts.scale, 3), counts.measure([10, 20, 30]).shape
+        (5.628, (3,))
     """
 
     mu: float
@@ -139,6 +185,7 @@ class NeighbourBudget:
     _shares: float = 0.0
     #: The column whose values are the records, None where every row is one.
     unit: str | None = field(default=None, kw_only=True)
+    source: RandomSource = field(default_factory=SecureSource, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.mu = positive("mu", self.mu)
@@ -146,8 +193,14 @@ class NeighbourBudget:
 
     @classmethod
     def for_eta(
-        cls, eta: float, *, slack: float, releases: int = 1, unit: str | None = None
-    ) -> NeighbourBudget:
+        cls,
+        eta: float,
+        *,
+        slack: float,
+        releases: int = 1,
+        unit: str | None = None,
+        source: RandomSource | None = None,
+    ) -> Budget:
         """Return the largest budget of which so many together keep η, their slack included."""
         goal = checked_eta(eta)
         # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
@@ -160,9 +213,10 @@ class NeighbourBudget:
             raise InputError(
                 f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
-        return cls(last_true(kept, 1e-9, _LARGEST_MU), slack, unit=unit)
+        mu = last_true(kept, 1e-9, _LARGEST_MU)
+        return cls(mu, slack, unit=unit, source=SecureSource() if source is None else source)
 
-    def repeated(self, releases: int) -> NeighbourBudget:
+    def repeated(self, releases: int) -> Budget:
         """Return the budget of so many releases from the same rows, each within this one.
 
         Theorem: X22 (proofs/gradient-descent.md, claim 1); each may depend on the results of those
@@ -176,7 +230,7 @@ class NeighbourBudget:
 
         parts = [replace(part, mu=longer(part.mu)) for part in self._parts]
         slack = min(1.0, up(releases * self.slack))
-        return NeighbourBudget(longer(self.mu), slack, parts, 1.0, unit=self.unit)
+        return Budget(longer(self.mu), slack, parts, 1.0, unit=self.unit)
 
     @property
     def normal_mu(self) -> float | None:
@@ -188,27 +242,31 @@ class NeighbourBudget:
         """What was taken, in order."""
         return tuple(self._parts)
 
+    def spent(self) -> list[dict[str, object]]:
+        """Return the parts, ready for JSON."""
+        return [{"name": part.name, "mu": part.mu} for part in self._parts]
+
     def shares(self) -> dict[str, float]:
         """Return the share of μ² that every kind of release took, in order."""
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for part in self._parts:
-            found[part.name] = found.get(part.name, 0.0) + (part.mu / self.mu) ** 2
-        return found
+            shares[part.name] = shares.get(part.name, 0.0) + (part.mu / self.mu) ** 2
+        return shares
 
     @property
     def left(self) -> float:
         """The share of μ² that nobody has taken."""
         return 1.0 - self._shares
 
-    def take(self, name: str, share: float | None = None) -> float:
-        """Return the μ of a release that takes a share of μ² (None: all that is left)."""
+    def take(self, name: str, share: float | None = None) -> Part:
+        """Return a part of the budget: a share of μ² (None: all that is left)."""
         wanted = self.left if share is None else fraction("share", share, open_left=True)
         if not 0 < wanted <= self.left + 2.0**-45:
             raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
         self._shares = min(1.0, self._shares + wanted)
-        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN)
+        part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN, self.source)
         self._parts.append(part)
-        return part.mu
+        return part
 
     def curve(self) -> SlackCurve:
         """Return the attacker's curve, replace-one: of the whole budget, whether spent or not.
@@ -247,6 +305,6 @@ def _read_off(curve: SlackCurve) -> dict[str, object]:
     return {
         "advantage_upper": advantage,
         "accuracy_upper": accuracy,
-        "tpr_upper": {repr(rate): found for rate, found in zip(READ_FPR, rates, strict=True)},
+        "tpr_upper": {repr(fpr): tpr for fpr, tpr in zip(READ_FPR, rates, strict=True)},
         "epsilon_upper": json_number(epsilon),
     }

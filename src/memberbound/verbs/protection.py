@@ -23,7 +23,7 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.all_rows.models import PrivateModel
-from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, NeighbourBudget
+from memberbound.release.budget import CURVE_SIDES, READ_DELTA, READ_FPR, Budget
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.releasing import Release
 from memberbound.verbs.explain import BEYOND_MEMBERSHIP
@@ -140,7 +140,7 @@ class Protection(Readable):
         return self.calibration.noise_scale
 
     @property
-    def budget(self) -> NeighbourBudget | None:
+    def budget(self) -> Budget | None:
         """What was spent on all rows, in the neighbour game."""
         return getattr(self.released, "budget", None)
 

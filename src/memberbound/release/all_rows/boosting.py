@@ -29,11 +29,9 @@ from memberbound.release.all_rows.encoding import (
 from memberbound.release.all_rows.gradient import (
     MOST_DRAWS,
     clipped_residuals,
-    noise_for_path,
 )
 from memberbound.release.all_rows.losses import LOSSES, Loss
-from memberbound.release.budget import noisy_release
-from memberbound.release.randomness import RandomSource
+from memberbound.release.budget import Part
 from memberbound.tables.columns import Values
 
 __all__ = ["BoostedModel", "Boosting", "boost", "leaf_sums", "most_boosting_draws"]
@@ -269,19 +267,18 @@ def boost(
     bins: NDArray[np.generic],
     target: FloatArray,
     loss: Loss,
+    part: Part,
     *,
-    mu: float,
-    source: RandomSource,
     weights: ArrayLike | None = None,
     boosting: Boosting | None = None,
     pace: float = 1.0,
 ) -> BoostedModel:
-    """Boost on all rows with noise for μ, and return the average of the last rounds' tables.
+    """Boost on all rows with noise paid for by ``part``; return the mean of the last tables.
 
     ``pace`` multiplies the rate.
 
     Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
-    slack of their draws of a μ-GDP pair under replace-one: for every record of any table.
+    slack of their draws of a ``part.mu``-GDP pair under replace-one: for every record of any table.
     Theorem: X22 (proofs/boosting.md).
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of rows is public.
@@ -289,9 +286,9 @@ def boost(
     Edge cases: ``weights`` of 0 leave records out without a trace (unknown classes); others must be
     between 0 and 1.
     """
-    parts = _binned(encoder)
+    binned = _binned(encoder)
     rows, columns = bins.shape
-    if columns != len(parts) or target.shape != (rows, loss.outputs):
+    if columns != len(binned) or target.shape != (rows, loss.outputs):
         raise InputError("bins and target must be those of the encoder and the loss.")
     weight = np.ones(rows) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (rows,) or not ((weight >= 0) & (weight <= 1)).all():
@@ -299,35 +296,35 @@ def boost(
     how = boosting or Boosting.default(
         rows=rows,
         columns=columns,
-        draws=loss.outputs * sum(part.leaf_count(_MORE_LEAVES) for part in parts),
-        mu=mu,
+        draws=loss.outputs * sum(column.leaf_count(_MORE_LEAVES) for column in binned),
+        mu=part.mu,
         regression=loss.name == "ridge",
     )
     how = replace(how, rate=how.rate * pace)
     units = min(_UNITS, 52 - rows.bit_length())
-    scale = noise_for_path(math.ldexp(2.0, units), how.rounds * columns, positive("mu", mu))
+    sums = part.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
     step = how.rate * how.clip / math.ldexp(1.0, units) / rows
 
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
     scores = np.zeros((rows, loss.outputs))
-    tables = [np.zeros((part.count, loss.outputs)) for part in parts]
+    tables = [np.zeros((column.count, loss.outputs)) for column in binned]
     means = [np.zeros_like(table) for table in tables]
     first = how.rounds - max(1, math.ceil(how.rounds * how.averaged))
     for number in range(how.rounds):
-        for k, part in enumerate(parts):
-            leaves = part.leaves(how.leaves, coins)
+        for k, column in enumerate(binned):
+            leaves = column.leaves(how.leaves, coins)
             place = bins[:, k]
             residuals = loss.residuals(scores, target) * weight[:, None]
-            count = part.leaf_count(how.leaves)
+            count = column.leaf_count(how.leaves)
             exact = leaf_sums(residuals, leaves[place], count, clip=how.clip, units=units)
             # From here on nothing but the noisy sums is used: post-processing.
-            moved = -step * noisy_release(exact, scale, source)[leaves]
+            moved = -step * sums.measure(exact)[leaves]
             tables[k] += moved
             scores += moved[place]
         if number >= first:
             for k, table in enumerate(tables):
                 means[k] += (table - means[k]) / (number - first + 1)
-    in_residuals = up(scale * how.clip / math.ldexp(1.0, units), 8)
-    size = loss.outputs * sum(part.leaf_count(how.leaves) for part in parts)
-    return BoostedModel(tuple(means), loss.name, how, in_residuals, mu, size)
+    in_residuals = up(sums.scale * how.clip / math.ldexp(1.0, units), 8)
+    size = loss.outputs * sum(column.leaf_count(how.leaves) for column in binned)
+    return BoostedModel(tuple(means), loss.name, how, in_residuals, part.mu, size)

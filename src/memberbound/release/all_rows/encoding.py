@@ -20,12 +20,10 @@ from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.gradient import (
     Features,
     clipped_sum,
-    noise_for_path,
     path_sensitivity,
     row_lengths,
 )
-from memberbound.release.budget import NeighbourBudget, noisy_release
-from memberbound.release.randomness import RandomSource
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Part
 from memberbound.tables.columns import Form, Values, checked_format, label_of, read_value
 from memberbound.tables.roles import says_identifier
 
@@ -53,7 +51,6 @@ __all__ = [
     "fit_target",
     "forms_of",
     "histogram_coordinates",
-    "histogram_noise",
     "noisy_names",
     "noisy_range",
     "octave_ends",
@@ -521,14 +518,6 @@ def histogram_coordinates(columns: int) -> int:
     return columns * (CELLS + _FINE + 1)
 
 
-def histogram_noise(histograms: int, mu: float) -> float:
-    """Return the noise scale of so many histograms that share μ: √(2·histograms)/μ, from above.
-
-    A replaced record takes one count away and adds one, in each: L2 sensitivity √2 per histogram.
-    """
-    return up(math.sqrt(2.0 * histograms) / mu, 8)
-
-
 def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     """Return how many rows a table must have for its private columns to rise above the noise.
 
@@ -538,26 +527,27 @@ def rows_needed(private: int, mu: float, *, classes: bool = False) -> int:
     if private + classes == 0:
         return math.ceil(_FEWEST_SIGNALS / mu)
     spent = mu * math.sqrt(HISTOGRAM_SHARE * FIRST_SHARE)
-    return math.ceil(_ROWS_PER_SCALE * histogram_noise(private + classes, spent))
+    scale = HISTOGRAM_MOVES * math.sqrt(private + classes) / spent
+    return math.ceil(_ROWS_PER_SCALE * scale)
 
 
-def noisy_range(values: Values, scale: float, source: RandomSource) -> Range | None:
+def noisy_range(values: Values, histograms: NoisySums) -> Range | None:
     """Return ends of the octaves in which the numbers lie, from one noisy histogram."""
     counts = np.bincount(cells_of(values), minlength=CELLS)[:NUMBER_CELLS]
-    kept = np.flatnonzero(noisy_release(counts, scale, source) > _RANGE_SCALES * scale)
+    kept = np.flatnonzero(histograms.measure(counts) > _RANGE_SCALES * histograms.scale)
     ends = [end for cell in kept for end in octave_ends(int(cell))]
     return Range(min(ends), max(ends)) if ends and min(ends) < max(ends) else None
 
 
-def noisy_names(values: Values, scale: float, source: RandomSource) -> tuple[str, ...]:
+def noisy_names(values: Values, histograms: NoisySums) -> tuple[str, ...]:
     """Return the values that many people share, by name, from one noisy histogram.
 
     Guarantee: what one person has is named with probability at most :data:`CLASS_SLACK`.
     """
     places, names = values.named()
     counts = np.bincount(places[places >= 0], minlength=len(names))
-    noisy = noisy_release(counts, scale, source)
-    passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * scale)
+    noisy = histograms.measure(counts)
+    passed = np.flatnonzero(noisy > 1.0 + _CLASS_SCALES * histograms.scale)
     largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
     return tuple(names[place] for place in sorted(largest))
 
@@ -568,10 +558,9 @@ def fit_target(
     bounds: Bounds,
     *,
     kind: Literal["classes", "numbers"],
-    scale: float,
-    source: RandomSource,
+    histograms: NoisySums | None,
 ) -> TargetCode:
-    """Return the target's code, from public bounds or from one noisy histogram of noise ``scale``.
+    """Return the target's code, from public bounds or else from one noisy histogram.
 
     Guarantee: a class that one person has is named with probability at most :data:`CLASS_SLACK`,
     so both worlds are within that of a Gaussian pair (proofs/gradient-descent.md, claim 5).
@@ -582,7 +571,8 @@ def fit_target(
             return TargetCode(name, (), bound.low, bound.high, bound.form)
         if bound is not None:
             raise InputError(f"bounds of {name!r} must be [low, high] for a target of numbers.")
-        found = noisy_range(values, scale, source)
+        assert histograms is not None
+        found = noisy_range(values, histograms)
         if found is None:
             raise InputError(
                 f"target {name!r} must have a range: give bounds [low, high] for it, or take the "
@@ -598,8 +588,10 @@ def fit_target(
             'Write {"categories": [0, 1]} if the classes are numbers.'
         )
     else:
-        labels = noisy_names(values, scale, source)
+        assert histograms is not None
+        labels = noisy_names(values, histograms)
     if len(labels) < 2:
+        scale = 1.0 if histograms is None else histograms.scale
         raise InputError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + _CLASS_SCALES * scale)} rows, got {len(labels)}. "
@@ -612,16 +604,15 @@ def fit_target(
 def fit_encoder(
     read: Mapping[str, Values],
     bounds: Bounds,
-    budget: NeighbourBudget,
-    source: RandomSource,
+    budget: Budget,
     *,
-    scale: float | None,
-    fine_mu: float | None,
+    histograms: NoisySums | None,
+    fine: Part | None,
 ) -> Encoder:
     """Return an encoder from public bounds, noisy histograms and one noisy mean.
 
-    ``scale`` is the noise of the first histograms, which share their part of the budget with the
-    target's; ``fine_mu`` is what the second ones may take, ``None`` where no column needs them.
+    ``histograms`` are the first ones, which share their part of the budget with the target's;
+    ``fine`` is the part of the second ones.  Both are None where all columns have bounds.
 
     Guarantee: what it takes from the budget is all that it tells about the table.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
@@ -629,21 +620,21 @@ def fit_encoder(
     rows = len(next(iter(read.values())))
     private = [name for name in read if name not in bounds]
     public = [name for name in read if isinstance(bounds.get(name), Range)]
-    drafts: dict[str, ColumnCode | _Draft] = _identifiers(read, private, budget, source)
+    drafts: dict[str, ColumnCode | _Draft] = _identifiers(read, private, budget)
     for name in private:
         if name in drafts:
             continue
-        assert scale is not None
+        assert histograms is not None
         counts = np.bincount(cells_of(read[name]), minlength=CELLS)
-        drafts[name] = _draft(name, noisy_release(counts, scale, source), scale, rows)
+        drafts[name] = _draft(name, histograms.measure(counts), histograms.scale, rows)
     numeric = [draft for draft in drafts.values() if isinstance(draft, _Draft)]
     if numeric:
-        assert fine_mu is not None
-        fine = histogram_noise(len(numeric), fine_mu)
+        assert fine is not None
+        second = fine.sums(sensitivity=HISTOGRAM_MOVES, times=len(numeric))
         for draft in numeric:
-            counts = draft.fine_counts(read[draft.name])
-            drafts[draft.name] = draft.finished(noisy_release(counts, fine, source), fine)
-    means = _noisy_mean(read, bounds, public, budget, source) if public else {}
+            noisy = second.measure(draft.fine_counts(read[draft.name]))
+            drafts[draft.name] = draft.finished(noisy, second.scale)
+    means = _noisy_mean(read, bounds, public, budget) if public else {}
     codes: list[ColumnCode] = []
     for name in read:
         bound = bounds.get(name)
@@ -660,7 +651,7 @@ def fit_encoder(
 
 
 def _identifiers(
-    read: Mapping[str, Values], private: list[str], budget: NeighbourBudget, source: RandomSource
+    read: Mapping[str, Values], private: list[str], budget: Budget
 ) -> dict[str, ColumnCode | _Draft]:
     """Return empty codes for columns that are called identifiers and whose values hardly repeat.
 
@@ -670,9 +661,9 @@ def _identifiers(
     called = [name for name in private if says_identifier(name)]
     if not called:
         return {}
-    mu = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
-    scale = up(math.sqrt(len(called)) / mu, 8)
-    noisy = noisy_release([read[name].distinct for name in called], scale, source)
+    part = budget.take("values of columns called identifiers", IDENTIFIER_SHARE)
+    distinct = [read[name].distinct for name in called]
+    noisy = part.sums(sensitivity=up(math.sqrt(len(called)))).measure(distinct)
     half = len(read[called[0]]) / 2
     return {n: ColumnCode(n) for n, values in zip(called, noisy, strict=True) if values > half}
 
@@ -775,15 +766,14 @@ def _noisy_mean(
     read: Mapping[str, Values],
     bounds: Bounds,
     names: list[str],
-    budget: NeighbourBudget,
-    source: RandomSource,
+    budget: Budget,
 ) -> dict[str, float]:
     """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
     plain = [public_scaling(bound) for name in names if isinstance(bound := bounds[name], Range)]
     rows = len(read[names[0]])
     radius = _MEAN_RADIUS * math.sqrt(len(names))
-    mu = budget.take("means of columns with public ranges", CENTRE_SHARE)
-    noise = noise_for_path(path_sensitivity(radius, rows), 1, mu)
+    part = budget.take("means of columns with public ranges", CENTRE_SHARE)
+    sums = part.sums(sensitivity=path_sensitivity(radius, rows))
     total = np.zeros(len(names))
     block = 8192
     for start in range(0, rows, block):
@@ -801,6 +791,6 @@ def _noisy_mean(
         )[:-1, 0]
     # Shrunk towards the middle by as much as the noise is large: public numbers, and better than a
     # centre that the noise has moved anywhere.
-    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (noise / rows) ** 2)
-    found = np.clip(trust * noisy_release(total, noise, source) / rows, -1.0, 1.0)
-    return dict(zip(names, found.tolist(), strict=True))
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / rows) ** 2)
+    means = np.clip(trust * sums.measure(total) / rows, -1.0, 1.0)
+    return dict(zip(names, means.tolist(), strict=True))

@@ -27,8 +27,7 @@ from memberbound.errors import (
 )
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
 from memberbound.release.all_rows.losses import LOSSES, Loss
-from memberbound.release.budget import noisy_release
-from memberbound.release.randomness import RandomSource
+from memberbound.release.budget import Part
 
 __all__ = [
     "MOST_DRAWS",
@@ -38,7 +37,6 @@ __all__ = [
     "clipped_sum",
     "descend",
     "most_draws",
-    "noise_for_path",
     "path_sensitivity",
     "row_lengths",
 ]
@@ -183,14 +181,6 @@ def path_sensitivity(clip: float, rows: int, block: int = _BLOCK) -> float:
     return up(2.0 * clip * (1.0 + off), 8)
 
 
-def noise_for_path(sensitivity: float, steps: int, mu: float) -> float:
-    """Return √steps·sensitivity/μ from above: with this noise all steps together are μ-GDP.
-
-    Theorem: X22, proofs/gradient-descent.md claim 1.
-    """
-    return up(math.sqrt(steps) * positive("sensitivity", sensitivity) / positive("mu", mu), 8)
-
-
 @dataclass(frozen=True, eq=False)
 class GradientModel:
     """A linear model, as released: nothing here was computed from the secret without noise."""
@@ -308,16 +298,15 @@ def descend(
     target: FloatArray,
     loss: Loss,
     descent: Descent,
+    part: Part,
     *,
-    mu: float,
-    source: RandomSource,
     weights: ArrayLike | None = None,
 ) -> GradientModel:
-    """Descend on all rows with noise for μ, and return the average of the last iterates.
+    """Descend on all rows with noise paid for by ``part``; return the mean of the last iterates.
 
     Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
-    ``release_slack(steps·parameters)`` of a μ-GDP pair under replace-one: for every record of any
-    table, whatever the others are.
+    ``release_slack(steps·parameters)`` of a ``part.mu``-GDP pair under replace-one: for every
+    record of any table, whatever the others are.
     Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3).
     Assumes: features and target of a record are functions of that record and of public numbers (or
     of releases that the same budget paid for); the number of rows is public; a row's scores are
@@ -333,7 +322,7 @@ def descend(
         >>> from memberbound.release.all_rows.losses import loss_named
         >>> loss, y = loss_named("logistic", np.repeat([1, 0], 500))
         >>> how = Descent.default(rows=1000, width=1, outputs=1, mu=0.25)
-        >>> model = descend(X, y, loss, how, mu=0.25, source=InsecureSource(0))
+        >>> model = descend(X, y, loss, how, Part("descent", 0.25, InsecureSource(0)))
         >>> bool(model.coefficients[0, 0] > 0)
         True
     """
@@ -345,8 +334,7 @@ def descend(
     if weight.shape != (len(reads),) or not ((weight >= 0) & (weight <= 1)).all():
         raise InputError("weights must be numbers from 0 to 1, one per record.")
     rows, width = int(table.shape[0]), int(table.shape[1])
-    budget = positive("mu", mu)
-    scale = noise_for_path(path_sensitivity(descent.clip, rows), descent.steps, budget)
+    gradients = part.sums(sensitivity=path_sensitivity(descent.clip, rows), times=descent.steps)
 
     blocks = _split(table)
     places = [slice(a, a + _BLOCK) for a in range(0, rows, _BLOCK)]
@@ -364,12 +352,13 @@ def descend(
             blocks, residuals, lengths, theta, clip=descent.clip, intercept=descent.intercept
         )
         # From here on nothing but the noisy sum is used: post-processing.
-        slope = noisy_release(exact, scale, source) / rows
+        slope = gradients.measure(exact) / rows
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope
         theta = theta - descent.rate * velocity
         if step >= first:
             mean += (theta - mean) / (step - first + 1)
-    return GradientModel(mean[:-1], descent.intercept * mean[-1], loss.name, descent, scale, budget)
+    intercepts = descent.intercept * mean[-1]
+    return GradientModel(mean[:-1], intercepts, loss.name, descent, gradients.scale, part.mu)
 
 
 def most_draws(width: int, outputs: int) -> int:

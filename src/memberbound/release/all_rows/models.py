@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,6 @@ from memberbound.release.all_rows.encoding import (
     fit_target,
     forms_of,
     histogram_coordinates,
-    histogram_noise,
     read_bounds,
     rows_needed,
     widest,
@@ -47,7 +46,7 @@ from memberbound.release.all_rows.gradient import (
     most_draws,
 )
 from memberbound.release.all_rows.losses import Loss, loss_named
-from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Part, release_slack
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import RandomSource, SecureSource
@@ -148,7 +147,7 @@ class PrivateModel:
     encoder: Encoder
     target: TargetCode
     model: GradientModel | BoostedModel
-    budget: NeighbourBudget
+    budget: Budget
     rows: int
     secure: bool
     eta: float
@@ -186,7 +185,7 @@ class PrivateModel:
         )
 
     @property
-    def _together(self) -> NeighbourBudget:
+    def _together(self) -> Budget:
         return self.budget.repeated(self.releases)
 
     @property
@@ -261,7 +260,7 @@ class PrivateModel:
             "rows": self.rows,
             "mu": self.budget.mu,
             "slack": self.budget.slack,
-            "parts": [asdict(part) for part in self.budget.parts],
+            "parts": self.budget.spent(),
             "unit": self.budget.unit,
             "secure_source": self.secure,
             "releases": self.releases,
@@ -286,7 +285,7 @@ class PrivateModel:
                 encoder,
                 target,
                 model,
-                NeighbourBudget(given["mu"], given["slack"], parts, 1.0, unit=given.get("unit")),
+                Budget(given["mu"], given["slack"], parts, 1.0, unit=given.get("unit")),
                 int(given["rows"]),
                 bool(given["secure_source"]),
                 float(given["eta"]),
@@ -375,7 +374,7 @@ def fit_private(
     loss, wanted = loss_named(name, made.wanted, count if classifier else None)
     kind = BoostedModel if boosted else GradientModel
     encoded = kind.features(encoder, made.read)
-    work = _Training(encoded, made.wanted, wanted, made.weights, loss, drawn, classifier)
+    work = _Training(encoded, made.wanted, wanted, made.weights, loss, classifier)
     rows = made.rows
     # Training takes the encoded rows alone; where the caller has let go of the others, so do we.
     del made, table
@@ -396,7 +395,7 @@ class Prepared:
     read: Mapping[str, Values]
     wanted: Labels
     weights: FloatArray
-    budget: NeighbourBudget
+    budget: Budget
     rows: int
 
 
@@ -432,18 +431,16 @@ def prepare(
     open_target = target not in public
     known = public.get(target)
     slack = _slack(rows, features, public, known, classifier=classifier, draws=draws)
-    budget = NeighbourBudget.for_eta(eta, slack=slack, releases=releases, unit=records.unit)
+    budget = Budget.for_eta(eta, slack=slack, releases=releases, unit=records.unit, source=source)
     _refuse_small(rows, len(private), budget.mu, open_target)
 
-    first_scale, fine_mu = None, None
-    histograms = len(private) + int(open_target)
-    if histograms:
+    histograms, fine = None, None
+    if private or open_target:
         share = HISTOGRAM_SHARE * (FIRST_SHARE if private else 1.0)
         first = budget.take("histograms of values", share)
-        first_scale = histogram_noise(histograms, first)
+        histograms = first.sums(sensitivity=HISTOGRAM_MOVES, times=len(private) + int(open_target))
         if private:
-            rest = HISTOGRAM_SHARE - share
-            fine_mu = budget.take("histograms within ranges", rest)
+            fine = budget.take("histograms within ranges", HISTOGRAM_SHARE - share)
     read = dict(records.columns)
     goal = read.pop(target)
     code = fit_target(
@@ -451,10 +448,9 @@ def prepare(
         goal,
         public,
         kind="classes" if classifier else "numbers",
-        scale=1.0 if first_scale is None else first_scale,
-        source=source,
+        histograms=histograms,
     )
-    encoder = fit_encoder(read, public, budget, source, scale=first_scale, fine_mu=fine_mu)
+    encoder = fit_encoder(read, public, budget, histograms=histograms, fine=fine)
     return Prepared(encoder, code, read, *code.read(goal), budget, rows)
 
 
@@ -467,35 +463,41 @@ class _Training:
     wanted: FloatArray
     weights: FloatArray
     loss: Loss
-    source: RandomSource
     classifier: bool
     #: What the bins of the rows were made with, where they are to be boosted.
     boosted: Encoder | None = None
 
-    def trained(self, mu: float, pace: float = 1.0) -> GradientModel | BoostedModel:
+    def trained(self, part: Part, pace: float = 1.0) -> GradientModel | BoostedModel:
         """Return the model of the default settings for μ, or of a multiple of their rate."""
-        asked: dict[str, Any] = {"mu": mu, "source": self.source, "weights": self.weights}
         if self.boosted is not None:
-            return boost(self.boosted, self.rows, self.wanted, self.loss, pace=pace, **asked)
+            return boost(
+                self.boosted,
+                self.rows,
+                self.wanted,
+                self.loss,
+                part,
+                weights=self.weights,
+                pace=pace,
+            )
         rows, width = self.rows.shape
         how = Descent.default(
             rows=rows,
             width=width,
             outputs=self.loss.outputs,
-            mu=mu,
+            mu=part.mu,
             regression=not self.classifier,
         )
         how = replace(how, rate=how.rate * pace)
-        return descend(self.rows, self.wanted, self.loss, how, **asked)
+        return descend(self.rows, self.wanted, self.loss, how, part, weights=self.weights)
 
-    def pace(self, budget: NeighbourBudget) -> float:
+    def pace(self, budget: Budget) -> float:
         """Try several paces and return the one with the best noisy score, out of the budget."""
         share = TUNE_SHARE * budget.left / (len(_PACES) + 1)
         marks = [self._mark(self.trained(budget.take("a trial", share), p)) for p in _PACES]
         # A record that is replaced moves each of these sums by at most 1.
-        apart = math.sqrt(len(_PACES)) * (1 + 2.0**-20)
-        scale = up(apart / budget.take("the trials' scores", share), 8)
-        return _PACES[int(np.argmax(noisy_release(marks, scale, self.source)))]
+        scores = budget.take("the trials' scores", share)
+        noise = scores.sums(sensitivity=math.sqrt(len(_PACES)) * (1 + 2.0**-20))
+        return _PACES[int(np.argmax(noise.measure(marks)))]
 
     def _mark(self, model: GradientModel | BoostedModel) -> float:
         """Return how well a trial does: one number in [0, 1] per record, added exactly."""

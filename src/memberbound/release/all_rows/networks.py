@@ -30,7 +30,7 @@ from memberbound.quantities import Certificate
 from memberbound.release.all_rows.encoding import Encoder, Range, TargetCode, forms_of, read_bounds
 from memberbound.release.all_rows.gradient import Features, path_sensitivity
 from memberbound.release.all_rows.models import PrivateModel, prepare
-from memberbound.release.budget import NeighbourBudget, Part, noisy_release, release_slack
+from memberbound.release.budget import Budget, NoisySums, Part, release_slack
 from memberbound.release.calibration import Calibration, Rows, checked_eta
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import RandomSource, SecureSource
@@ -122,7 +122,7 @@ class Training:
 
 
 @dataclass
-class NetworkBudget(NeighbourBudget):
+class NetworkBudget(Budget):
     """A budget whose last part is DP-SGD, which has no μ: its curve is composed with the others.
 
     Guarantee: all releases together are within ``slack`` of a pair below :meth:`curve`.
@@ -134,9 +134,7 @@ class NetworkBudget(NeighbourBudget):
     training: DpSgd = field(default_factory=lambda: DpSgd(1.0, 1.0, 1))
 
     @classmethod
-    def trained(
-        cls, eta: float, paid: NeighbourBudget, sample_rate: float, steps: int
-    ) -> NetworkBudget:
+    def trained(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
         """Return the budget with the least noise that keeps η beside what was paid before."""
         beside = _as_step(paid.parts)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
@@ -357,19 +355,17 @@ def _optimizer_type() -> Any:
     class ExactOptimizer(base):  # type: ignore[misc]
         """Opacus' optimizer with clips and sums in double precision, and our noise on a grid.
 
-        ``scale`` None adds no noise: for rehearsals only.
+        ``sums`` None adds no noise: for rehearsals only.
         """
 
-        def __init__(
-            self, inner: Any, *, clip: float, scale: float | None, source: RandomSource, size: float
-        ) -> None:
+        def __init__(self, inner: Any, *, clip: float, sums: NoisySums | None, size: float) -> None:
             super().__init__(
                 inner,
-                noise_multiplier=(scale or 0.0) / clip,
+                noise_multiplier=0.0 if sums is None else sums.scale / clip,
                 max_grad_norm=clip,
                 expected_batch_size=size,
             )
-            self.scale, self.source = scale, source
+            self.sums = sums
             self.kept: Any = None
             self.room: dict[Any, Any] = {}
 
@@ -403,10 +399,10 @@ def _optimizer_type() -> Any:
         def add_noise(self) -> None:
             """Put the noisy sum into ``grad``."""
             for p in self.params:
-                found = p.summed_grad.numpy()
-                if self.scale is not None:
-                    found = noisy_release(found, self.scale, self.source)
-                p.grad = torch.from_numpy(found).to(p.dtype).view_as(p)
+                total = p.summed_grad.numpy()
+                if self.sums is not None:
+                    total = self.sums.measure(total)
+                p.grad = torch.from_numpy(total).to(p.dtype).view_as(p)
 
     return ExactOptimizer
 
@@ -456,12 +452,10 @@ def train_network(
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
     inner = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
     rows = int(features.shape[0])
+    # The tensors of a step are parts of one vector, whose noise has this scale.
+    sums = None if scale is None else NoisySums(scale, training.steps * len(learnt), source)
     optimizer = _optimizer_type()(
-        inner,
-        clip=training.clip,
-        scale=scale,
-        source=source,
-        size=training.sample_rate * rows,
+        inner, clip=training.clip, sums=sums, size=training.sample_rate * rows
     )
     known = np.asarray(weights) > 0
     goals = np.where(known, wanted, 0)
@@ -583,7 +577,7 @@ class PrivateNetwork(PrivateModel):
             "rows": self.rows,
             "mu": self.budget.mu,
             "slack": self.budget.slack,
-            "parts": [asdict(part) for part in self.budget.parts],
+            "parts": self.budget.spent(),
             "unit": self.budget.unit,
             "secure_source": self.secure,
         }
@@ -653,7 +647,7 @@ def _released(
     encoder: Encoder | PublicArray,
     target: TargetCode,
     data: tuple[Features, NDArray[np.generic], FloatArray],
-    paid: NeighbourBudget,
+    paid: Budget,
     *,
     factory: Callable[..., Module],
     training: Training,
@@ -779,7 +773,7 @@ def fit_network_on_arrays(
     public = read_bounds({"target": {"categories": list(classes)}})
     code = TargetCode("target", getattr(public["target"], "labels", ()))
     allowed = _weights(_module(factory, encoder.shape, len(code.classes))) * how.steps
-    budget = NeighbourBudget.for_eta(eta, slack=release_slack(allowed))
+    budget = Budget.for_eta(eta, slack=release_slack(allowed), source=drawn)
     return _released(
         encoder,
         code,

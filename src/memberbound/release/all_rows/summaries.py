@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,13 +27,12 @@ from memberbound.release.all_rows.encoding import (
     Range,
     forms_of,
     histogram_coordinates,
-    histogram_noise,
     noisy_names,
     noisy_range,
     read_bounds,
     rows_needed,
 )
-from memberbound.release.budget import NeighbourBudget, noisy_release, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
 from memberbound.release.calibration import Calibration, checked_eta
 from memberbound.release.half.releasing import Release
 from memberbound.release.noise import GaussianNoise
@@ -42,9 +40,6 @@ from memberbound.release.randomness import RandomSource, SecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import read_records
 from memberbound.tables.recipe import MISSING
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["TABLE_STATISTICS", "release_table_statistic"]
 
@@ -117,17 +112,17 @@ def release_table_statistic(
     chosen = _levels(levels if levels is not None else (0.25, 0.5, 0.75))
     private = [name for name in names if name not in public]
     slack = _slack(statistic, rows, len(names), len(private))
-    budget = NeighbourBudget.for_eta(eta, slack=slack, unit=records.unit)
+    drawn = SecureSource() if source is None else source
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=drawn)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(
             f"the table must have at least about {needed} rows for {len(private)} columns without "
             f"bounds at this eta, got {rows}. Give bounds that are public knowledge."
         )
-    drawn = SecureSource() if source is None else source
     read = records.columns
-    known = _known(read, public, private, budget, drawn, counted=statistic in _COUNTED)
-    work = _Work(read, known, rows, budget, drawn)
+    known = _known(read, public, private, budget, counted=statistic in _COUNTED)
+    work = _Work(read, known, rows, budget)
     if statistic in _COUNTED:
         values, labels, scale = work.counts()
     elif statistic == "covariance":
@@ -187,23 +182,22 @@ def _known(
     read: Mapping[str, Values],
     public: Bounds,
     private: Sequence[str],
-    budget: NeighbourBudget,
-    source: RandomSource,
+    budget: Budget,
     *,
     counted: bool,
 ) -> dict[str, Range | Categories]:
     """Return what is known of every column: public, or from a noisy histogram that is paid for."""
     known = dict(public)
     if private:
-        mu = budget.take("histograms of values", HISTOGRAM_SHARE)
-        scale = histogram_noise(len(private), mu)
+        part = budget.take("histograms of values", HISTOGRAM_SHARE)
+        histograms = part.sums(sensitivity=HISTOGRAM_MOVES, times=len(private))
     for name in private:
         found: Range | Categories | None
         if counted:
-            labels = noisy_names(read[name], scale, source)
+            labels = noisy_names(read[name], histograms)
             found = Categories(labels) if labels else None
         else:
-            found = noisy_range(read[name], scale, source)
+            found = noisy_range(read[name], histograms)
         if found is None:
             what = "categories" if counted else "[low, high]"
             raise InputError(
@@ -221,8 +215,7 @@ class _Work:
     read: Mapping[str, Values]
     known: Mapping[str, Range | Categories]
     rows: int
-    budget: NeighbourBudget
-    source: RandomSource
+    budget: Budget
 
     @property
     def _ranges(self) -> list[Range]:
@@ -246,26 +239,19 @@ class _Work:
         ]
         return np.column_stack(columns)
 
-    def _noisy(
-        self, sums: NDArray[np.int64] | FloatArray, sensitivity: float, mu: float
-    ) -> tuple[FloatArray, float]:
-        scale = up(sensitivity * _ROOM / mu, 8)
-        return noisy_release(sums, scale, self.source), scale
-
     def means(self, *, total: bool) -> tuple[FloatArray, Sequence[str], float]:
         """Return means or sums: a value or its absence moves a column by at most 1 in length."""
         scaled = self._scaled()
         missing = np.isnan(scaled)
         sums = _exact_sum(np.where(missing, 0.0, scaled))
-        mu = self.budget.take("sums and missing values")
         width = scaled.shape[1]
-        noisy, scale = self._noisy(
-            np.concatenate([sums, missing.sum(axis=0)]), 2 * math.sqrt(width), mu
-        )
+        part = self.budget.take("sums and missing values")
+        noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
+        noisy = noise.measure(np.concatenate([sums, missing.sum(axis=0)]))
         present = np.clip(self.rows - noisy[width:], 1.0, self.rows)
         means = np.clip(noisy[:width] / present, -1.0, 1.0)
         in_units = self._middles + self._halves * means
-        return in_units * present if total else in_units, tuple(self.read), scale
+        return in_units * present if total else in_units, tuple(self.read), noise.scale
 
     def covariance(self) -> tuple[FloatArray, Sequence[str], float]:
         """Return the covariance about the rows' own mean, upper triangle row by row."""
@@ -275,21 +261,22 @@ class _Work:
         used = np.where(whole[:, None], scaled, 0.0)
         # A row with a gap counts √width in a place of its own, so both kinds have one length.
         gaps = math.sqrt(width) * float(np.count_nonzero(~whole))
-        mu = self.budget.take("means", _MEANS * self.budget.left)
-        sums, _ = self._noisy(np.append(_exact_sum(used), gaps), 2 * math.sqrt(width), mu)
+        part = self.budget.take("means", _MEANS * self.budget.left)
+        noise = part.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
+        sums = noise.measure(np.append(_exact_sum(used), gaps))
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
         products = np.concatenate(
             [_exact_sum(used[:, [i]] * used[:, [j]]) for i, j in zip(*upper, strict=True)]
         )
-        mu = self.budget.take("products")
-        noisy, scale = self._noisy(products * weight, math.sqrt(2.0) * width, mu)
+        noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
+        noisy = noise.measure(products * weight)
         present = float(np.clip(self.rows - sums[-1] / math.sqrt(width), 1.0, self.rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
-        found = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
+        moments = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
         names = list(self.read)
         labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
-        return found * self._halves[upper[0]] * self._halves[upper[1]], labels, scale
+        return moments * self._halves[upper[0]] * self._halves[upper[1]], labels, noise.scale
 
     def counts(self) -> tuple[FloatArray, Sequence[str], float]:
         """Return a count per cell of all columns' cells together, with one for the rest each."""
@@ -306,16 +293,14 @@ class _Work:
         ]
         flat = np.ravel_multi_index(places, shape)
         counts = np.bincount(flat, minlength=math.prod(shape))
-        mu = self.budget.take("counts")
-        noisy, scale = self._noisy(counts, math.sqrt(2.0), mu)
-        return noisy, [", ".join(labels) for labels in product(*cells)], scale
+        noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
+        return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
     def quantiles(self, levels: FloatArray) -> tuple[FloatArray, Sequence[str], float]:
         """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
-        mu = self.budget.take("counts of halves")
-        width = len(self.read)
-        sensitivity = math.sqrt(2.0 * _DEPTH * width)
-        found, scale = [], 0.0
+        part = self.budget.take("counts of halves")
+        noise = part.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.read))
+        found = []
         for values, bound in zip(self.read.values(), self._ranges, strict=True):
             numbers = values.numbers[~np.isnan(values.numbers)]
             share = (np.clip(numbers, bound.low, bound.high) - bound.low) / (bound.high - bound.low)
@@ -323,11 +308,10 @@ class _Work:
             halves = []
             for depth in range(1, _DEPTH + 1):
                 counts = np.bincount(leaves >> (_DEPTH - depth), minlength=2**depth)
-                noisy, scale = self._noisy(counts, sensitivity, mu)
-                halves.append(noisy)
+                halves.append(noise.measure(counts))
             found.append([_descended(halves, level, bound) for level in levels])
         names = [f"{name} at {significant(p, 'given')}" for p in levels for name in self.read]
-        return np.array(found).T.ravel(), names, scale
+        return np.array(found).T.ravel(), names, noise.scale
 
 
 def _exact_sum(values: FloatArray) -> FloatArray:

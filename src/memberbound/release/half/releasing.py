@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.budget import NeighbourBudget
+from memberbound.release.budget import Budget
 from memberbound.release.calibration import Calibration, Rows, Statistic
 from memberbound.release.half.fitting import evaluated
 from memberbound.release.noise import release
@@ -49,7 +49,7 @@ class Release:
     secure: bool = True
     about: Mapping[str, object] = field(default_factory=dict)
     #: Of all rows, in the neighbour game.
-    budget: NeighbourBudget | None = None
+    budget: Budget | None = None
     rows: int | None = None
 
     def to_dict(self) -> dict[str, object]:
