@@ -85,7 +85,7 @@ def ours_calibrated(kind: str) -> float:
         else {"target_tpr": TARGET_TPR, "fpr": TARGET_FPR}
     )
     found = memberbound.explain(sample_rate=RATE, steps=STEPS, **goal)
-    return float(found.parameters["noise_multiplier"])
+    return float(found.parameters.noise_multiplier)
 
 
 def riskcal_calibrated(kind: str, grid: float) -> float:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 
 import memberbound
+from memberbound.answers import (
+    INTERNAL,
+    Answer,
+    Given,
+    Inline,
+    Lower,
+    OmitEmpty,
+    Sided,
+    Upper,
+    sides_of_class,
+)
+from memberbound.games import ModelGame
 from memberbound.quantities import Readable, numbers_in
 from memberbound.report.model import read
 from memberbound.studies import Study
@@ -67,3 +84,67 @@ def test_what_proves_nothing_is_not_printed_as_a_bound() -> None:
     said = dict(zip(frame["key"], frame["text"], strict=True))
     assert said["delta_upper"] == said["security_lower"] == "nothing is proved"
     assert "≤ 1" not in set(frame["text"])
+
+
+def test_an_answer_is_read_back_from_its_dictionary_and_fits_its_schema(answers: list[Any]) -> None:
+    declared = [answer for answer in answers if isinstance(answer, Answer)]
+    assert declared
+    for answer in declared:
+        fields = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+        jsonschema.validate(fields, type(answer).json_schema())
+        assert type(answer).from_dict(fields).to_dict() == fields
+        broken = {key: value for key, value in fields.items() if key != "sentence"}
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, type(answer).json_schema())
+
+
+def test_a_number_without_a_side_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Undeclared:
+        leak: float
+
+    with pytest.raises(TypeError, match="leak is a number without a side"):
+        sides_of_class(Undeclared)
+
+
+def test_an_answer_follows_what_it_holds() -> None:
+    answer = Nested(Inner(math.inf, (1.5, 2)), {"a": Inner(0.5, ())}, np.array([1.0, math.nan]))
+    assert answer.to_dict()["inner"] == {"bound_upper": None, "pairs": [1.5, 2]}
+    assert answer.to_dict()["bound_lower"] == 0.25
+    assert answer.to_dict()["array"] == [1.0, None]
+    assert "empty" not in answer.to_dict()
+    assert Nested.SIDES == {
+        "inner": {"bound_upper": "upper", "pairs": "given"},
+        "by_name": {"*": {"bound_upper": "upper", "pairs": "given"}},
+        "array": "estimate",
+        "empty": "given",
+        "bound_lower": "lower",
+    }
+    again = Nested.from_dict(answer.to_dict())
+    assert again.by_name == answer.by_name
+    assert again.to_dict() == answer.to_dict()
+
+
+@dataclass(frozen=True)
+class Inner:
+    bound_upper: Upper
+    pairs: tuple[Given | int, ...]
+    secret: object = field(default=None, metadata=INTERNAL)
+
+
+@dataclass(frozen=True)
+class Inlined:
+    bound_lower: Lower = 0.25
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Nested(Answer):
+    VERB: ClassVar = "nested"
+    inner: Inner
+    by_name: Mapping[str, Inner]
+    array: Annotated[Any, Sided("estimate")]
+    empty: OmitEmpty[Given | None] = None
+    inlined: Inline[Inlined] = field(default_factory=Inlined)
+    game: ModelGame = field(default_factory=ModelGame)
+    theorems: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import memberbound
 from memberbound import InputError, explain
+from memberbound.verbs.explain import Parameters
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
 KEYS = {
@@ -255,7 +256,7 @@ def test_a_setting_that_was_looked_for_is_printed_on_the_safe_side(limit):
     assert memberbound.explain(epsilon=printed).eta_upper <= limit
     noisy = memberbound.explain(target_eta=limit, sample_rate=0.01, steps=100, delta=1e-5)
     multiplier = float(re.search(r"noise multiplier ([0-9.e+-]+),", noisy.sentence)[1])
-    assert noisy.parameters["noise_multiplier"] <= multiplier
+    assert noisy.parameters.noise_multiplier <= multiplier
     quoted = float(re.search(r"ε at δ +([0-9.e+-]+) at", noisy.summary())[1])
     assert quoted >= noisy.epsilon, "an ε that follows from σ is an upper bound"
 
@@ -331,7 +332,7 @@ def test_an_engine_of_opacus_is_read_by_its_steps():
     for _ in range(30):
         engine.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
     ours = explain(history=engine, delta=1e-5)
-    assert ours.parameters == {"noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 30}
+    assert ours.parameters == Parameters(noise_multiplier=1.0, sample_rate=0.1, steps=30)
     # The Gaussian accountant is below the truth; this is why nobody reads its ε.
     assert engine.accountant.get_epsilon(1e-5) < ours.epsilon
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
+from memberbound.answers import (
+    INTERNAL,
+    Answer,
+    Given,
+    Inline,
+    Lower,
+    OmitEmpty,
+    Upper,
+    computed,
+)
 from memberbound.declarations import Option, Rates
 from memberbound.dp import (
     AdvantageTarget,
@@ -33,10 +43,6 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import (
     Certificate,
-    Readable,
-    Sides,
-    common_fields,
-    json_number,
     marked,
     percent,
     significant,
@@ -144,6 +150,18 @@ def steps_from_history(history: Any) -> DpSgd | DpSgdHistory:
 
 
 @dataclass(frozen=True)
+class Parameters:
+    """What describes a guarantee besides ε and δ."""
+
+    gdp: OmitEmpty[Given | None] = None
+    noise_multiplier: OmitEmpty[Given | None] = None
+    sample_rate: OmitEmpty[Given | None] = None
+    steps: OmitEmpty[int | None] = None
+    #: Noise multiplier, sample rate and number of steps, per kind of step.
+    history: OmitEmpty[tuple[tuple[Given, Given, int], ...]] = ()
+
+
+@dataclass(frozen=True)
 class Question:
     """The parameters as given: exactly one notion, or the frame of an inverse question."""
 
@@ -242,19 +260,13 @@ class Question:
         eps = guarantee.curve.epsilon(fraction("delta", delta))
         return (eps if math.isfinite(eps) else None), float(delta), notes
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Parameters:
         """Return what was given (or found) besides ε and δ."""
         if isinstance(self.history, DpSgd):
-            return asdict(self.history)
+            return Parameters(**asdict(self.history))
         if self.history is not None:
-            return {"history": [list(asdict(part).values()) for part in self.history.parts]}
-        values = {
-            "gdp": self.gdp,
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+            return Parameters(history=tuple(astuple(part) for part in self.history.parts))
+        return Parameters(self.gdp, self.noise_multiplier, self.sample_rate, self.steps)
 
 
 # ── The answer of ``explain``: a guarantee, read for somebody guessing membership ─────────────────
@@ -275,91 +287,81 @@ _CURVE_THEOREMS = {
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(Readable, Limited):
+class Explanation(Answer, Limited):
     """What a guarantee says about membership; keeps its inputs and its curve.
 
     ``guarantee.curve`` is the neighbour game at the stated adjacency, and
     ``guarantee.replaced().curve`` the one that η and MIS are read from.
     """
 
-    SIDES: ClassVar[Sides] = {
-        "accuracy_upper": "upper",
-        "advantage_upper": "upper",
-        "delta": "given",
-        "epsilon": "given",
-        "eta_upper": "upper",
-        "gdp": "given",
-        "guess_upper": "upper",
-        "history": "given",
-        "lam": "given",
-        "noise_multiplier": "given",
-        "nu": "given",
-        "precision_upper": "upper",
-        "prior": "given",
-        "sample_rate": "given",
-        "security_lower": "lower",
-        "security_lower_iid": "lower",
-        "tpr_upper": "upper",
-    }
-
     VERB: ClassVar = "explain"
     FAILS_ON: ClassVar = ("ceiling",)
     COMPARED: ClassVar = "the certified accuracy of any attack on any record"
 
-    guarantee: DpGuarantee
-    epsilon: float | None
-    delta: float | None
-    nu: float = 0.5
-    lam: float = 1.0
-    prior: float = 0.5
-    fpr: tuple[float, ...] = DEFAULT_FPR
-    parameters: dict[str, Any] = field(default_factory=dict)
+    guarantee: DpGuarantee = field(metadata=INTERNAL)
+    epsilon: Given | None
+    delta: Given | None
+    nu: Given = 0.5
+    lam: Given = 1.0
+    prior: Given = 0.5
+    fpr: tuple[float, ...] = field(default=DEFAULT_FPR, metadata=INTERNAL)
+    parameters: Inline[Parameters] = field(default_factory=Parameters)
     target: str | None = None
-    notes: tuple[str, ...] = ()
-    baseline: tuple[float, ...] = ()
+    notes: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
 
-    @property
+    @cached_property
+    def game(self) -> NeighbourGame:
+        """The neighbour game at the stated adjacency."""
+        return NeighbourGame(self.adjacency)
+
+    @computed
     def adjacency(self) -> Adjacency:
         """How the two neighbouring data sets differ."""
         return self.guarantee.adjacency
 
-    @cached_property
-    def advantage_upper(self) -> float:
+    @computed
+    def notion(self) -> str:
+        """The notion of privacy in which the guarantee is given."""
+        return self.guarantee.notion
+
+    @computed
+    def advantage_upper(self) -> Upper:
         """Largest TPR - FPR."""
         return self.guarantee.curve.advantage
 
-    @cached_property
-    def accuracy_upper(self) -> float:
+    @computed
+    def accuracy_upper(self) -> Upper:
         """Best probability of being right at the prior."""
         return self.guarantee.curve.accuracy(self.prior)
 
-    @cached_property
-    def precision_upper(self) -> float:
+    @computed
+    def precision_upper(self) -> Upper:
         """Best probability that a record named "in" was in, naming as few as one likes."""
         return self.guarantee.curve.precision(self.prior)
 
-    @cached_property
-    def tpr_upper(self) -> dict[str, float]:
+    @computed
+    def tpr_upper(self) -> dict[str, Upper]:
         """Best TPR at each FPR, keyed by the FPR as text."""
         return {repr(alpha): self.guarantee.curve.tpr(alpha) for alpha in self.fpr}
 
-    @cached_property
-    def guess_upper(self) -> dict[str, float]:
+    @computed
+    def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:
         """Best chance of guessing something about a record, by the chance before the release."""
         return {repr(chance): self.guarantee.curve.tpr(chance) for chance in self.baseline}
 
-    @cached_property
-    def eta_upper(self) -> float:
+    @computed
+    def eta_upper(self) -> Upper:
         """Least η for which MIP is certain, replace-one."""
         return self.guarantee.replaced().curve.eta
 
-    @cached_property
-    def security_lower(self) -> float:
+    @computed
+    def security_lower(self) -> Lower:
         """MIS at (ν, λ) from the curve alone, replace-one."""
         return self.guarantee.replaced().curve.security(self.nu, self.lam)
 
-    @cached_property
-    def security_lower_iid(self) -> float | None:
+    @computed
+    def security_lower_iid(self) -> Lower | None:
         """MIS by the sharper bound for pure replace-one ε-DP (X11); ``None`` where δ > 0."""
         largest = self.guarantee.replaced().curve.epsilon(0.0)
         if not math.isfinite(largest):
@@ -367,15 +369,15 @@ class Explanation(Readable, Limited):
         leak = leak_from_pure_dp(largest, self.nu, self.lam)
         return max(self.security_lower, 1.0 if leak == 0.0 else down(1.0 - leak))
 
-    @property
+    @cached_property
     def theorems(self) -> tuple[str, ...]:
         """Results the numbers rest on."""
-        used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.guarantee.notion]]
+        used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.notion]]
         if self.security_lower_iid is not None:
             used.append("X11")
         return (*used, "X23") if self.baseline else tuple(used)
 
-    @property
+    @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What has to be true of the system for the numbers to hold."""
         first = {
@@ -386,7 +388,7 @@ class Explanation(Readable, Limited):
                 "gradient, and adds Gaussian noise of the stated multiple of the clipping norm; "
                 "nothing else about the data is released."
             ),
-        }[self.guarantee.notion]
+        }[self.notion]
         convert = (
             "advantage, accuracy and TPR speak of the neighbour game at "
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
@@ -399,7 +401,7 @@ class Explanation(Readable, Limited):
         """Return the main numbers as certificates, each in its own game."""
         here, iid = NeighbourGame(self.adjacency), IidGame(self.nu, self.lam)
         swap = NeighbourGame("replace-one")
-        rest, base = self.assumptions, _CURVE_THEOREMS[self.guarantee.notion]
+        rest, base = self.assumptions, _CURVE_THEOREMS[self.notion]
         read = ("I24-P2", *base)
         mis = ("A25-P5", "A25-T6", *base)
         return (
@@ -415,49 +417,21 @@ class Explanation(Readable, Limited):
         blind = max(self.prior, 1 - self.prior)
         return (Success("any attack on any record", blind, ceiling=self.accuracy_upper),)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        result = common_fields(
-            "explain", NeighbourGame(self.adjacency), self.theorems, self.assumptions
-        )
-        result |= {
-            "adjacency": self.adjacency,
-            "advantage_upper": self.advantage_upper,
-            "accuracy_upper": self.accuracy_upper,
-            "eta_upper": self.eta_upper,
-            "security_lower": self.security_lower,
-            "security_lower_iid": json_number(self.security_lower_iid),
-            "tpr_upper": self.tpr_upper,
-            "precision_upper": self.precision_upper,
-            **({"guess_upper": self.guess_upper} if self.baseline else {}),
-            "epsilon": json_number(self.epsilon),
-            "delta": json_number(self.delta),
-            "prior": self.prior,
-            "nu": self.nu,
-            "lam": self.lam,
-            "notion": self.guarantee.notion,
-            "target": self.target,
-            "sentence": self.sentence,
-        }
-        return result | dict(self.parameters)
-
     @property
     def setting(self) -> str:
         """The parameters, in words; one that was looked for is rounded to the safe side."""
         p = self.parameters
-        if "history" in p:
-            kinds = p["history"]
-            total = sum(steps for _, _, steps in kinds)
-            return f"{total} steps of DP-SGD of {len(kinds)} kinds of noise and sampling"
-        if self.guarantee.notion == "DP-SGD":
-            noise = float(p["noise_multiplier"])
-            shown = significant(noise, "given" if self.target is None else "upper")
+        if p.history:
+            total = sum(steps for _, _, steps in p.history)
+            return f"{total} steps of DP-SGD of {len(p.history)} kinds of noise and sampling"
+        if self.notion == "DP-SGD":
+            shown = significant(p.noise_multiplier, "given" if self.target is None else "upper")
             return (
                 f"noise multiplier {shown}, sampling rate "
-                f"{significant(p['sample_rate'], 'given')} and {int(p['steps'])} steps"
+                f"{significant(p.sample_rate, 'given')} and {p.steps} steps"
             )
-        if self.guarantee.notion == "μ-GDP":
-            return f"μ = {significant(p['gdp'], 'given')} (Gaussian DP)"
+        if self.notion == "μ-GDP":
+            return f"μ = {significant(p.gdp, 'given')} (Gaussian DP)"
         delta = "" if not self.delta else f" and δ = {significant(self.delta, 'given')}"
         return f"ε = {self._epsilon_in_words()}{delta}"
 
@@ -465,11 +439,11 @@ class Explanation(Readable, Limited):
         """ε: as given, the largest that may be used (down), or one that follows (up)."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "no finite ε"
-        if self.guarantee.notion != "(ε, δ)-DP":
+        if self.notion != "(ε, δ)-DP":
             return significant(self.epsilon, "upper")
         return significant(self.epsilon, "given" if self.target is None else "lower")
 
-    @property
+    @computed
     def sentence(self) -> str:
         """A sentence a lawyer understands; every number in it is rounded to the safe side."""
         lead = f"With {self.setting}, "
@@ -515,10 +489,10 @@ class Explanation(Readable, Limited):
         )
         return " ".join(parts)
 
-    def summary(self) -> str:
-        """Return the short readable table of the command line."""
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return the numbers of the table of the command line."""
         eps = self._epsilon_in_words()
-        rows = [
+        rows: list[tuple[str, object]] = [
             (
                 "ε at δ",
                 eps if self.delta is None else f"{eps} at {significant(self.delta, 'given')}",
@@ -559,9 +533,7 @@ class Explanation(Readable, Limited):
                     marked(self.security_lower_iid, "certificate", "security", 6),
                 )
             )
-        width = max(len(name) for name, _ in rows)
-        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        return f"{self.sentence}\n\n{table}"
+        return rows
 
 
 # ── The verb ``explain``: what a DP parameter means for somebody guessing membership ──────────────

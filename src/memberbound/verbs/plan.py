@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from memberbound.answers import Answer, Given, Lower, computed
 from memberbound.declarations import Column, ColumnRoles, DatabaseTable, Law, Names, Option, Table
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame
@@ -17,10 +18,7 @@ from memberbound.iid.planning import (
     smallest_n_for_uniform,
 )
 from memberbound.quantities import (
-    Readable,
-    Sides,
     at_confidence,
-    common_fields,
     confident,
     decimals,
     significant,
@@ -45,25 +43,19 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Readable):
+class Plan(Answer):
     """The number of rows that meets the target(s); ``None`` where no number can be certified.
 
     With a ``unit`` it is a number of different values of that column, each with all its rows.
     """
 
-    SIDES: ClassVar[Sides] = {
-        "confidence": "lower",
-        "lam": "given",
-        "nu": "given",
-        "record_leak": "given",
-        "security": "given",
-    }
+    VERB: ClassVar = "plan"
 
     n_required: int | None
-    security: float | None
-    record_leak: float | None
+    security: Given | None
+    record_leak: Given | None
     source: str
-    confidence: float
+    confidence: Lower
     game: IidGame
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -74,30 +66,21 @@ class Plan(Readable):
     roles: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        return common_fields("plan", self.game, self.theorems, self.assumptions) | {
-            "n_required": self.n_required,
-            "security": self.security,
-            "record_leak": self.record_leak,
-            "source": self.source,
-            "rows": self.rows,
-            "atoms": self.atoms,
-            "confidence": self.confidence,
-            "reason": self.reason,
-            "unit": self.unit,
-            "nu": self.game.nu,
-            "lam": self.game.lam,
-            "roles": dict(self.roles),
-            "warnings": list(self.warnings),
-            "sentence": self.sentence,
-        }
+    @computed
+    def nu(self) -> Given:
+        """Probability that the tested record is not a member."""
+        return self.game.nu
 
-    def summary(self) -> str:
-        """Return the readable sentence."""
-        return self.sentence
+    @computed
+    def lam(self) -> Given:
+        """Weight of a missed member."""
+        return self.game.lam
 
-    @property
+    def summary_notes(self) -> tuple[str, ...]:
+        """Return nothing: the sentence holds the notes."""
+        return ()
+
+    @computed
     def sentence(self) -> str:
         """How many rows are enough for what."""
         wishes = []

@@ -1,0 +1,406 @@
+"""The answer of a verb: its dictionary, schema, sides, table and ``repr`` follow from its fields.
+
+An answer is a frozen dataclass.  Its keys are its fields and what is marked :class:`computed`; the
+annotation of a number says on which side it is (:data:`Upper`, :data:`Lower`, :data:`EstimateOf`,
+:data:`Given`).  Dataclasses, mappings and sequences below it are followed.
+
+>>> from dataclasses import dataclass, field
+>>> from memberbound.games import IidGame
+>>> @dataclass(frozen=True, repr=False)
+... class Leak(Answer):
+...     VERB = "leak"
+...     leak_upper: Upper
+...     by_column: dict[str, EstimateOf]
+...     rows: int
+...     game: IidGame = field(default_factory=IidGame)
+...     theorems: tuple[str, ...] = ("X5",)
+...     assumptions: tuple[str, ...] = ()
+...
+...     @computed
+...     def sentence(self) -> str:
+...         return f"At most {self.leak_upper} leaks."
+>>> answer = Leak(0.25, {"age": float("nan")}, 9)
+>>> answer
+<Leak: At most 0.25 leaks.>
+>>> {key: answer.to_dict()[key] for key in ("command", "game", "leak_upper", "by_column")}
+{'command': 'leak', 'game': 'iid', 'leak_upper': 0.25, 'by_column': {'age': None}}
+>>> Leak.SIDES
+{'leak_upper': 'upper', 'by_column': 'estimate'}
+>>> Leak.from_dict(answer.to_dict()).sentence
+'At most 0.25 leaks.'
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache, cached_property
+from inspect import get_annotations
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    NotRequired,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from memberbound._version import __version__
+from memberbound.games import Game, IidGame, ModelGame, NeighbourGame, SubsetGame
+from memberbound.quantities import Readable, Side, Sides
+
+__all__ = [
+    "INTERNAL",
+    "Answer",
+    "EstimateOf",
+    "Given",
+    "Inline",
+    "Lower",
+    "OmitEmpty",
+    "Sided",
+    "Upper",
+    "aligned",
+    "computed",
+    "plain",
+    "sides_of_class",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sided:
+    """Marks a type: all numbers in it are on this side."""
+
+    side: Side
+
+
+Upper = Annotated[float, Sided("upper")]
+Lower = Annotated[float, Sided("lower")]
+EstimateOf = Annotated[float, Sided("estimate")]
+Given = Annotated[float, Sided("given")]
+
+_INLINE, _OMIT_EMPTY = "inline", "omit-empty"
+#: Its keys stand in the dictionary itself instead of below a key of their own.
+Inline = Annotated[T, _INLINE]
+#: The key is left out where its value is ``None`` or empty.
+OmitEmpty = Annotated[T, _OMIT_EMPTY]
+#: Metadata of a field that is no key: ``curve: Curve = field(metadata=INTERNAL)``.
+INTERNAL: Mapping[str, bool] = MappingProxyType({"internal": True})
+#: Attributes that the common keys are made from.
+_COMMON = ("game", "theorems", "assumptions")
+
+
+class computed(cached_property[T]):  # noqa: N801 (used as ``property`` is)
+    """A key of an answer that is computed from its fields, once."""
+
+
+# ── What a class declares ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Key:
+    name: str
+    hint: Any
+    inline: bool
+    omit_empty: bool
+
+
+@cache
+def _declared(cls: Any) -> tuple[_Key, ...]:
+    """Return the keys of a dataclass: its fields, then what is computed."""
+    names = [f.name for f in fields(cls) if "internal" not in f.metadata]
+    hints: dict[str, object] = {}
+    for base in reversed(cls.__mro__):
+        declared = {n: h for n, h in get_annotations(base).items() if n in names}
+        for name, member in vars(base).items():
+            if isinstance(member, computed):
+                declared[name] = member.func.__annotations__["return"]
+        namespace = vars(sys.modules[base.__module__]) if declared else {}
+        # Only what is a key is evaluated: types of internal fields need not be imported.
+        holder = SimpleNamespace(__annotations__=declared)
+        hints |= get_type_hints(holder, namespace, include_extras=True)
+    common = _COMMON if issubclass(cls, Answer) else ()
+    keys = []
+    for name, hint in hints.items():
+        notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if name not in common:
+            keys.append(_Key(name, hint, _INLINE in notes, _OMIT_EMPTY in notes))
+    return tuple(keys)
+
+
+@cache
+def sides_of_class(cls: type) -> Sides:
+    """Return the sides of the numbers of a dataclass, by key."""
+    sides: dict[str, Side | Sides] = {}
+    for key in _declared(cls):
+        below = _sides(key.hint, f"{cls.__name__}.{key.name}")
+        if below is not None and key.inline:
+            sides |= {"*": below} if isinstance(below, str) else below
+        elif below is not None:
+            sides[key.name] = below
+    return sides
+
+
+def _sides(hint: Any, where: str) -> Side | Sides | None:
+    """Return the sides of the numbers that a type can hold; ``where`` is for the message."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        for note in args[1:]:
+            if isinstance(note, Sided):
+                return note.side
+        return _sides(args[0], where)
+    if hint is float:
+        raise TypeError(f"{where} is a number without a side: annotate it as Upper, Given, …")
+    if origin is not None:
+        mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+        members = args[1:] if mapping else [arg for arg in args if arg is not Ellipsis]
+        below = [side for arg in members if (side := _sides(arg, where)) is not None]
+        if not below or isinstance(below[0], str):
+            return below[0] if below else None
+        merged = {key: side for each in cast("list[Sides]", below) for key, side in each.items()}
+        return {"*": merged} if mapping else merged
+    if is_typeddict(hint):
+        pairs = get_type_hints(hint, include_extras=True).items()
+        known = {key: _sides(below, f"{where}.{key}") for key, below in pairs}
+        return {key: side for key, side in known.items() if side is not None}
+    if isinstance(declared := getattr(hint, "SIDES", None), Mapping):
+        return declared
+    return sides_of_class(hint) if is_dataclass(hint) and isinstance(hint, type) else None
+
+
+# ── Its values as JSON, and back ──────────────────────────────────────────────────────────────────
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: NaN and infinities become ``None``.
+
+    >>> plain({"a": (1, float("inf")), 0.5: None})
+    {'a': [1, None], '0.5': None}
+    """
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return _dictionary(value)
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays
+        return plain(value.tolist())
+    return [plain(item) for item in value] if isinstance(value, Iterable) else str(value)
+
+
+def _dictionary(value: Any) -> dict[str, Any]:
+    """Return the keys of a dataclass with their values."""
+    result: dict[str, Any] = {}
+    for key in _declared(cast("Any", type(value))):
+        item = plain(getattr(value, key.name))
+        if key.inline:
+            result |= item or {}
+        elif not (key.omit_empty and item in (None, [], {}, "")):
+            result[key.name] = item
+    return result
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Return a value of this type from its JSON."""
+    origin, args = get_origin(hint), [arg for arg in get_args(hint) if arg is not NoneType]
+    if value is None:
+        return None
+    if origin in (Annotated, Union, UnionType):
+        return _read(args[0], value)
+    if is_dataclass(hint) and isinstance(hint, type) and not hasattr(hint, "to_dict"):
+        return _from_dictionary(hint, value)
+    if isinstance(value, list):
+        items = args if args and len(args) == len(value) and Ellipsis not in args else None
+        types = items or [args[0] if args else Any] * len(value)
+        read = [_read(each, item) for each, item in zip(types, value, strict=True)]
+        return read if origin is list else tuple(read)
+    if isinstance(value, Mapping):
+        below = args[1] if len(args) == 2 else Any
+        return {key: _read(below, item) for key, item in value.items()}
+    return value
+
+
+def _from_dictionary(cls: Any, values: Mapping[str, Any]) -> Any:
+    """Return an object that holds these keys; internal fields without a default are absent."""
+    made = object.__new__(cls)
+    for each in fields(cls):
+        if each.default is not MISSING:
+            made.__dict__[each.name] = each.default
+        elif each.default_factory is not MISSING:
+            made.__dict__[each.name] = each.default_factory()
+    for key in _declared(cls):
+        if key.inline:
+            made.__dict__[key.name] = _read(key.hint, values)
+        elif key.name in values or key.name not in made.__dict__:
+            made.__dict__[key.name] = _read(key.hint, values.get(key.name))
+    return made
+
+
+# ── Its JSON Schema ───────────────────────────────────────────────────────────────────────────────
+
+
+def _json_type(hint: Any) -> Any:
+    """Return the type of a value's JSON, for pydantic."""
+    from pydantic import Field
+    from typing_extensions import TypedDict
+
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        sides = [note.side for note in args[1:] if isinstance(note, Sided)]
+        inner = _json_type(args[0])
+        return Annotated[inner, Field(json_schema_extra={"side": sides[0]})] if sides else inner
+    if hint is float:
+        return float | None
+    if origin in (Union, UnionType):
+        return Union[tuple(_json_type(arg) for arg in args)]  # noqa: UP007
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return dict[str, _json_type(args[1])]  # type: ignore[misc]
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        members = [_json_type(arg) for arg in args if arg is not Ellipsis]
+        return list[Union[tuple(members)]]  # type: ignore[misc]  # noqa: UP007
+    if is_dataclass(hint) and isinstance(hint, type):
+        keys = {}
+        for key in _json_keys(hint):
+            kind = _json_type(key.hint)
+            keys[key.name] = NotRequired[kind] if key.omit_empty else kind
+        return TypedDict(hint.__name__, keys)  # type: ignore[operator]
+    return hint if origin is not None or hint in (str, int, bool, NoneType) else Any
+
+
+def _json_keys(cls: Any) -> list[_Key]:
+    keys: list[_Key] = []
+    for key in _declared(cls):
+        inner = get_args(key.hint)[0] if key.inline else None
+        keys += _json_keys(inner) if is_dataclass(inner) else [] if key.inline else [key]
+    return keys
+
+
+# ── The base ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _DeclaredSides:
+    """``SIDES`` of a class: the sides of its numbers, read from its annotations."""
+
+    def __get__(self, instance: object, owner: type) -> Sides:
+        return sides_of_class(owner)
+
+
+class Answer(Readable):
+    """What a verb returns.
+
+    A subclass is a dataclass that declares its keys (see the module), ``VERB``, ``game``,
+    ``theorems``, ``assumptions``, a ``sentence``, and, where a table follows it for the terminal,
+    :meth:`summary_rows`.
+    """
+
+    #: The command, with its hyphens.
+    VERB: ClassVar[str]
+    SIDES: ClassVar[Sides] = cast("Sides", _DeclaredSides())
+
+    if TYPE_CHECKING:  # fields or cached properties of the subclass
+
+        @property
+        def game(self) -> Game: ...  # noqa: D102
+
+        @property
+        def theorems(self) -> tuple[str, ...]: ...  # noqa: D102
+
+        @property
+        def assumptions(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the dictionary of the contract."""
+        common = {
+            "command": self.VERB,
+            "version": __version__,
+            "game": self.game.name,
+            "protects": self.game.protects,
+            "theorems": list(self.theorems),
+            "assumptions": list(self.assumptions),
+        }
+        return common | _dictionary(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the answer that a dictionary was made from, as far as its keys go.
+
+        Internal fields without a default are absent, and what is computed is what was stored.
+        """
+        answer: Self = _from_dictionary(cls, values)
+        answer.__dict__["game"] = cls._game_of(values)
+        for key in ("theorems", "assumptions"):
+            answer.__dict__[key] = tuple(values[key])
+        return answer
+
+    @classmethod
+    def _game_of(cls, values: Mapping[str, Any]) -> Game:
+        """Return the game that a dictionary names, with the parameters it holds."""
+        makers: dict[str, Callable[[], Game]] = {
+            "iid": lambda: IidGame(values.get("nu", 0.5), values.get("lam", 1.0)),
+            "model": ModelGame,
+            "neighbour": lambda: NeighbourGame(values.get("adjacency", "replace-one")),
+            "subset": lambda: SubsetGame(values["records"], values["size"]),
+        }
+        return makers[values["game"]]()
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the dictionary; a number's ``side`` stands beside its type."""
+        from pydantic import TypeAdapter
+
+        schema = TypeAdapter(_json_type(cls)).json_schema()
+        text: dict[str, Any] = {"type": "string"}
+        texts = {"type": "array", "items": text}
+        common = {
+            "command": {"const": cls.VERB},
+            "version": text,
+            "game": {"enum": ["iid", "subset", "neighbour", "model"]},
+            "protects": {"enum": ["average record", "every record"]},
+            "theorems": texts,
+            "assumptions": texts,
+        }
+        schema["properties"] = common | schema["properties"]
+        schema["required"] = [*common, *schema.get("required", ())]
+        return schema
+
+    def summary_rows(self) -> Sequence[tuple[str, object]]:
+        """Return names and values of the table below the sentence."""
+        return ()
+
+    def summary_notes(self) -> Sequence[str]:
+        """Return the lines below the table: by default the ``warnings``."""
+        return [f"note: {warning}." for warning in getattr(self, "warnings", ())]
+
+    def summary(self) -> str:
+        """Return what the command prints: a sentence, a table and notes."""
+        rows = self.summary_rows()
+        text = str(getattr(self, "sentence", ""))
+        if rows:
+            text += f"\n\n{aligned(rows)}"
+        return "\n".join([text, *self.summary_notes()])
+
+
+def aligned(rows: Sequence[tuple[str, object]]) -> str:
+    """Return pairs as lines, the values below one another.
+
+    >>> print(aligned([("rows", 5), ("leak", "≤ 0.1")]))
+    rows  5
+    leak  ≤ 0.1
+    """
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
