@@ -272,15 +272,8 @@ def test_bins_and_weights_must_fit():
     with pytest.raises(InputError, match="those of the encoder"):
         boost(ONE, np.zeros((2, 2), dtype=int), target, loss, Part("boosting", 1.0))
     with pytest.raises(InputError, match="from 0 to 1"):
-        boost(
-            ONE,
-            np.zeros((2, 1), dtype=int),
-            target,
-            loss,
-            mu=1.0,
-            source=InsecureSource(0),
-            weights=[2, 1],
-        )
+        bins = np.zeros((2, 1), dtype=int)
+        boost(ONE, bins, target, loss, Part("boosting", 1.0), weights=[2, 1])
 
 
 # What is learnt, and kept

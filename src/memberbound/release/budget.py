@@ -176,7 +176,7 @@ class Budget:
         (0.2513, True)
         >>> counts = budget.take("a histogram").sums(sensitivity=HISTOGRAM_MOVES)
         >>> round(counts.scale, 3), counts.measure([10, 20, 30]).shape
-        (5.628, (3,))
+        (5.627, (3,))
     """
 
     mu: float
