@@ -271,8 +271,8 @@ def test_bins_and_weights_must_fit():
     loss, target = loss_named("logistic", np.array([0, 1]), 2)
     with pytest.raises(InputError, match="those of the encoder"):
         boost(ONE, np.zeros((2, 2), dtype=int), target, loss, Part("boosting", 1.0))
+    bins = np.zeros((2, 1), dtype=int)
     with pytest.raises(InputError, match="from 0 to 1"):
-        bins = np.zeros((2, 1), dtype=int)
         boost(ONE, bins, target, loss, Part("boosting", 1.0), weights=[2, 1])
 
 
