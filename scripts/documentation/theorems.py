@@ -17,7 +17,7 @@ from pathlib import Path
 import memberbound
 from documentation.formulas import CODE
 from memberbound.papers.errata import Erratum
-from memberbound.papers.results import ERRATA, Entry, entries
+from memberbound.papers.results import Entry, entries, errata
 from memberbound.report.charts import save_roc
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -288,10 +288,10 @@ def _by_source() -> dict[str, list[Entry]]:
 
 def _errata() -> list[tuple[list[str], Erratum]]:
     """The errata, each once with all the ids under which it is stated."""
-    grouped: dict[object, tuple[list[str], Erratum]] = {}
-    for key, erratum in ERRATA.items():
-        grouped.setdefault((erratum.demonstrate, erratum.printed), ([], erratum))[0].append(key)
-    return list(grouped.values())
+    grouped: dict[Erratum, list[str]] = {}
+    for key, erratum in errata().items():
+        grouped.setdefault(erratum, []).append(key)
+    return [(keys, erratum) for erratum, keys in grouped.items()]
 
 
 def _proofs() -> dict[str, str]:

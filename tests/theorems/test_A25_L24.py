@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memberbound.iid.worst_case import diversity, diversity_given_largest_atom
-from memberbound.papers.results import ERRATA
+from memberbound.papers.results import errata
 from oracle.claims import assert_holds
 
 
@@ -83,7 +83,7 @@ def test_the_range_thins_out_above_one_half(cells):
 
 def test_below_one_half_the_range_goes_up_and_down():
     """The comment on A25-L24 (erratum A25-L24.width), and its demonstration by another route."""
-    shown = ERRATA["A25-L24.width"].demonstrate()
+    shown = errata()["A25-L24.width"].demonstrate()
     assert shown.printed_value == pytest.approx(width(10, 0.4), abs=1e-12)
     assert shown.true_value == pytest.approx(width(10, 0.34), abs=1e-12)
     assert shown.true_value > shown.printed_value + 0.05

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import norm
 
 from memberbound.attacks.overfitting import ceiling_from_overfitting
-from memberbound.papers.errata_aubinais import ERRATA, capped_loss, squared_loss_ceiling
+from memberbound.papers.errata_aubinais import capped_loss, squared_loss_ceiling
+from memberbound.papers.results import errata
 
 LEVELS = [1e-2, 1e-4, 1e-6]
 
@@ -39,7 +40,7 @@ def test_the_loss_is_continuous_and_vanishes_only_at_zero():
 
 
 def test_the_demonstration_says_so():
-    shown = ERRATA["A25-eq13"].demonstrate()
+    shown = errata()["A25-eq13"].demonstrate()
     assert (shown.printed_value, shown.true_value, shown.violated) == (0.0, 1.0, True)
 
 
@@ -52,7 +53,7 @@ def test_R12_needs_the_same_condition(alpha):
         prediction = train(labels, epsilon)
         small = np.mean([capped_loss(y, prediction) <= epsilon * (1 + 1e-12) for y in labels])
         assert small >= 1 - alpha
-    shown = ERRATA["A25-R12"].demonstrate()
+    shown = errata()["A25-R12"].demonstrate()
     assert shown.violated
     assert shown.true_value == 1.0 > shown.printed_value
 

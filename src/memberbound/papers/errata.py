@@ -1,33 +1,23 @@
 """What an erratum is: a printed claim, the claim that holds, and a computation between them.
 
-The errata of each line of papers stand in a module of their own (``errata_aubinais``,
-``errata_izzo``, ``errata_lowy``), text and counterexample together; ``ledger.ERRATA`` has them all.
-Nothing is computed on import: the counterexample is computed when ``demonstrate`` is called, and
-the numerical libraries are imported there.
-
-The end of this module has what several of them need: the subset game on a finite output set, in
-exact rationals.  It is written from the definitions, because identities of the papers are in
-dispute here.
+The texts stand in the TOML file of each paper; the computations, named there, in
+``errata_aubinais``, ``errata_izzo`` and ``errata_lowy``.  A computation runs when it is asked for.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from importlib import import_module
 
-__all__ = [
-    "Counterexample",
-    "Errata",
-    "Erratum",
-    "Law",
-    "exact_sum",
-    "hockey_stick",
-    "membership_laws",
-    "optimal_accuracy",
-]
+from memberbound.quantities import json_number
+
+__all__ = ["Counterexample", "Erratum", "ExactLaw"]
+
+Number = float | int | Fraction
+#: Outputs of a release and their probabilities.
+ExactLaw = dict[Hashable, Fraction]
 
 
 @dataclass(frozen=True)
@@ -36,38 +26,32 @@ class Counterexample:
 
     Attributes:
         setting: The instance, in words; it satisfies the printed hypotheses.
-        printed_value: What the printed claim gives in this setting, if it is one number.
+        printed_value: What the printed claim gives in this setting.
         true_value: What the computation gives for the same quantity (a valid lower
             confidence bound where the computation is a simulation).
         violated: Whether the computed numbers contradict the printed claim.
-        numbers: Everything else the comparison rests on, by name.
+        numbers: What else the comparison rests on, by name.
     """
 
     setting: str
-    printed_value: float | None
-    true_value: float | None
+    printed_value: Number
+    true_value: Number
     violated: bool
-    numbers: Mapping[str, float | int | str]
+    numbers: Mapping[str, Number]
 
     def to_dict(self) -> dict[str, object]:
-        """The same content in types that JSON can carry; a non-finite number is ``None``."""
+        """Return JSON-ready fields; a number that is not finite is ``None``."""
         return {
             "setting": self.setting,
-            "printed_value": _json_safe(self.printed_value),
-            "true_value": _json_safe(self.true_value),
+            "printed_value": _json(self.printed_value),
+            "true_value": _json(self.true_value),
             "violated": self.violated,
-            "numbers": {name: _json_safe(value) for name, value in self.numbers.items()},
+            "numbers": {name: _json(value) for name, value in self.numbers.items()},
         }
 
 
-def _json_safe(value: float | int | str | None) -> float | int | str | None:
-    """A number that JSON cannot carry (NaN, infinity) becomes ``None``."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-Demonstration = Callable[[], Counterexample]
+def _json(value: Number) -> float | int | None:
+    return value if isinstance(value, int) else json_number(float(value))
 
 
 @dataclass(frozen=True)
@@ -75,82 +59,18 @@ class Erratum:
     """A claim of one of the papers that does not hold as printed.
 
     Attributes:
-        id: Result id, such as ``"I24-T8"``.
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
-        demonstrate: Computes a counterexample to the printed claim, anew at every call and
-            with the same result at every call.
+        counterexample: Module of this package and name of the function that computes it.
     """
 
-    id: str
     printed: str
     holds: str
-    demonstrate: Demonstration
+    counterexample: str
 
-
-class Errata(dict[str, Erratum]):
-    """The errata of a line of papers by result id."""
-
-    def add(self, *ids: str, printed: str, holds: str) -> Callable[[Demonstration], Demonstration]:
-        """Enter the decorated counterexample.
-
-        Several ids are the same statement: restated in an appendix, or in another version.
-        """
-
-        def entered(demonstrate: Demonstration) -> Demonstration:
-            for id in ids:
-                self[id] = Erratum(id, printed, holds, demonstrate)
-            return demonstrate
-
-        return entered
-
-
-# ---- the subset game on a finite output set, in exact rationals --------------------------------
-
-#: Outputs and their probabilities.
-Law = Mapping[Hashable, Fraction]
-#: From a training set (a tuple of records, in the population's order) to the law of the release.
-Mechanism = Callable[[tuple[int, ...]], Law]
-
-
-def exact_sum(terms: Iterable[Fraction]) -> Fraction:
-    """Return the sum as a fraction, 0 for no terms."""
-    return sum(terms, Fraction(0))
-
-
-def membership_laws(
-    population: Sequence[int], k: int, mechanism: Mechanism, record: int
-) -> tuple[Law, Law]:
-    """Laws of the release given that the record is in, and that it is out.
-
-    The training set is a uniform k-subset. Both laws are conditional probabilities, computed
-    as joint probability over probability of the condition, so that no identity in dispute
-    (L24-L3) is used.
-    """
-    subsets = list(combinations(population, k))
-    weight = Fraction(1, len(subsets))
-    joint: dict[bool, dict[Hashable, Fraction]] = {True: {}, False: {}}
-    for subset in subsets:
-        side = joint[record in subset]
-        for output, probability in mechanism(subset).items():
-            side[output] = side.get(output, Fraction(0)) + weight * probability
-    inside, outside = (
-        {output: mass / sum(side.values()) for output, mass in side.items()}
-        for side in (joint[True], joint[False])
-    )
-    return inside, outside
-
-
-def hockey_stick(p: Law, q: Law, e_epsilon: Fraction) -> Fraction:
-    """H(P‖Q) at e^ε: the largest P(S) − e^ε Q(S), which is the least δ for this direction."""
-    zero = Fraction(0)
-    return exact_sum(max(zero, mass - e_epsilon * q.get(o, zero)) for o, mass in p.items())
-
-
-def optimal_accuracy(inside: Law, outside: Law, prior: Fraction = Fraction(1, 2)) -> Fraction:
-    """Accuracy of the best attacker (I24-P2) when the record is in with probability ``prior``."""
-    zero = Fraction(0)
-    return exact_sum(
-        max(prior * inside.get(o, zero), (1 - prior) * outside.get(o, zero))
-        for o in set(inside) | set(outside)
-    )
+    def demonstrate(self) -> Counterexample:
+        """Compute a counterexample to the printed claim; every call gives the same result."""
+        module, name = self.counterexample.split(".")
+        result = getattr(import_module(f"{__package__}.{module}"), name)()
+        assert isinstance(result, Counterexample)
+        return result

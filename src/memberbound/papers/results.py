@@ -3,28 +3,25 @@
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.
 
 Examples:
-    >>> ERRATA["I24-T8"].demonstrate().violated
+    >>> errata()["I24-T8"].demonstrate().violated
     True
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib import resources
-from types import MappingProxyType
 from typing import Annotated, Literal, get_args
 
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.papers import errata_aubinais, errata_izzo, errata_lowy
 from memberbound.papers.errata import Erratum
 from memberbound.quantities import common_fields
 
-__all__ = ["ERRATA", "PAPERS", "Entry", "Status", "Theorems", "entries", "theorems"]
+__all__ = ["PAPERS", "Entry", "Status", "Theorems", "entries", "errata", "theorems"]
 
 Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
 
@@ -37,11 +34,6 @@ PAPERS = {
     "L24": "Lowy et al., AAAI 2024",
     "X": "beyond the papers",
 }
-
-#: Errata by result id.
-ERRATA: Mapping[str, Erratum] = MappingProxyType(
-    dict(sorted((errata_aubinais.ERRATA | errata_izzo.ERRATA | errata_lowy.ERRATA).items()))
-)
 
 
 @dataclass(frozen=True)
@@ -57,25 +49,26 @@ class Entry:
         tests: Test files, or single tests, that check it.
         reason: Why nothing is computed, or why what is proved is not used, where that is so.
         also: Numbered equations of the paper that are part of the result.
+        erratum: What is wrong with the printed form, where something is.
     """
 
     id: str
     title: str
     statement: str
     status: Status
-    code: tuple[str, ...]
-    tests: tuple[str, ...]
+    code: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
     reason: str | None = None
     also: tuple[str, ...] = ()
+    erratum: Erratum | None = None
 
     def to_dict(self, *, demonstrate: bool = False) -> dict[str, object]:
         """Return JSON-ready fields; an erratum's counterexample is computed only on request."""
-        found = ERRATA.get(self.id)
         erratum: dict[str, object] | None = None
-        if found is not None:
-            erratum = {"printed": found.printed, "holds": found.holds}
+        if self.erratum is not None:
+            erratum = {"printed": self.erratum.printed, "holds": self.erratum.holds}
             if demonstrate:
-                erratum["counterexample"] = found.demonstrate().to_dict()
+                erratum["counterexample"] = self.erratum.demonstrate().to_dict()
         return {
             "id": self.id,
             "also": list(self.also),
@@ -88,34 +81,61 @@ class Entry:
             "erratum": erratum,
         }
 
+    def summary(self, *, demonstrate: bool = False) -> str:
+        """Return everything about the result as text."""
+        lines = [f"{self.id}  {self.title}  [{self.status}]", self.statement]
+        if self.also:
+            lines.append(f"Also:  {', '.join(self.also)}")
+        if self.reason:
+            lines.append(f"Reason: {self.reason}")
+        lines += [f"Code:  {path}" for path in self.code]
+        lines += [f"Tests: {path}" for path in self.tests]
+        if self.erratum is not None:
+            lines += ["", f"Printed: {self.erratum.printed}", f"Holds:   {self.erratum.holds}"]
+            if demonstrate:
+                example = self.erratum.demonstrate()
+                lines.append(f"Counterexample, computed now: {example.setting}")
+                fields = example.to_dict()
+                names = ("printed_value", "true_value", "violated")
+                lines += [f"  {name}: {fields[name]}" for name in names]
+                lines += [f"  {name}: {float(v)}" for name, v in example.numbers.items()]
+        return "\n".join(lines)
 
-@lru_cache(maxsize=1)
+
+@cache
 def entries() -> tuple[Entry, ...]:
     """Return every result, paper by paper."""
-    found: list[Entry] = []
+    rows: list[dict[str, object]] = []
     for key in PAPERS:
         text = resources.files(__package__).joinpath(f"{key}.toml").read_text(encoding="utf-8")
-        for row in tomllib.loads(text)["result"]:
-            if row["status"] not in get_args(Status):
-                raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")
-            found.append(
-                Entry(
-                    id=row["id"],
-                    title=row["title"],
-                    statement=row["statement"],
-                    status=row["status"],
-                    code=tuple(row.get("code", ())),
-                    tests=tuple(row.get("tests", ())),
-                    reason=row.get("reason"),
-                    also=tuple(row.get("also", ())),
-                )
-            )
-    return tuple(found)
+        rows += tomllib.loads(text)["result"]
+    texts = {row["id"]: row for row in rows}
+    return tuple(_entry(row, texts) for row in rows)
+
+
+def _entry(row: dict[str, object], rows: dict[object, dict[str, object]]) -> Entry:
+    fields: dict[str, object] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    if fields["status"] not in get_args(Status):
+        raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")
+    # A restatement under another number has the erratum of its source.
+    own = {name: fields.pop(name, None) for name in ("printed", "holds", "counterexample")}
+    source = rows[fields.pop("restates")] if "restates" in fields else own
+    if source["printed"] is not None:
+        fields["erratum"] = Erratum(*(str(source[name]) for name in own))
+    return Entry(**fields)  # type: ignore[arg-type]  # the tests check every entry
+
+
+def errata() -> dict[str, Erratum]:
+    """Return the errata by result id, sorted."""
+    listed = {entry.id: entry.erratum for entry in entries() if entry.erratum is not None}
+    return dict(sorted(listed.items()))
 
 
 @dataclass(frozen=True)
 class Theorems:
-    """The entries asked for; ``demonstrate`` computes the counterexamples of errata."""
+    """The results asked for; ``demonstrate`` computes the counterexamples of errata."""
 
     results: tuple[Entry, ...]
     demonstrate: bool = False
@@ -133,38 +153,17 @@ class Theorems:
         return fields | {"results": rows}
 
     def counts(self) -> dict[str, int]:
-        """Return how many entries have each status."""
+        """Return how many results have each status."""
         return {s: sum(e.status == s for e in self.results) for s in get_args(Status)}
 
     def summary(self) -> str:
-        """Return a readable list, or the whole story of a single entry."""
+        """Return a readable list, or everything about a single result."""
         if len(self.results) == 1:
-            return _story(self.results[0], self.demonstrate)
+            return self.results[0].summary(demonstrate=self.demonstrate)
         width = max(len(e.id) for e in self.results)
         lines = [f"{e.id:<{width}}  {e.status:<16}  {e.title}" for e in self.results]
         counts = ", ".join(f"{n} {s}" for s, n in self.counts().items() if n)
         return "\n".join([*lines, "", f"{len(lines)} results: {counts}"])
-
-
-def _story(entry: Entry, demonstrate: bool) -> str:
-    lines = [f"{entry.id}  {entry.title}  [{entry.status}]", entry.statement]
-    if entry.also:
-        lines.append(f"Also:  {', '.join(entry.also)}")
-    if entry.reason:
-        lines.append(f"Reason: {entry.reason}")
-    lines += [f"Code:  {path}" for path in entry.code]
-    lines += [f"Tests: {path}" for path in entry.tests]
-    erratum = ERRATA.get(entry.id)
-    if erratum is not None:
-        lines += ["", f"Printed: {erratum.printed}", f"Holds:   {erratum.holds}"]
-        if demonstrate:
-            shown = erratum.demonstrate()
-            lines.append(f"Counterexample, computed now: {shown.setting}")
-            for name, value in shown.to_dict().items():
-                if name in ("printed_value", "true_value", "violated") and value is not None:
-                    lines.append(f"  {name}: {value}")
-            lines += [f"  {name}: {value}" for name, value in shown.numbers.items()]
-    return "\n".join(lines)
 
 
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
@@ -194,7 +193,7 @@ def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> 
     single = [e for e in everything if wanted in map(str.upper, (e.id, *e.also))]
     if single:
         return Theorems(tuple(single), demonstrate=True)
-    paper = [e for e in everything if _paper_of(e.id).upper() == wanted]
+    paper = [e for e in everything if _paper_of(e.id) == wanted]
     if paper:
         return Theorems(tuple(paper))
     raise InputError(
@@ -202,5 +201,5 @@ def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> 
     )
 
 
-def _paper_of(identifier: str) -> str:
-    return "X" if identifier.startswith("X") else identifier.split("-", 1)[0]
+def _paper_of(id: str) -> str:
+    return "X" if id.startswith("X") else id.split("-", 1)[0]
