@@ -26,6 +26,7 @@ from memberbound.quantities import Certificate as Certificate
 from memberbound.quantities import Estimate as Estimate
 from memberbound.release.all_rows.estimator import MembershipPrivate as MembershipPrivate
 from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
+from memberbound.release.ledger_file import Ledger as Ledger
 from memberbound.release.saving import load as load
 from memberbound.report.comparing import Comparison as Comparison
 from memberbound.report.comparing import compare as compare

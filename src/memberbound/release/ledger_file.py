@@ -1,0 +1,314 @@
+"""The ledger of releases: what all of them together, one after the other, promise (X27).
+
+A ledger is a JSON file about one set of people.  Its limit is fixed when it is made.  Every release
+reserves its μ and slack before any noise is drawn and is confirmed after its file is written, so
+that a run that is killed in between can waste budget but never lose a release.  Entries are never
+deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from memberbound.curve.families import GaussianCurve, SlackCurve
+from memberbound.errors import InputError, MemberboundError
+from memberbound.files import check_input, read_document, unwritable, write_text
+from memberbound.release.budget import NeighbourBudget
+from memberbound.release.calibration import checked_eta
+
+__all__ = ["Entry", "Ledger", "Reserve"]
+
+_FORMAT = "memberbound-ledger/1"
+#: The share of the limit's η that is set aside for the slack of all releases.
+_SLACK_SHARE = 0.01
+#: Seconds to wait for another process that writes the same ledger; it holds the lock only briefly.
+_PATIENCE = 30.0
+State = Literal["reserved", "released", "cancelled"]
+#: Called with the budget of a release before its first noise is drawn.
+Reserve = Callable[[NeighbourBudget], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release: ``reserved`` and ``released`` ones count, ``cancelled`` ones do not."""
+
+    id: str
+    state: State
+    time: str
+    command: str
+    what: str
+    eta: float
+    mu: float
+    slack: float
+    unit: str | None
+    out: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether its budget is spent: that of a run that was killed is."""
+        return self.state != "cancelled"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The limit of a ledger file, and its releases when it was read.
+
+    Guarantee: whatever is released with this ledger, each release chosen by looking at those before
+    it, is together within ``limit_slack`` of a ``limit_mu``-GDP pair, hence keeps ``limit_eta`` for
+    every record.
+    Theorem: X27 (proofs/ledger.md).
+    Assumes: every release in which these people take part is entered here.
+    Numerics: the squares of μ and the slacks are added in exact rationals.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = Ledger.create(folder.name + "/ledger.json", limit_eta=0.1)
+        >>> budget = NeighbourBudget.for_eta(0.05, slack=1e-9)
+        >>> with ledger.release("protect", "logistic model", 0.05) as release:
+        ...     release.reserve(budget)
+        >>> ledger = Ledger.read(ledger.path)
+        >>> [entry.state for entry in ledger.releases], round(ledger.left_eta, 3)
+        (['released'], 0.086)
+    """
+
+    path: Path
+    limit_eta: float
+    limit_mu: float
+    limit_slack: float
+    releases: tuple[Entry, ...] = ()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
+        """Make a new ledger; its limit holds for ever."""
+        place = Path(path)
+        eta = checked_eta(limit_eta)
+        slack = eta * _SLACK_SHARE
+        budget = NeighbourBudget.for_eta(eta, slack=slack)
+        ledger = cls(place, eta, budget.mu, slack)
+        with _locked(place):
+            if place.exists():
+                raise InputError(f"ledger must not exist yet, got {str(path)!r}.")
+            ledger._write(force=False)
+        return ledger
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Ledger:
+        """Read a ledger and check it; a file that is damaged or of another version is refused."""
+        place = Path(path)
+        check_input(place, "ledger")
+        content = read_document(place, "ledger", "JSON")
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise InputError(f"ledger must be a file of the format {_FORMAT}, got {str(path)!r}.")
+        try:
+            limit = content["limit"]
+            entries = tuple(_checked_entry(entry) for entry in content["releases"])
+            ledger = cls(place, *(_number(limit[name]) for name in ("eta", "mu", "slack")), entries)
+            if len({entry.id for entry in entries}) < len(entries):
+                raise ValueError("an id stands twice")
+            if NeighbourBudget(ledger.limit_mu, ledger.limit_slack).curve().eta > ledger.limit_eta:
+                raise ValueError("the limit's mu and eta contradict each other")
+            if not ledger._fits(ledger.releases):
+                raise ValueError("the releases exceed the limit")
+        except (KeyError, TypeError, ValueError, MemberboundError) as error:
+            raise InputError(f"ledger {str(path)!r} is damaged: {error}.") from None
+        return ledger
+
+    @property
+    def mu(self) -> float:
+        """√Σμ² of what is spent, rounded up."""
+        return _root_up(_squares(self.releases))
+
+    @property
+    def slack(self) -> float:
+        """The sum of the slacks, rounded up."""
+        return _up(_slacks(self.releases))
+
+    @property
+    def eta(self) -> float:
+        """The η of what is spent, if no size was chosen by looking at an earlier release."""
+        if not any(entry.counts for entry in self.releases):
+            return 0.0
+        return SlackCurve(GaussianCurve(self.mu), self.slack).eta
+
+    @property
+    def left_eta(self) -> float:
+        """The largest η of a single release that still fits, to five decimals, rounded down."""
+        left = max(Fraction(0), Fraction(self.limit_mu) ** 2 - _squares(self.releases))
+        mu = math.sqrt(float(left)) * (1 - 1e-9)
+        return 0.0 if mu == 0 else max(0.0, math.floor((GaussianCurve(mu).eta - 1e-9) * 1e5) / 1e5)
+
+    @property
+    def unit(self) -> str | None:
+        """The column of persons if all releases protect persons, else None: single rows."""
+        units = {entry.unit for entry in self.releases if entry.counts}
+        return units.pop() if len(units) == 1 else None
+
+    def curve(self) -> SlackCurve:
+        """Return the attacker's curve of everything that is ever released with this ledger."""
+        return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
+
+    @contextlib.contextmanager
+    def release(self, command: str, what: str, eta: float) -> Iterator[Reservation]:
+        """Enter a release: reserve inside, confirm at the end; a refusal is cancelled.
+
+        A refusal (InputError) comes for public reasons and before anything is published.  After
+        any other end the entry stays reserved, and counts.
+        """
+        reservation = Reservation(self.path, command, what, checked_eta(eta))
+        try:
+            yield reservation
+        except InputError:
+            reservation._settle("cancelled")
+            raise
+        reservation._settle("released")
+
+    def _fits(self, releases: tuple[Entry, ...]) -> bool:
+        return _squares(releases) <= Fraction(self.limit_mu) ** 2 and _slacks(releases) <= Fraction(
+            self.limit_slack
+        )
+
+    def _write(self, *, force: bool = True) -> None:
+        content = {
+            "format": _FORMAT,
+            "limit": {"eta": self.limit_eta, "mu": self.limit_mu, "slack": self.limit_slack},
+            "releases": [asdict(entry) for entry in self.releases],
+        }
+        write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", self.path, force=force)
+
+
+class Reservation:
+    """A release that is being made; see :meth:`Ledger.release`."""
+
+    def __init__(self, path: Path, command: str, what: str, eta: float) -> None:
+        self.path = path
+        self.id = secrets.token_hex(8)
+        self.out: str | None = None
+        self._about = (command, what, eta)
+        self._reserved = False
+
+    def reserve(self, budget: NeighbourBudget) -> None:
+        """Write the budget into the file, or refuse the release that would exceed the limit."""
+        if self._reserved:
+            raise MemberboundError("a release is entered into its ledger once.")
+        if budget.normal_mu is None:
+            raise InputError(
+                "ledger takes releases with normal noise on all rows; a network trained on "
+                "samples of rows cannot be entered."
+            )
+        command, what, eta = self._about
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = Entry(
+            self.id, "reserved", now, command, what, eta, budget.mu, budget.slack, budget.unit
+        )
+        with _locked(self.path):
+            ledger = Ledger.read(self.path)
+            releases = (*ledger.releases, entry)
+            if not ledger._fits(releases):
+                raise InputError(
+                    f"eta must be at most {ledger.left_eta!r}, which is what the ledger "
+                    f"{self.path.name!r} has left of its limit {ledger.limit_eta!r}, got {eta!r}."
+                )
+            replace(ledger, releases=releases)._write()
+        self._reserved = True
+
+    def _settle(self, state: State) -> None:
+        if not self._reserved:
+            return
+        with _locked(self.path):
+            ledger = Ledger.read(self.path)
+            releases = tuple(
+                replace(entry, state=state, out=self.out) if entry.id == self.id else entry
+                for entry in ledger.releases
+            )
+            replace(ledger, releases=releases)._write()
+
+
+def _checked_entry(content: Any) -> Entry:
+    entry = Entry(**{field.name: content[field.name] for field in fields(Entry)})
+    if entry.state not in get_args(State):
+        raise ValueError(f"unknown state {entry.state!r}")
+    NeighbourBudget(_number(entry.mu), _number(entry.slack))
+    checked_eta(_number(entry.eta))
+    texts = (entry.id, entry.time, entry.command, entry.what)
+    optional = tuple(text for text in (entry.unit, entry.out) if text is not None)
+    if not all(isinstance(text, str) for text in (*texts, *optional)):
+        raise TypeError("an entry has a number where a text belongs")
+    return entry
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} stands where a number belongs")
+    return float(value)
+
+
+def _squares(releases: tuple[Entry, ...]) -> Fraction:
+    return sum((Fraction(entry.mu) ** 2 for entry in releases if entry.counts), Fraction(0))
+
+
+def _slacks(releases: tuple[Entry, ...]) -> Fraction:
+    return sum((Fraction(entry.slack) for entry in releases if entry.counts), Fraction(0))
+
+
+def _up(value: Fraction) -> float:
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def _root_up(value: Fraction) -> float:
+    root = math.sqrt(float(value))
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock beside a ledger, so that no two processes read and write it at once.
+
+    The lock is a file of its own: the ledger itself is replaced by every writing.
+    """
+    beside = path.with_name(path.name + ".lock")
+    try:
+        handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise unwritable(str(beside), error) from error
+    try:
+        give_up = time.monotonic() + _PATIENCE
+        while not _try_lock(handle):
+            if time.monotonic() > give_up:
+                raise MemberboundError(f"ledger {str(path)!r} is in use by another process.")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)  # which unlocks it
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

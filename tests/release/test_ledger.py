@@ -1,0 +1,229 @@
+"""The ledger file: its limit, what a crash leaves, two processes at once, damaged files."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from fractions import Fraction
+
+import pytest
+
+from memberbound import InputError, Ledger, MemberboundError
+from memberbound.release.budget import NeighbourBudget
+
+SMALL = NeighbourBudget(0.05, 1e-9)
+
+
+def spend(ledger, budget=SMALL, eta=0.05, publish=lambda: None):
+    with ledger.release("protect", "model", eta) as release:
+        release.reserve(budget)
+        publish()
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.create(tmp_path / "ledger.json", 0.1)
+
+
+def reread(ledger):
+    return Ledger.read(ledger.path)
+
+
+def test_everything_together_keeps_the_limit(ledger):
+    assert ledger.curve().eta <= 0.1
+    assert NeighbourBudget(ledger.limit_mu * 1.0001, ledger.limit_slack).curve().eta > 0.1
+
+
+def test_what_is_spent_is_that_of_one_release_of_the_squares_root(ledger):
+    for mu in (0.1, 0.2, 0.05):
+        spend(ledger, NeighbourBudget(mu, 1e-9))
+    now = reread(ledger)
+    squares = sum(Fraction(mu) ** 2 for mu in (0.1, 0.2, 0.05))
+    assert 0 <= Fraction(now.mu) ** 2 - squares < 1e-15
+    assert now.eta == NeighbourBudget(now.mu, now.slack).curve().eta
+    assert now.slack >= 3e-9
+
+
+def test_what_is_left_fits_and_a_little_more_does_not(ledger):
+    spend(ledger, NeighbourBudget.for_eta(0.05, slack=1e-9))
+    left = reread(ledger).left_eta
+    with pytest.raises(InputError, match="at most"):
+        spend(ledger, NeighbourBudget.for_eta(left + 2e-5, slack=1e-9), left)
+    spend(ledger, NeighbourBudget.for_eta(left, slack=1e-9), left)
+    assert reread(ledger).left_eta < 0.003
+    assert [entry.state for entry in reread(ledger).releases] == ["released"] * 2
+
+
+def test_the_limit_is_compared_exactly(ledger):
+    """A square that exceeds what is left by less than a double can tell is refused."""
+    spend(ledger, NeighbourBudget(ledger.limit_mu, 1e-9))
+    with pytest.raises(InputError, match="ledger"):
+        spend(ledger, NeighbourBudget(1e-12, 1e-9))
+    assert 1.0 + 1e-24 == 1.0
+    assert len(reread(ledger).releases) == 1
+
+
+def test_slacks_have_a_limit_of_their_own(ledger):
+    with pytest.raises(InputError, match="ledger"):
+        spend(ledger, NeighbourBudget(0.01, ledger.limit_slack * 1.01))
+    assert reread(ledger).releases == ()
+
+
+def test_a_network_is_refused(ledger):
+    class Sampled(NeighbourBudget):
+        normal_mu = None
+
+    with pytest.raises(InputError, match="network"):
+        spend(ledger, Sampled(0.01, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(InputError, "cancelled"), (RuntimeError, "reserved")]
+)
+def test_only_a_refusal_gives_the_budget_back(ledger, error, state):
+    def stop():
+        raise error("stopped")
+
+    with pytest.raises(error):
+        spend(ledger, publish=stop)
+    now = reread(ledger)
+    assert [entry.state for entry in now.releases] == [state]
+    assert (now.mu > 0) == (state == "reserved")
+
+
+def test_units_of_all_releases(ledger):
+    assert ledger.unit is None
+    spend(ledger, NeighbourBudget(0.05, 1e-9, unit="patient"))
+    assert reread(ledger).unit == "patient"
+    spend(ledger)
+    assert reread(ledger).unit is None
+
+
+def _spend_until_refused(path, out):
+    made = 0
+    ledger = Ledger.read(path)
+    try:
+        while True:
+            spend(ledger)
+            made += 1
+    except InputError:
+        out.put(made)
+
+
+def test_processes_at_once_never_overspend(ledger):
+    fork = multiprocessing.get_context("fork")
+    queue = fork.Queue()
+    processes = [
+        fork.Process(target=_spend_until_refused, args=(ledger.path, queue)) for _ in range(4)
+    ]
+    for process in processes:
+        process.start()
+    made = sum(queue.get(timeout=60) for _ in processes)
+    for process in processes:
+        process.join()
+    most = int(Fraction(ledger.limit_mu) ** 2 / Fraction(0.05) ** 2)
+    assert made == most
+    assert len(reread(ledger).releases) == most
+
+
+#: Calls of the system that a writing makes; each is made the last one once.
+_CALLS = ("open", "fsync", "replace", "link", "close")
+
+
+def _release_killed_at(ledger, place, published):
+    """In a child: release, and be killed before the call of that number."""
+    count = 0
+
+    def counted(name):
+        call = getattr(os, name)
+
+        def stepped(*args, **kwargs):
+            nonlocal count
+            if count == place:
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += 1
+            return call(*args, **kwargs)
+
+        return stepped
+
+    for name in _CALLS:
+        setattr(os, name, counted(name))
+    with ledger.release("protect", "model", 0.05) as release:
+        release.reserve(SMALL)
+        published.write_text("noisy numbers")
+        release.out = "model.json"
+    os._exit(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are forked")
+def test_killed_anywhere_no_release_is_lost(tmp_path):
+    for place in range(200):
+        ledger = Ledger.create(tmp_path / f"{place}.json", 0.1)
+        published = tmp_path / f"{place}.published"
+        child = os.fork()
+        if child == 0:
+            _release_killed_at(ledger, place, published)
+        status = os.waitpid(child, 0)[1]
+        releases = reread(ledger).releases
+        if published.exists():
+            assert [entry.counts for entry in releases] == [True]
+        spend(ledger)  # the next one is not locked out
+        if os.WIFEXITED(status):
+            break
+    assert place > 8
+    assert releases[0].state == "released"
+
+
+def test_a_full_disk_stops_the_release_before_it_is_made(ledger, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    published = []
+    with pytest.raises(MemberboundError, match="space"):
+        spend(ledger, publish=lambda: published.append("noisy numbers"))
+    monkeypatch.undo()
+    assert not published
+    assert reread(ledger).releases == ()
+
+
+def changed(content, **keys):
+    return json.dumps(content | keys)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _c: "",
+        lambda _c: "{",
+        lambda _c: "[]",
+        lambda c: changed(c, format="memberbound-ledger/2"),
+        lambda c: changed(c, releases=None),
+        lambda c: changed(c, releases=[{}]),
+        lambda c: changed(c, limit={"eta": 0.1}),
+        lambda c: changed(c, limit=c["limit"] | {"mu": 9.0}),
+        lambda c: changed(c, limit=c["limit"] | {"mu": "0.5"}),
+        lambda c: changed(c, limit=c["limit"] | {"mu": True}),
+        lambda c: changed(c, releases=c["releases"] * 2),
+        lambda c: changed(c, releases=[c["releases"][0] | {"state": "lost"}]),
+        lambda c: changed(c, releases=[c["releases"][0] | {"mu": -0.05}]),
+        lambda c: changed(c, releases=[c["releases"][0] | {"mu": 5.0}]),
+        lambda c: changed(c, releases=[c["releases"][0] | {"what": 7}]),
+    ],
+)
+def test_what_is_no_ledger_is_refused_and_left_alone(ledger, damage):
+    spend(ledger)
+    text = damage(json.loads(ledger.path.read_text()))
+    ledger.path.write_text(text)
+    with pytest.raises(InputError, match="ledger"):
+        spend(ledger)
+    assert ledger.path.read_text() == text
+
+
+def test_the_limit_of_a_ledger_stays(ledger):
+    with pytest.raises(InputError, match="exist"):
+        Ledger.create(ledger.path, 0.2)
+    assert reread(ledger).limit_eta == 0.1
+    with pytest.raises(InputError, match="eta"):
+        Ledger.create(ledger.path.with_name("other.json"), 0.5)
