@@ -33,6 +33,7 @@ __all__ = [
     "InputFile",
     "Law",
     "LearnerName",
+    "LedgerFile",
     "Names",
     "Numbers",
     "NumbersByColumn",
@@ -146,6 +147,8 @@ Law = Annotated[object, Option("law", metavar="FILE")]
 Points = Annotated[object, Option("points", metavar="FILE")]
 #: A file that is written; over the web the server names it.
 OutputFile = Annotated[Path, Option("out", metavar="FILE", web=False)]
+#: A ledger of releases: a file, or a ``Ledger``.
+LedgerFile = Annotated[object, Option("file", metavar="FILE", web=False)]
 #: A file with a line per record; over the web a switch asks for it.
 RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
 Force = Annotated[bool, Option("switch", web=False)]

@@ -7,12 +7,14 @@ import signal
 import sys
 from fractions import Fraction
 
+import pandas
 import pytest
 
-from memberbound import InputError, Ledger, MemberboundError
-from memberbound.release.budget import NeighbourBudget
+from memberbound import InputError, Ledger, MemberboundError, protect, summarize
+from memberbound.release.budget import Budget
+from memberbound.release.randomness import InsecureSource
 
-SMALL = NeighbourBudget(0.05, 1e-9)
+SMALL = Budget(0.05, 1e-9)
 
 
 def spend(ledger, budget=SMALL, eta=0.05, publish=lambda: None):
@@ -32,46 +34,46 @@ def reread(ledger):
 
 def test_everything_together_keeps_the_limit(ledger):
     assert ledger.curve().eta <= 0.1
-    assert NeighbourBudget(ledger.limit_mu * 1.0001, ledger.limit_slack).curve().eta > 0.1
+    assert Budget(ledger.limit_mu * 1.0001, ledger.limit_slack).curve().eta > 0.1
 
 
 def test_what_is_spent_is_that_of_one_release_of_the_squares_root(ledger):
     for mu in (0.1, 0.2, 0.05):
-        spend(ledger, NeighbourBudget(mu, 1e-9))
+        spend(ledger, Budget(mu, 1e-9))
     now = reread(ledger)
     squares = sum(Fraction(mu) ** 2 for mu in (0.1, 0.2, 0.05))
     assert 0 <= Fraction(now.mu) ** 2 - squares < 1e-15
-    assert now.eta == NeighbourBudget(now.mu, now.slack).curve().eta
+    assert now.eta == Budget(now.mu, now.slack).curve().eta
     assert now.slack >= 3e-9
 
 
 def test_what_is_left_fits_and_a_little_more_does_not(ledger):
-    spend(ledger, NeighbourBudget.for_eta(0.05, slack=1e-9))
+    spend(ledger, Budget.for_eta(0.05, slack=1e-9))
     left = reread(ledger).left_eta
     with pytest.raises(InputError, match="at most"):
-        spend(ledger, NeighbourBudget.for_eta(left + 2e-5, slack=1e-9), left)
-    spend(ledger, NeighbourBudget.for_eta(left, slack=1e-9), left)
+        spend(ledger, Budget.for_eta(left + 2e-5, slack=1e-9), left)
+    spend(ledger, Budget.for_eta(left, slack=1e-9), left)
     assert reread(ledger).left_eta < 0.003
     assert [entry.state for entry in reread(ledger).releases] == ["released"] * 2
 
 
 def test_the_limit_is_compared_exactly(ledger):
     """A square that exceeds what is left by less than a double can tell is refused."""
-    spend(ledger, NeighbourBudget(ledger.limit_mu, 1e-9))
+    spend(ledger, Budget(ledger.limit_mu, 1e-9))
     with pytest.raises(InputError, match="ledger"):
-        spend(ledger, NeighbourBudget(1e-12, 1e-9))
+        spend(ledger, Budget(1e-12, 1e-9))
     assert 1.0 + 1e-24 == 1.0
     assert len(reread(ledger).releases) == 1
 
 
 def test_slacks_have_a_limit_of_their_own(ledger):
     with pytest.raises(InputError, match="ledger"):
-        spend(ledger, NeighbourBudget(0.01, ledger.limit_slack * 1.01))
+        spend(ledger, Budget(0.01, ledger.limit_slack * 1.01))
     assert reread(ledger).releases == ()
 
 
 def test_a_network_is_refused(ledger):
-    class Sampled(NeighbourBudget):
+    class Sampled(Budget):
         normal_mu = None
 
     with pytest.raises(InputError, match="network"):
@@ -94,7 +96,7 @@ def test_only_a_refusal_gives_the_budget_back(ledger, error, state):
 
 def test_units_of_all_releases(ledger):
     assert ledger.unit is None
-    spend(ledger, NeighbourBudget(0.05, 1e-9, unit="patient"))
+    spend(ledger, Budget(0.05, 1e-9, unit="patient"))
     assert reread(ledger).unit == "patient"
     spend(ledger)
     assert reread(ledger).unit is None
@@ -227,3 +229,35 @@ def test_the_limit_of_a_ledger_stays(ledger):
     assert reread(ledger).limit_eta == 0.1
     with pytest.raises(InputError, match="eta"):
         Ledger.create(ledger.path.with_name("other.json"), 0.5)
+
+
+def test_noise_from_a_seed_is_refused(ledger):
+    with pytest.raises(InputError, match="seed"):
+        spend(ledger, Budget(0.05, 1e-9, source=InsecureSource(1)))
+    assert reread(ledger).releases == ()
+
+
+@pytest.fixture
+def people():
+    return pandas.DataFrame({"age": [k % 80 for k in range(900)]})
+
+
+def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, people, tmp_path):
+    """What is refused is refused before it is made: no file, no entry that counts."""
+    asked = {"statistic": "mean", "bounds": {"age": [0, 80]}, "ledger": ledger.path}
+    first = summarize(people, **asked, eta=0.08, out=tmp_path / "mean.safetensors")
+    now = reread(ledger)
+    (entry,) = now.releases
+    assert (entry.state, entry.command, entry.eta) == ("released", "summarize", 0.08)
+    assert entry.mu == first.to_dict()["mu"]
+    assert entry.out == str(tmp_path / "mean.safetensors")
+    with pytest.raises(InputError, match="ledger"):
+        summarize(people, **asked, eta=0.08, out=tmp_path / "again.safetensors")
+    assert not (tmp_path / "again.safetensors").exists()
+    assert reread(ledger) == now
+
+
+def test_a_refused_table_gives_the_budget_back(ledger, people):
+    with pytest.raises(InputError, match="rows"):
+        protect(people.assign(old=people["age"] > 40), target="old", ledger=ledger)
+    assert reread(ledger).mu == 0

@@ -15,6 +15,7 @@ What floating point and unknown names add is a total variation, fixed in advance
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -186,6 +187,8 @@ class Budget:
     #: The column whose values are the records, None where every row is one.
     unit: str | None = field(default=None, kw_only=True)
     source: RandomSource = field(default_factory=SecureSource, kw_only=True, repr=False)
+    #: Called before the first part is taken: enters the budget into a ledger, or refuses it.
+    reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.mu = positive("mu", self.mu)
@@ -200,6 +203,7 @@ class Budget:
         releases: int = 1,
         unit: str | None = None,
         source: RandomSource | None = None,
+        reserve: Callable[[Budget], None] | None = None,
     ) -> Budget:
         """Return the largest budget of which so many together keep η, their slack included."""
         goal = checked_eta(eta)
@@ -214,7 +218,8 @@ class Budget:
                 f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
             )
         mu = last_true(kept, 1e-9, _LARGEST_MU)
-        return cls(mu, slack, unit=unit, source=SecureSource() if source is None else source)
+        drawn = SecureSource() if source is None else source
+        return cls(mu, slack, unit=unit, source=drawn, reserve=reserve)
 
     def repeated(self, releases: int) -> Budget:
         """Return the budget of so many releases from the same rows, each within this one.
@@ -263,6 +268,8 @@ class Budget:
         wanted = self.left if share is None else fraction("share", share, open_left=True)
         if not 0 < wanted <= self.left + 2.0**-45:
             raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
+        if self.reserve is not None and not self._parts:
+            self.reserve(self)
         self._shares = min(1.0, self._shares + wanted)
         part = Part(name, self.mu * math.sqrt(wanted) * _MARGIN, self.source)
         self._parts.append(part)

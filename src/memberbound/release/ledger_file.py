@@ -24,10 +24,10 @@ from typing import Any, Literal, get_args
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_input, read_document, unwritable, write_text
-from memberbound.release.budget import NeighbourBudget
+from memberbound.release.budget import Budget
 from memberbound.release.calibration import checked_eta
 
-__all__ = ["Entry", "Ledger", "Reserve"]
+__all__ = ["Entry", "Ledger", "Reservation", "entered"]
 
 _FORMAT = "memberbound-ledger/1"
 #: The share of the limit's η that is set aside for the slack of all releases.
@@ -35,8 +35,6 @@ _SLACK_SHARE = 0.01
 #: Seconds to wait for another process that writes the same ledger; it holds the lock only briefly.
 _PATIENCE = 30.0
 State = Literal["reserved", "released", "cancelled"]
-#: Called with the budget of a release before its first noise is drawn.
-Reserve = Callable[[NeighbourBudget], None]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Ledger:
         >>> import tempfile
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(folder.name + "/ledger.json", limit_eta=0.1)
-        >>> budget = NeighbourBudget.for_eta(0.05, slack=1e-9)
+        >>> budget = Budget.for_eta(0.05, slack=1e-9)
         >>> with ledger.release("protect", "logistic model", 0.05) as release:
         ...     release.reserve(budget)
         >>> ledger = Ledger.read(ledger.path)
@@ -95,7 +93,7 @@ class Ledger:
         place = Path(path)
         eta = checked_eta(limit_eta)
         slack = eta * _SLACK_SHARE
-        budget = NeighbourBudget.for_eta(eta, slack=slack)
+        budget = Budget.for_eta(eta, slack=slack)
         ledger = cls(place, eta, budget.mu, slack)
         with _locked(place):
             if place.exists():
@@ -114,10 +112,11 @@ class Ledger:
         try:
             limit = content["limit"]
             entries = tuple(_checked_entry(entry) for entry in content["releases"])
-            ledger = cls(place, *(_number(limit[name]) for name in ("eta", "mu", "slack")), entries)
+            eta, mu, slack = (_number(limit[name]) for name in ("eta", "mu", "slack"))
+            ledger = cls(place, eta, mu, slack, entries)
             if len({entry.id for entry in entries}) < len(entries):
                 raise ValueError("an id stands twice")
-            if NeighbourBudget(ledger.limit_mu, ledger.limit_slack).curve().eta > ledger.limit_eta:
+            if Budget(ledger.limit_mu, ledger.limit_slack).curve().eta > ledger.limit_eta:
                 raise ValueError("the limit's mu and eta contradict each other")
             if not ledger._fits(ledger.releases):
                 raise ValueError("the releases exceed the limit")
@@ -198,10 +197,12 @@ class Reservation:
         self._about = (command, what, eta)
         self._reserved = False
 
-    def reserve(self, budget: NeighbourBudget) -> None:
+    def reserve(self, budget: Budget) -> None:
         """Write the budget into the file, or refuse the release that would exceed the limit."""
         if self._reserved:
             raise MemberboundError("a release is entered into its ledger once.")
+        if not budget.source.secure:
+            raise InputError("ledger takes releases with secret noise, not with an insecure seed.")
         if budget.normal_mu is None:
             raise InputError(
                 "ledger takes releases with normal noise on all rows; a network trained on "
@@ -235,11 +236,43 @@ class Reservation:
             replace(ledger, releases=releases)._write()
 
 
+@dataclass
+class Unledgered:
+    """Stands for a reservation where no ledger is kept."""
+
+    reserve: Callable[[Budget], None] | None = None
+    out: str | None = None
+
+
+@contextlib.contextmanager
+def entered(
+    ledger: object, command: str, what: str, eta: float
+) -> Iterator[Reservation | Unledgered]:
+    """Enter a release into a ledger, its file, or None: what is done inside is the release."""
+    if ledger is None:
+        yield Unledgered()
+        return
+    book = ledger if isinstance(ledger, Ledger) else Ledger.read(_existing(ledger))
+    with book.release(command, what, eta) as reservation:
+        yield reservation
+
+
+def _existing(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"ledger must be a file or a Ledger, got {type(path).__name__}.")
+    if not Path(path).exists():
+        raise InputError(
+            f"ledger must be an existing file, got {str(path)!r}. "
+            "Make one: memberbound ledger FILE --limit-eta 0.1"
+        )
+    return Path(path)
+
+
 def _checked_entry(content: Any) -> Entry:
     entry = Entry(**{field.name: content[field.name] for field in fields(Entry)})
     if entry.state not in get_args(State):
         raise ValueError(f"unknown state {entry.state!r}")
-    NeighbourBudget(_number(entry.mu), _number(entry.slack))
+    Budget(_number(entry.mu), _number(entry.slack))
     checked_eta(_number(entry.eta))
     texts = (entry.id, entry.time, entry.command, entry.what)
     optional = tuple(text for text in (entry.unit, entry.out) if text is not None)

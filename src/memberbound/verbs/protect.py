@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from memberbound.declarations import (
     Column,
     DatabaseTable,
     Force,
+    LedgerFile,
     Names,
     Option,
     OutputFile,
@@ -42,10 +42,12 @@ from memberbound.release.all_rows.models import (
     replaces_preprocessing,
 )
 from memberbound.release.all_rows.networks import NetworkModel, fit_network
+from memberbound.release.budget import Budget
 from memberbound.release.calibration import checked_eta
 from memberbound.release.half.methods import CLASS_SCORES, NUMBER_SCORES, answers_of
 from memberbound.release.half.parameters import Labels
 from memberbound.release.half.releasing import source_from_seed
+from memberbound.release.ledger_file import entered
 from memberbound.release.saving import LINEAR_ENDINGS, NETWORK_ENDINGS, save
 from memberbound.tables.columns import Values
 from memberbound.tables.in_memory import Records, read_secret_columns
@@ -83,6 +85,7 @@ def protect(
     baseline: Rates | None = None,
     columns: Names | None = None,
     unit: Column | None = None,
+    ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -118,6 +121,8 @@ def protect(
             out).
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
+        ledger: ledger of releases about the same people, which this one is entered into and must
+            not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
         out: file for the model; its certificate is written beside it. Both may be published; the
             scores and notes printed with them are for the owner of the rows.
@@ -163,7 +168,22 @@ def protect(
     advance = progress or (lambda _done, _total: None)
     advance(0, 2)
     trained = learner if form == "network" else form
-    released = _trained(table, target, trained, eta=eta, bounds=public, tune=tune, seed=seed)
+    if ledger is not None and form == "network":
+        raise InputError("ledger takes models with normal noise on all rows, not a network.")
+    with entered(ledger, "protect", f"{form} model", eta) as entry:
+        released = _trained(
+            table,
+            target,
+            trained,
+            eta=eta,
+            bounds=public,
+            tune=tune,
+            seed=seed,
+            reserve=entry.reserve,
+        )
+        if out is not None:
+            save(released, Path(out), force=force)
+            entry.out = str(out)
     advance(1, 2)
     scores, notes = _rehearsed(table, target, released, public, None if seed is None else seed + 1)
     advance(2, 2)
@@ -171,7 +191,7 @@ def protect(
         notes = ["the pipeline's own preprocessing is replaced by a private one", *notes]
     if learner is not None and not isinstance(learner, str) and form != "network":
         notes = ["the learner's own settings are not used: the private form has its own", *notes]
-    result = Protection(
+    return Protection(
         "protect",
         released.calibration_,
         released,
@@ -186,11 +206,8 @@ def protect(
         ),
         details={"bounds": sorted(public), "columns": list(released.columns)},
         baseline=guesses,
+        out=None if out is None else str(out),
     )
-    if out is None:
-        return result
-    save(result.released, Path(out), force=force)
-    return replace(result, out=str(out))
 
 
 def _trained(
@@ -202,6 +219,7 @@ def _trained(
     bounds: Bounds,
     tune: bool,
     seed: int | None,
+    reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
     """Train a learner that has a private form."""
     source = source_from_seed(seed)
@@ -209,7 +227,14 @@ def _trained(
     factory = network_factory(learner)
     if form != "network" or factory is None:
         return fit_private(
-            table, target, eta=eta, learner=form, bounds=bounds, tune=tune, source=source
+            table,
+            target,
+            eta=eta,
+            learner=form,
+            bounds=bounds,
+            tune=tune,
+            source=source,
+            reserve=reserve,
         )
     if tune:
         raise InputError("tune must be left out for a network: its settings are not tried out.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from memberbound.declarations import (
     Column,
     DatabaseTable,
     Force,
+    LedgerFile,
     Names,
     Numbers,
     Option,
@@ -24,6 +24,7 @@ from memberbound.files import check_output
 from memberbound.release.all_rows.encoding import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.half.releasing import source_from_seed
+from memberbound.release.ledger_file import entered
 from memberbound.release.saving import save
 from memberbound.tables.in_memory import read_secret_columns
 from memberbound.tables.source import header_notes
@@ -44,6 +45,7 @@ def summarize(
     levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
     baseline: Rates | None = None,
     unit: Column | None = None,
+    ledger: LedgerFile | None = None,
     database_table: DatabaseTable | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -73,6 +75,8 @@ def summarize(
             without the release; the answer bounds it with the release. May be repeated.
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
+        ledger: ledger of releases about the same people, which this one is entered into and must
+            not exceed; see ``memberbound ledger``.
         database_table: the table inside a DuckDB or SQLite file.
         out: file for the numbers (.safetensors); their certificate is written beside it.
         force: overwrite ``out``.
@@ -103,16 +107,21 @@ def summarize(
     table = read_secret_columns(
         source, forms_of(public), columns=columns, unit=unit, database_table=database_table
     )
-    released = release_table_statistic(
-        table,
-        statistic,
-        eta=eta,
-        bounds=public,
-        bins=bins,
-        levels=levels,
-        source=source_from_seed(seed),
-    )
-    result = Protection(
+    with entered(ledger, "summarize", statistic, eta) as entry:
+        released = release_table_statistic(
+            table,
+            statistic,
+            eta=eta,
+            bounds=public,
+            bins=bins,
+            levels=levels,
+            source=source_from_seed(seed),
+            reserve=entry.reserve,
+        )
+        if out is not None:
+            save(released, Path(out), force=force)
+            entry.out = str(out)
+    return Protection(
         "summarize",
         released.calibration,
         released,
@@ -125,8 +134,5 @@ def summarize(
             "columns": list(table.columns),
         },
         baseline=guesses,
+        out=None if out is None else str(out),
     )
-    if out is None:
-        return result
-    save(result.released, Path(out), force=force)
-    return replace(result, out=str(out))

@@ -309,6 +309,7 @@ def fit_private(
     tune: bool = False,
     releases: int = 1,
     source: RandomSource | None = None,
+    reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
     """Train a model on all rows of a raw table such that η holds for every record.
 
@@ -328,6 +329,7 @@ def fit_private(
     ``tune`` tries three paces on the same rows, scores them with noise and takes the best: what
     that costs is a part of the budget like any other (35 % of what preprocessing leaves).  With
     ``releases`` η, and the certificate, hold for so many such models of the same rows together.
+    ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records whose class is not among the classes (given, or frequent enough to be named)
     have no influence; a table with fewer rows than private columns need is refused, for public
     reasons only.
@@ -364,6 +366,7 @@ def fit_private(
         source=drawn,
         draws=draws,
         releases=releases,
+        reserve=reserve,
     )
     encoder, code, budget = made.encoder, made.target, made.budget
     count = len(code.classes)
@@ -409,6 +412,7 @@ def prepare(
     source: RandomSource,
     draws: Callable[[int, int, int], int],
     releases: int = 1,
+    reserve: Callable[[Budget], None] | None = None,
 ) -> Prepared:
     """Learn to encode a raw table out of a budget for η, and leave the rest of it for training.
 
@@ -431,7 +435,9 @@ def prepare(
     open_target = target not in public
     known = public.get(target)
     slack = _slack(rows, features, public, known, classifier=classifier, draws=draws)
-    budget = Budget.for_eta(eta, slack=slack, releases=releases, unit=records.unit, source=source)
+    budget = Budget.for_eta(
+        eta, slack=slack, releases=releases, unit=records.unit, source=source, reserve=reserve
+    )
     _refuse_small(rows, len(private), budget.mu, open_target)
 
     histograms, fine = None, None

@@ -8,7 +8,7 @@ here (proofs/gradient-descent.md, claim 6).  Ranges and names that are not publi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
@@ -69,12 +69,14 @@ def release_table_statistic(
     bins: ArrayLike | None = None,
     levels: ArrayLike | None = None,
     source: RandomSource | None = None,
+    reserve: Callable[[Budget], None] | None = None,
 ) -> Release:
     """Release a statistic of all rows such that η holds for every record of any table.
 
     Mean, sum, covariance and quantiles are of columns of numbers; histogram and contingency count
     cells: public categories, edges, or values that many rows share.  Missing values are counted
     and left out; a covariance leaves out rows in which one is missing.
+    ``reserve`` is called with the budget before any noise is drawn (a ledger).
 
     Guarantee: whoever knows all other rows gains at most ``eta``, replace-one, no confidence level.
     Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6).
@@ -113,7 +115,7 @@ def release_table_statistic(
     private = [name for name in names if name not in public]
     slack = _slack(statistic, rows, len(names), len(private))
     drawn = SecureSource() if source is None else source
-    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=drawn)
+    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=drawn, reserve=reserve)
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         raise InputError(
