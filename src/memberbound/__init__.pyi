@@ -52,6 +52,8 @@ from memberbound.verbs.explain import Explanation as Explanation
 from memberbound.verbs.explain import explain as explain
 from memberbound.verbs.harden import Hardening as Hardening
 from memberbound.verbs.harden import harden as harden
+from memberbound.verbs.ledger import LedgerState as LedgerState
+from memberbound.verbs.ledger import ledger as ledger
 from memberbound.verbs.plan import Plan as Plan
 from memberbound.verbs.plan import plan as plan
 from memberbound.verbs.population import PopulationAnswer as PopulationAnswer

@@ -38,7 +38,7 @@ _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
     "Tables": ("certify", "plan", "harden"),
-    "Numbers": ("summarize", "explain", "population"),
+    "Numbers": ("summarize", "ledger", "explain", "population"),
     "The papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),
 }

@@ -21,17 +21,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from memberbound.answers import Given
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_input, read_document, unwritable, write_text
+from memberbound.files import check_input, check_output, read_document, unwritable, write_text
 from memberbound.release.budget import Budget
 from memberbound.release.calibration import checked_eta
 
-__all__ = ["Entry", "Ledger", "Reservation", "entered"]
+__all__ = ["Entry", "Ledger", "Reservation", "entered", "opened_ledger"]
 
 _FORMAT = "memberbound-ledger/1"
-#: The share of the limit's η that is set aside for the slack of all releases.
-_SLACK_SHARE = 0.01
+#: What is set aside for the slack of all releases: at most this, and this share of the limit's η.
+#: One release of a million rows and 30 columns without bounds takes 1e-6.
+_SLACK, _SLACK_SHARE = 1e-4, 0.01
 #: Seconds to wait for another process that writes the same ledger; it holds the lock only briefly.
 _PATIENCE = 30.0
 State = Literal["reserved", "released", "cancelled"]
@@ -46,9 +48,9 @@ class Entry:
     time: str
     command: str
     what: str
-    eta: float
-    mu: float
-    slack: float
+    eta: Given
+    mu: Given
+    slack: Given
     unit: str | None
     out: str | None = None
 
@@ -78,7 +80,7 @@ class Ledger:
         ...     release.reserve(budget)
         >>> ledger = Ledger.read(ledger.path)
         >>> [entry.state for entry in ledger.releases], round(ledger.left_eta, 3)
-        (['released'], 0.086)
+        (['released'], 0.087)
     """
 
     path: Path
@@ -90,9 +92,9 @@ class Ledger:
     @classmethod
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
         """Make a new ledger; its limit holds for ever."""
-        place = Path(path)
+        place = check_output(path, name="ledger", formats=(".json",))
         eta = checked_eta(limit_eta)
-        slack = eta * _SLACK_SHARE
+        slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
         ledger = cls(place, eta, budget.mu, slack)
         with _locked(place):
@@ -252,20 +254,22 @@ def entered(
     if ledger is None:
         yield Unledgered()
         return
-    book = ledger if isinstance(ledger, Ledger) else Ledger.read(_existing(ledger))
-    with book.release(command, what, eta) as reservation:
+    with opened_ledger(ledger).release(command, what, eta) as reservation:
         yield reservation
 
 
-def _existing(path: object) -> Path:
-    if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"ledger must be a file or a Ledger, got {type(path).__name__}.")
-    if not Path(path).exists():
+def opened_ledger(ledger: object) -> Ledger:
+    """Return a ledger, read from its file where that is given."""
+    if isinstance(ledger, Ledger):
+        return ledger
+    if not isinstance(ledger, (str, os.PathLike)):
+        raise InputError(f"ledger must be a file or a Ledger, got {type(ledger).__name__}.")
+    if not Path(ledger).exists():
         raise InputError(
-            f"ledger must be an existing file, got {str(path)!r}. "
+            f"ledger must be an existing file, got {str(ledger)!r}. "
             "Make one: memberbound ledger FILE --limit-eta 0.1"
         )
-    return Path(path)
+    return Ledger.read(ledger)
 
 
 def _checked_entry(content: Any) -> Entry:
@@ -317,7 +321,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         handle = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise unwritable(str(beside), error) from error
+        raise unwritable(f"ledger {str(path)!r}", error) from error
     try:
         give_up = time.monotonic() + _PATIENCE
         while not _try_lock(handle):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memberbound.answers import (
     INTERNAL,
@@ -19,7 +19,7 @@ from memberbound.answers import (
     Upper,
     computed,
 )
-from memberbound.declarations import Option, Rates
+from memberbound.declarations import LedgerFile, Option, Rates
 from memberbound.dp import (
     AdvantageTarget,
     DpGuarantee,
@@ -49,6 +49,9 @@ from memberbound.quantities import (
     vacuous,
 )
 
+if TYPE_CHECKING:
+    from memberbound.release.ledger_file import Ledger
+
 __all__ = [
     "DEFAULT_FPR",
     "Explanation",
@@ -63,6 +66,8 @@ __all__ = [
 
 #: The δ at which ε is quoted for notions that have no single one.
 _DEFAULT_DELTA = 1e-5
+#: … and for a ledger, whose slack of at most 1e-4 leaves no finite ε at a smaller δ.
+_LEDGER_DELTA = 1e-3
 #: What has to be true of a history.
 _HISTORY = (
     "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
@@ -159,6 +164,8 @@ class Parameters:
     steps: OmitEmpty[int | None] = None
     #: Noise multiplier, sample rate and number of steps, per kind of step.
     history: OmitEmpty[tuple[tuple[Given, Given, int], ...]] = ()
+    ledger: OmitEmpty[str | None] = None
+    limit_eta: OmitEmpty[Given | None] = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +179,7 @@ class Question:
     sample_rate: float | None
     steps: int | None
     history: DpSgd | DpSgdHistory | None = None
+    ledger: Ledger | None = None
 
     def _notion(self) -> str:
         sgd = [self.noise_multiplier, self.sample_rate, self.steps]
@@ -180,6 +188,7 @@ class Question:
             "gdp": self.gdp is not None,
             "DP-SGD parameters": any(v is not None for v in sgd),
             "history": self.history is not None,
+            "ledger": self.ledger is not None,
         }
         chosen = [name for name, present in given.items() if present]
         if len(chosen) > 1:
@@ -189,7 +198,7 @@ class Question:
         if not chosen:
             raise InputError(
                 "the guarantee must be given: epsilon (with delta), gdp, or noise_multiplier with "
-                "sample_rate and steps, or a history of them; got none of them."
+                "sample_rate and steps, a history of them, or a ledger; got none of them."
             )
         return chosen[0]
 
@@ -203,6 +212,10 @@ class Question:
             return guarantee_from_epsilon_delta(points, adjacency or "replace-one")
         if notion == "gdp":
             return guarantee_from_gdp(nonnegative("gdp", self.gdp), adjacency or "replace-one")
+        if self.ledger is not None:
+            if adjacency == "add-remove":
+                raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
+            return DpGuarantee(self.ledger.curve(), "replace-one", LEDGER)
         steps = self._dp_sgd() if self.history is None else self.history
         return guarantee_from_dp_sgd(steps, adjacency or "add-remove")
 
@@ -231,6 +244,7 @@ class Question:
             ("gdp", self.gdp),
             ("noise_multiplier", self.noise_multiplier),
             ("history", self.history),
+            ("ledger", None if self.ledger is None else str(self.ledger.path)),
         ):
             if value is not None:
                 raise InputError(
@@ -254,7 +268,7 @@ class Question:
         notes: tuple[str, ...] = () if self.history is None else (_HISTORY,)
         delta = self.delta
         if delta is None:
-            delta = _DEFAULT_DELTA
+            delta = _DEFAULT_DELTA if self.ledger is None else _LEDGER_DELTA
             said = f"No δ was given, so ε is quoted at δ = {significant(delta, 'given')}."
             notes = (*notes, said)
         eps = guarantee.curve.epsilon(fraction("delta", delta))
@@ -266,6 +280,8 @@ class Question:
             return Parameters(**asdict(self.history))
         if self.history is not None:
             return Parameters(history=tuple(astuple(part) for part in self.history.parts))
+        if self.ledger is not None:
+            return Parameters(ledger=self.ledger.path.name, limit_eta=self.ledger.limit_eta)
         return Parameters(self.gdp, self.noise_multiplier, self.sample_rate, self.steps)
 
 
@@ -278,11 +294,14 @@ BEYOND_MEMBERSHIP = (
     "chance before the release counts already."
 )
 
+#: The notion of everything that is ever released with one ledger.
+LEDGER = "ledger of releases"
 #: What the curve itself rests on, by notion.
 _CURVE_THEOREMS = {
     "(ε, δ)-DP": ("I24-T4", "X2"),
     "μ-GDP": ("L24-L10",),
     "DP-SGD": ("L24-L10", "X12"),
+    LEDGER: ("X22", "X27"),
 }
 
 
@@ -388,6 +407,10 @@ class Explanation(Answer, Limited):
                 "gradient, and adds Gaussian noise of the stated multiple of the clipping norm; "
                 "nothing else about the data is released."
             ),
+            LEDGER: (
+                "Every release in which these people take part is entered in the ledger, and each "
+                "keeps the assumptions of its own certificate."
+            ),
         }[self.notion]
         convert = (
             "advantage, accuracy and TPR speak of the neighbour game at "
@@ -432,6 +455,9 @@ class Explanation(Answer, Limited):
             )
         if self.notion == "μ-GDP":
             return f"μ = {significant(p.gdp, 'given')} (Gaussian DP)"
+        if p.ledger is not None:
+            limit = significant(p.limit_eta, "given")
+            return f"all releases that the ledger {p.ledger} allows (limit η = {limit})"
         delta = "" if not self.delta else f" and δ = {significant(self.delta, 'given')}"
         return f"ε = {self._epsilon_in_words()}{delta}"
 
@@ -548,6 +574,7 @@ def explain(
     sample_rate: float | None = None,
     steps: Annotated[int, Option("whole", least=1, most=10**12)] | None = None,
     history: Annotated[Any, Option("file", metavar="FILE", web=False)] | None = None,
+    ledger: LedgerFile | None = None,
     nu: float = 0.5,
     lam: float = 1.0,
     prior: float = 0.5,
@@ -562,9 +589,9 @@ def explain(
     """Translate a DP guarantee into attack success, or find the parameters for a target.
 
     Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
-    ``sample_rate`` and ``steps``, or a ``history`` of such steps.  For the inverse give one target
-    instead: alone (or with ``delta``) it yields an ε, with ``sample_rate`` and ``steps`` a noise
-    multiplier.
+    ``sample_rate`` and ``steps``, a ``history`` of such steps, or a ``ledger`` of releases.  For
+    the inverse give one target instead: alone (or with ``delta``) it yields an ε, with
+    ``sample_rate`` and ``steps`` a noise multiplier.
 
     Guarantee: every ``*_upper`` holds for every attack, every ``*_lower`` likewise.
     Theorem: A25-P5, A25-T6, I24-P2, I24-T4, X2, X11 (see ``memberbound theorems``).
@@ -575,13 +602,14 @@ def explain(
 
     Args:
         epsilon: ε of (ε, δ)-DP.
-        delta: δ of (ε, δ)-DP (default: 0 with epsilon, else 1e-5).
+        delta: δ of (ε, δ)-DP (default: 0 with epsilon, 1e-3 with a ledger, else 1e-5).
         gdp: μ of Gaussian DP.
         noise_multiplier: DP-SGD: noise divided by clipping norm.
         sample_rate: DP-SGD: Poisson sampling rate (batch size divided by data size).
         steps: DP-SGD: number of steps.
         history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
             also that list, an Opacus accountant or ``PrivacyEngine``.
+        ledger: ledger of releases: what everything that it ever allows promises together.
         nu: MIS: probability that the tested record is not a member.
         lam: MIS: weight of a missed member.
         prior: share of candidates who are members, for the accuracy.
@@ -601,6 +629,7 @@ def explain(
         memberbound explain --noise-multiplier 1 --sample-rate 0.01 --steps 1000
         memberbound explain --gdp 1 --baseline 0.1
         memberbound explain --history history.json --adjacency replace-one
+        memberbound explain --ledger ledger.json
         memberbound explain --target-advantage 0.1
         memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
@@ -610,7 +639,12 @@ def explain(
         (0.462117, 0.027183)
     """
     listed = None if history is None else steps_from_history(history)
-    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps, listed)
+    book = None
+    if ledger is not None:
+        from memberbound.release.ledger_file import opened_ledger
+
+        book = opened_ledger(ledger)
+    question = Question(epsilon, delta, gdp, noise_multiplier, sample_rate, steps, listed, book)
     asked = rates(fpr)
     wanted = target(
         advantage=target_advantage,
