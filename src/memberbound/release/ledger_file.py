@@ -92,7 +92,7 @@ class Ledger:
     @classmethod
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
         """Make a new ledger; its limit holds for ever."""
-        place = check_output(path, name="ledger", formats=(".json",))
+        place = check_output(Path(path), name="ledger", formats=(".json",))
         eta = checked_eta(limit_eta)
         slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
