@@ -248,6 +248,11 @@ class Verb:
         return tuple(p for p in self.parameters if p.kind in kinds)
 
     @property
+    def measures(self) -> bool:
+        """Whether its “at least” is what attacks reached; elsewhere it is certified."""
+        return self.name.startswith("audit") or self.name in ("compare", "study")
+
+    @property
     def gate(self) -> tuple[Parameter, ...]:
         """The options with which a build is stopped, where the answer can be held to a limit.
 

@@ -226,7 +226,7 @@ def test_a_new_option_of_certify_appears_everywhere(monkeypatch: pytest.MonkeyPa
     options = {o for p in group.commands["certify"].params for o in p.opts}  # type: ignore[attr-defined]
     assert "--grain" in options
     pytest.importorskip("pydantic")
-    from memberbound.faces.web.requests import described, options_model
+    from memberbound.faces.web.models import options_model, verb_form
 
     assert "grain" in options_model(verb).model_json_schema()["properties"]
-    assert "grain" in {field["name"] for field in described(verb)["arguments"]}
+    assert "grain" in {argument.name for argument in verb_form(verb).arguments}

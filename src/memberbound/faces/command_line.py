@@ -11,7 +11,6 @@ import inspect
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,28 +25,26 @@ from memberbound import PUBLIC
 from memberbound._version import __version__
 from memberbound.declarations import Answer, Keywords, Parameter, Verb, declared, function_name
 from memberbound.errors import InputError, MemberboundError, finite_number
-from memberbound.faces.endings import INTERRUPTED, StoppedError, said, stopped_in_order
-from memberbound.faces.terminal import printed
+from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
+from memberbound.faces.terminal import print_text
 from memberbound.files import check_output, remove_once
 from memberbound.limits import Limit, Limited, write_junit
 
-__all__ = ["MEASURING", "VERBS", "application", "command", "joined", "main", "verb_named"]
+__all__ = ["VERBS", "application", "command", "joined", "main", "verb_named"]
 
-#: Headings of the help page and the verbs below them.
+#: Headings of the help page and the verbs below them: a new verb needs its name here.
 _PANELS = {
     "Everything in one report": ("study", "compare", "export"),
     "Models": ("bounds", "protect", "predict", "audit", "audit-learner"),
     "Tables": ("certify", "plan", "harden"),
     "Numbers": ("summarize", "ledger", "explain", "population"),
-    "The papers": ("protect-half", "reproduce", "theorems"),
+    "Papers": ("protect-half", "reproduce", "theorems"),
     "In the browser": ("serve",),
 }
 #: Headings of a command's options, in their order.
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
-#: Verbs whose “at least” is what attacks reached; everywhere else it is certified.
-MEASURING = ("audit", "audit-learner", "compare", "study")
 #: Never typed: progress is the face's own, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
@@ -69,12 +66,12 @@ def verb_named(name: str) -> Verb:
 def names(name: str, text: str) -> list[str]:
     """Split a,b,c; a name with a comma in it can be quoted as in CSV."""
     try:
-        found = next(csv.reader([text], skipinitialspace=True), [])
+        items = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error:  # a line break outside quotes
-        found = []
-    if not found or any(not item for item in found):
+        items = []
+    if not items or not all(items):
         raise InputError(f"{name} must be names separated by commas, got {text!r}.")
-    return found
+    return items
 
 
 def joined(values: Iterable[object]) -> str:
@@ -99,18 +96,18 @@ def numbers(name: str, text: str) -> list[float]:
         raise InputError(f"{name} must be numbers separated by commas, got {text!r}.") from None
 
 
-def by_column(name: str, given: Iterable[str]) -> dict[str, str]:
+def by_column(name: str, pairs: Iterable[str]) -> dict[str, str]:
     """Read COL=VALUE options."""
-    found: dict[str, str] = {}
-    for text in given:
+    values: dict[str, str] = {}
+    for text in pairs:
         column, sign, value = text.rpartition("=") if name == "roles" else text.partition("=")
         if not (column and sign and value):
             what = "ROLE" if name == "roles" else "VALUE"
             raise InputError(f"{name} must be given as COLUMN={what}, got {text!r}.")
-        if column in found:
+        if column in values:
             raise InputError(f"{name} must name a column once, got {column!r} twice.")
-        found[column] = value
-    return found
+        values[column] = value
+    return values
 
 
 def whole(name: str, text: str) -> float:
@@ -205,13 +202,13 @@ class _Command:
     drawing: Drawing | None = None
 
     @property
-    def typed(self) -> list[Parameter]:
+    def parameters(self) -> list[Parameter]:
         """The parameters that are typed; progress is the face's own."""
         return [p for p in self.verb.parameters if p.kind not in _NOT_TYPED]
 
     def signature(self) -> inspect.Signature:
         """Return what Typer reads: the verb's parameters and the face's own."""
-        shown = [_typer_parameter(parameter) for parameter in self.typed]
+        shown = [_typer_parameter(parameter) for parameter in self.parameters]
         if any(p.option.typed_default for p in self.verb.of_kind("cache")):
             note = typer.Option("--no-cache", help="Keep no fits.", rich_help_panel="Output")
             shown.append(_keyword("no_cache", Annotated[bool, note], False))
@@ -233,22 +230,22 @@ class _Command:
         fail_above: float | None = None,
         fail_on: str | None = None,
         junit: Path | None = None,
-        **given: object,
+        **typed: object,
     ) -> None:
-        """Run the verb, say what was written, print the answer, hold it to a limit."""
+        """Run the verb, name the files written, print the answer, hold it to a limit."""
         if plot is not None:
             from memberbound.report.drawing import check_target
 
             check_target(plot)
         limit = self.limit(fail_above, fail_on, junit)
-        result = self.answer(given)
+        result = self.answer(typed)
         for parameter in self.verb.of_kind("out", "records"):
-            if given.get(parameter.name) is not None:
-                typer.echo(f"wrote {given[parameter.name]}", err=True)
+            if typed.get(parameter.name) is not None:
+                typer.echo(f"wrote {typed[parameter.name]}", err=True)
         if plot is not None and self.drawing is not None:
             typer.echo(f"wrote {self.drawing(result, plot)}", err=True)
         if result is not None:
-            show(result, json_, measures=self.verb.name in MEASURING)
+            show(result, json_, measures=self.verb.measures)
             if limit is not None and _above(result, limit, junit):
                 raise typer.Exit(3)
             if failure := getattr(result, "failure", None):
@@ -261,37 +258,37 @@ class _Command:
                 if value is not None:
                     raise InputError(f"{flag} must come with fail_above, got {str(value)!r} alone.")
             return None
-        found = Limit(most, on)  # type: ignore[arg-type]  # one_of checks it
-        found.part(self.verb.fails_on, self.verb.name)  # type: ignore[arg-type]
+        limit = Limit(most, on)  # type: ignore[arg-type]  # one_of checks it
+        limit.part(self.verb.fails_on, self.verb.name)  # type: ignore[arg-type]
         if junit is not None:
             # A build writes its report anew every time.
             check_output(junit, name="junit", formats=(".xml",), force=True)
-        return found
+        return limit
 
-    def answer(self, given: Keywords) -> Answer | None:
+    def answer(self, typed: Keywords) -> Answer | None:
         """Return what the verb answers to what was typed."""
-        values = {p.name: _python_value(p, given[p.name]) for p in self.typed}
+        values = {p.name: _python_value(p, typed[p.name]) for p in self.parameters}
         for parameter in self.verb.of_kind("cache"):
             if values[parameter.name] is None and parameter.option.typed_default:
-                values[parameter.name] = not given["no_cache"]
-        for parameter in self.typed:
-            if parameter.option.configured and _left_to_configuration(parameter, given):
-                values[parameter.name] = None
+                values[parameter.name] = not typed["no_cache"]
+        if typed.get("config") is not None:
+            self.leave_to_configuration(typed, values)
         with ExitStack() as stack:
             for parameter in self.verb.of_kind("progress"):
-                values[parameter.name] = stack.enter_context(_bar(parameter))
-            first = [values.pop(p.name) for p in self.typed if p.positional]
-            return self.verb.function(*first, **values)
+                values[parameter.name] = stack.enter_context(_progress_bar(parameter))
+            positional = [values.pop(p.name) for p in self.parameters if p.positional]
+            return self.verb.function(*positional, **values)
 
+    def leave_to_configuration(self, typed: Keywords, values: Keywords) -> None:
+        """Take back a default where the configuration file has a value."""
+        from memberbound.studies.question import read_configuration
 
-def _left_to_configuration(parameter: Parameter, given: Keywords) -> bool:
-    """Tell whether a configuration file says what was not typed."""
-    if given.get("config") is None:
-        return False
-    from memberbound.studies.question import read_configuration
-
-    untouched = str(given[parameter.name]) == parameter.option.typed_default
-    return untouched and read_configuration(given["config"]).get(parameter.name) is not None
+        configuration = read_configuration(typed["config"])
+        for parameter in self.parameters:
+            name, option = parameter.name, parameter.option
+            untouched = str(typed[name]) == option.typed_default
+            if option.configured and untouched and configuration.get(name) is not None:
+                values[name] = None
 
 
 def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
@@ -300,12 +297,11 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     ``drawing`` writes a picture of the answer; with it the command has ``--plot``.
     """
     act = _Command(verb, drawing)
-
     hint = " Continue with the same command and --resume." if "resume" in verb.by_name else ""
 
-    def run(**given: Any) -> None:
+    def run(**typed: Any) -> None:
         try:
-            act(**given)
+            act(**typed)
         except KeyboardInterrupt:
             raise StoppedError(f"stopped.{hint}") from None
 
@@ -332,7 +328,7 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
         typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     else:
         text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")
-        printed(text, measures=measures)
+        print_text(text, measures=measures)
 
 
 def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
@@ -346,72 +342,40 @@ def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
     return held.exceeded
 
 
-class TimeLeft:
-    """The time left if the rest goes as all of it has gone so far.
-
-    The mean over the whole run does not swing from step to step; what was there when the run began
-    (steps and fits of an earlier one) is not counted as fast work.
-
-    Examples:
-        >>> seconds = iter([0.0, 0.1, 10.0, 90.0])
-        >>> left = TimeLeft(lambda: next(seconds))
-        >>> [left.told(done, 100) for done in (20, 25, 40)]
-        ['', '2:30 left', '4:30 left']
-    """
-
-    #: Whatever is done within so many seconds was there before.
-    _AT_ONCE = 1.0
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._begun = clock()
-        self._there = 0
-
-    def told(self, done: int, total: int) -> str:
-        """Return the time left as people read it, nothing while it is not known."""
-        spent = self._clock() - self._begun
-        if spent < self._AT_ONCE:
-            self._there = done
-        fresh = done - self._there
-        if fresh <= 0:
-            return ""
-        seconds = int(spent * (total - done) / fresh)
-        return f"{seconds // 60}:{str(seconds % 60).zfill(2)} left"
+#: Seconds over which speed is averaged: all of a run, so that the time left does not swing.
+_WHOLE_RUN = 1e6
 
 
 @contextmanager
-def _bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
+def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
     """Show a bar on standard error while work is done, with the time left.
 
     Yields what the verb calls: with (done, total) where the declaration names the one stage there
     is, else with (stage, done, total).  On something other than a terminal nothing is drawn; the
-    beginning of each stage is said.
+    beginning of each stage is printed.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
 
     label = parameter.option.metavar
     console = Console(stderr=True)
-    left = TimeLeft()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    said: list[str] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
+    stages: list[str] = []
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        speed_estimate_period=_WHOLE_RUN,
     ) as bar:
-        task = bar.add_task(label or "", total=None, left="")
+        task = bar.add_task(label or "", total=None)
 
         def advance(stage: str, done: int, total: int) -> None:
-            if label is None and not console.is_terminal and stage not in said:
-                said.append(stage)
+            if label is None and not console.is_terminal and stage not in stages:
+                stages.append(stage)
                 typer.echo(f"── {stage}", err=True)
-            bar.update(
-                task, description=stage, completed=done, total=total, left=left.told(done, total)
-            )
+            bar.update(task, description=stage, completed=done, total=total)
 
         yield advance if label is None else lambda done, total: advance(label, done, total)
 
@@ -427,11 +391,11 @@ class _OneCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters with ``--help``, which stands below the others."""
-        found = _plainly_typed(super().get_params(ctx))
-        for parameter in found:
+        parameters = _plainly_typed(super().get_params(ctx))
+        for parameter in parameters:
             if parameter.name == "help":
                 parameter.rich_help_panel = "Output"
-        return sorted(found, key=_place)
+        return sorted(parameters, key=_place)
 
 
 class _Commands(TyperGroup):
@@ -507,27 +471,26 @@ def _purpose(name: str) -> str:
     elsewhere = {"serve": "memberbound.faces.serving", "study": "memberbound.studies.studying"}
     module = elsewhere.get(name) or PUBLIC[function]
     source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
-    found = re.search(
-        rf'^def {function}\(.*?^    """(.*?)$', source.read_text(encoding="utf-8"), re.M | re.S
-    )
-    return found[1].replace("``", "") if found else ""
+    text = source.read_text(encoding="utf-8")
+    match = re.search(rf'^def {function}\(.*?^    """(.*?)$', text, re.M | re.S)
+    return match[1].replace("``", "") if match else ""
 
 
 def _choices(verb: Verb) -> str | None:
     """Return what can be named for a learner or an attack, for the end of a help page."""
-    said = []
+    sentences = []
     if verb.of_kind("learner") and verb.name != "predict":
         from memberbound.learners import LEARNERS
 
         names = verb.of_kind("learner")[0].option.choices or LEARNERS
-        said.append(f"Learners: {', '.join(names)}, or package.module:factory.")
+        sentences.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import attacks_on_learners, attacks_on_models
 
         learner = verb.name == "audit-learner"
         listed = [*attacks_on_learners(), "learned"] if learner else [*attacks_on_models()]
-        said.append(f"Attacks: {', '.join(listed)}.")
-    return "\n\n".join(said) or None
+        sentences.append(f"Attacks: {', '.join(listed)}.")
+    return "\n\n".join(sentences) or None
 
 
 def _guarded(run: Callable[[], object]) -> int:
@@ -541,7 +504,7 @@ def _guarded(run: Callable[[], object]) -> int:
     except BaseException as problem:
         if isinstance(problem, (SystemExit, GeneratorExit)):
             raise
-        return said(problem)
+        return print_ending(problem)
     return finished if isinstance(finished, int) else 0
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError, shortened
-from memberbound.faces.terminal import printed
+from memberbound.faces.terminal import print_text
 
 __all__ = [
     "INTERRUPTED",
@@ -29,7 +29,7 @@ __all__ = [
     "debugging",
     "ending",
     "keep_traceback",
-    "said",
+    "print_ending",
     "stopped_in_order",
 ]
 
@@ -87,14 +87,14 @@ def stopped_in_order() -> Iterator[None]:
 def ending(problem: BaseException) -> tuple[str, int]:
     """Return the sentence and the exit code for what a command raised."""
     if _interrupted(problem):
-        told = str(problem) if isinstance(problem, StoppedError) else ""
-        return told or "stopped.", _TERMINATED if _signals.terminated else INTERRUPTED
+        sentence = str(problem) if isinstance(problem, StoppedError) else ""
+        return sentence or "stopped.", _TERMINATED if _signals.terminated else INTERRUPTED
     if isinstance(problem, MemberboundError):
         return str(problem), 2 if isinstance(problem, InputError) else 1
     # Typer carries its own copy of click, so its errors are known by what they can say.
-    described = getattr(problem, "format_message", None)
-    if described is not None:
-        return described(), getattr(problem, "exit_code", 2)
+    format_message = getattr(problem, "format_message", None)
+    if format_message is not None:
+        return format_message(), getattr(problem, "exit_code", 2)
     if isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
         return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
     if isinstance(problem, BrokenPipeError):
@@ -122,7 +122,7 @@ def _interrupted(problem: BaseException) -> bool:
 
 def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path | None:
     """Write a traceback to a private file and return its path; None where that is impossible."""
-    told = "".join(traceback.format_exception(problem))
+    text = "".join(traceback.format_exception(problem))
     head = f"memberbound {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n\n"
     place = Path(tempfile.gettempdir()) if folder is None else folder
     path = None
@@ -130,9 +130,9 @@ def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path |
         handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=".txt", dir=place)
         path = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(head + told)
-        found = [other for other in place.glob(f"{_PREFIX}*.txt") if other.owner() == path.owner()]
-        for old in sorted(found, key=lambda other: other.stat().st_mtime)[:-_KEPT]:
+            file.write(head + text)
+        others = [other for other in place.glob(f"{_PREFIX}*.txt") if other.owner() == path.owner()]
+        for old in sorted(others, key=lambda other: other.stat().st_mtime)[:-_KEPT]:
             old.unlink()
     except (OSError, KeyError, NotImplementedError):  # no space, or an owner without a name
         with contextlib.suppress(OSError):
@@ -142,12 +142,12 @@ def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path |
     return path
 
 
-def said(problem: BaseException) -> int:
-    """Say on standard error what ended a command, and return its exit code."""
+def print_ending(problem: BaseException) -> int:
+    """Print on standard error what ended a command, and return its exit code."""
     message, code = ending(problem)
     if debugging():
         traceback.print_exception(problem)
     with contextlib.suppress(OSError):
-        printed(f"memberbound: {shortened(message)}", stream=sys.stderr)
+        print_text(f"memberbound: {shortened(message)}", stream=sys.stderr)
         sys.stderr.flush()
     return code

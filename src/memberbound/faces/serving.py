@@ -1,15 +1,27 @@
-"""The verb ``serve``: the web calculator."""
+"""The verb ``serve``: where the web calculator listens, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 from memberbound.declarations import Option, Several, Whole
 from memberbound.errors import InputError, positive, whole_number
 
-__all__ = ["serve"]
+if TYPE_CHECKING:
+    from memberbound.faces.web.access import Policy
+    from memberbound.faces.web.limits import Limits
+
+__all__ = ["Listening", "has_display", "is_loopback", "listen", "serve"]
 
 Gib = Annotated[float, Option("number", metavar="GIB")]
 
@@ -57,8 +69,7 @@ def serve(
             f"serve needs {' and '.join(missing)}: install the extra web, "
             "pip install 'memberbound[web]'."
         )
-    from memberbound.faces.web.gate import GIB, Limits
-    from memberbound.faces.web.server import Listening, has_display, listen
+    from memberbound.faces.web.limits import GIB, Limits
 
     limits = Limits(
         rows=whole_number("max_rows", max_rows),
@@ -71,9 +82,124 @@ def serve(
     # Taken out of the environment, which child processes inherit.
     inherited = os.environ.pop("MEMBERBOUND_TOKEN", None)
     secret = token or inherited
-    listen(
-        Listening(host, int(port), secret, tuple(allow_host)),
-        limits,
-        open_browser=open_browser and has_display(),
-        tell=lambda address: print(f"memberbound serves {address} (Ctrl+C ends it)", flush=True),
+    where = Listening(host, int(port), secret, tuple(allow_host))
+    listen(where, limits, open_browser=open_browser and has_display())
+
+
+#: A shorter token could be guessed over a network.
+_SHORTEST_TOKEN = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server on ``host``."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a server listens and who may talk to it."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"port must be in [0, 65535], got {self.port!r}.")
+        if self.token is None and not is_loopback(self.host):
+            raise InputError(
+                f"host must be this machine (127.0.0.1) without a token, got {self.host!r}. "
+                "Others could read your data; add --token with a secret of your own."
+            )
+        if self.token is not None and len(self.token) < _SHORTEST_TOKEN:
+            raise InputError(
+                f"token must have at least {_SHORTEST_TOKEN} characters, got {len(self.token)}."
+            )
+
+    def policy(self) -> Policy:
+        """Return whose requests are answered."""
+        from memberbound.faces.web.access import Policy
+
+        own = () if is_loopback(self.host) else (socket.gethostname().lower(), self.host.lower())
+        everywhere = self.host in ("0.0.0.0", "::")
+        return Policy((*own, *(name.lower() for name in self.names)), everywhere, self.token)
+
+    def bound(self) -> socket.socket:
+        """Return a socket that listens; port 0 takes a free one."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        # Named as TCP, because asyncio sends small answers at once only where it knows that: else
+        # every answer on a kept connection waits 40 ms for an acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.host, self.port))
+        except OSError as problem:
+            listener.close()
+            raise InputError(
+                f"host and port must be free, got {self.host}:{self.port} "
+                f"({problem.strerror or problem})."
+            ) from None
+        listener.set_inheritable(False)
+        return listener
+
+    def address(self, port: int) -> str:
+        """Return the address to open; with a token, it carries it once."""
+        name = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        name = f"[{name}]" if ":" in name else name
+        return f"http://{name}:{port}/" + (f"?token={quote(self.token)}" if self.token else "")
+
+
+def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
+    """Serve until interrupted; the address is printed once requests are answered."""
+    # Before anything is loaded, which takes its time: a port may be taken.
+    listener = where.bound()
+    import uvicorn
+
+    from memberbound.faces.web.application import application
+
+    app = application(limits, where.policy(), spare=True)
+    address = where.address(listener.getsockname()[1])
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Nobody stands between: headers that say otherwise are not believed.
+        proxy_headers=False,
+        # A page that is still open must not hold up the end.
+        timeout_graceful_shutdown=2,
     )
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(f"memberbound serves {address} (Ctrl+C ends it)", flush=True)
+                if open_browser:  # some systems wait for the browser
+                    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        sys.exit(128 + number)
+
+    # uvicorn ends in order at SIGTERM and SIGINT and then raises the signal again.
+    signal.signal(signal.SIGTERM, leave)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    with listener:
+        Announced(config).run(sockets=[listener])
+
+
+def has_display() -> bool:
+    """Whether a browser could be shown; on Unix only where a display is named."""
+    if sys.platform in ("win32", "darwin", "cygwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

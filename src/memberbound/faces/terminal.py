@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from textwrap import TextWrapper
-from typing import TextIO, TypedDict
+from typing import TextIO
 
 from memberbound.quantities import ONLY_BLIND, Kind
 
-__all__ = ["STYLES", "Block", "blocks", "fitted", "kinds_in", "printed"]
+__all__ = ["STYLES", "Block", "blocks", "fitted", "kinds_in", "print_text"]
 
 #: How each kind looks: the blue, green and orange of the report, and never by colour alone.
 STYLES: dict[Kind, str] = {
@@ -48,8 +49,8 @@ def kinds_in(text: str, *, measures: bool) -> Iterator[tuple[int, int, Kind]]:
         "≈": "estimate",
     }
     unproved = rf"nothing is proved|{ONLY_BLIND}|\bblind\b(?! guess)"
-    for found in re.finditer(rf"[≤≥≈]{_NUMBER}|{unproved}", text):
-        yield found.start(), found.end(), signs.get(found.group()[0], "unproved")
+    for match in re.finditer(rf"[≤≥≈]{_NUMBER}|{unproved}", text):
+        yield match.start(), match.end(), signs.get(match.group()[0], "unproved")
 
 
 def fitted(text: str, width: int) -> str:
@@ -76,14 +77,16 @@ def fitted(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-class Cell(TypedDict):
+@dataclass(frozen=True)
+class Cell:
     """A cell of a table, and the kind of its number if it has one."""
 
     text: str
     kind: Kind | None
 
 
-class Block(TypedDict):
+@dataclass(frozen=True)
+class Block:
     """A paragraph (one cell per row), or a table whose rows have equally many cells."""
 
     heads: list[str]
@@ -96,24 +99,23 @@ def blocks(text: str, *, measures: bool) -> list[Block]:
     A table of more than two columns begins with its heads.
 
     >>> first, second = blocks("Sure.\n\nleak Δ  ≤ 0.04\nrows    12", measures=False)
-    >>> [cell["text"] for (cell,) in first["rows"]]
+    >>> [cell.text for (cell,) in first.rows]
     ['Sure.']
-    >>> [[(cell["text"], cell["kind"]) for cell in row] for row in second["rows"]]
+    >>> [[(cell.text, cell.kind) for cell in row] for row in second.rows]
     [[('leak Δ', None), ('≤ 0.04', 'certificate')], [('rows', None), ('12', None)]]
     """
+
+    def cell(text: str) -> Cell:
+        return Cell(text, next((kind for *_, kind in kinds_in(text, measures=measures)), None))
+
     made: list[Block] = []
     for count, group in groupby(text.split("\n"), key=lambda line: len(_cells(line))):
         rows = [_cells(line) for line in group]
         if count == 0:
             continue
         heads = rows.pop(0) if count > 2 and len(rows) > 1 else []
-        cells = [[_cell(cell, measures=measures) for cell in row] for row in rows]
-        made.append({"heads": heads, "rows": cells})
+        made.append(Block(heads, [[cell(item) for item in row] for row in rows]))
     return made
-
-
-def _cell(text: str, *, measures: bool) -> Cell:
-    return {"text": text, "kind": next((k for *_, k in kinds_in(text, measures=measures)), None)}
 
 
 def _cells(line: str) -> list[str]:
@@ -153,7 +155,7 @@ def _wrapped(line: str, width: int) -> list[str]:
     return [piece.replace("\u00a0", " ") for piece in pieces]
 
 
-def printed(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
+def print_text(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
     """Print a text: wrapped and with colours on a terminal, as it is elsewhere.
 
     ``COLUMNS`` in the environment is the terminal's width, and ``NO_COLOR`` asks for no colours.

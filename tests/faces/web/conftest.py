@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from memberbound.faces.web.gate import Limits
+from memberbound.faces.web.limits import Limits
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ def restricted(client: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     """Give the shared application other limits for a test; one of its own would load everything."""
 
     def restrict(**changes: float) -> None:
-        desk = client.app.state.desk
-        for part in (desk.calculations, desk.jobs, desk.uploads):
+        state = client.app.state.server
+        for part in (state.calculations, state.jobs, state.uploads):
             monkeypatch.setattr(part, "_limits", replace(SMALL, **changes))
 
     return restrict

@@ -12,16 +12,16 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web import requests
-from memberbound.faces.web.requests import JOBS
-from memberbound.faces.web.verbs import outputs_of
+from memberbound.faces.web import models
+from memberbound.faces.web.work import JOBS, outputs_of
 from web.conftest import COMMAND
 
 
 def equivalent(verb, table, options):
     """What the server shows for a request: its own outputs in place of what asks for them."""
     plain = {name: value for name, value in options.items() if name != "records"}
-    return requests.equivalent(verb_named(verb), table, plain, outputs_of(verb, options))
+    declaration = verb_named(verb)
+    return models.equivalent(declaration, table, plain, outputs_of(declaration, options))
 
 
 WORDS = [
@@ -139,7 +139,7 @@ def test_every_option_is_one_of_the_command_line():
 
     commands = typer.main.get_command(application()).commands
     for verb in ("explain", *JOBS):
-        options = requests.options_model(verb_named(verb))
+        options = models.options_model(verb_named(verb))
         known = {flag for p in commands[verb].params for flag in (*p.opts, *p.secondary_opts)}
         for name in options.model_fields:
             kind = verb_named(verb).by_name[name].kind

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import memberbound
-from memberbound.faces.web.gate import MIB
+from memberbound.faces.web.limits import MIB
 from memberbound.faces.web.uploads import Uploads
 from web.conftest import SMALL, finished, opened, performed, uploaded
 
@@ -63,7 +63,7 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
     job = performed(client, "summarize", table, **asked)
     assert job["state"] == "done", job["error"]
-    (typed,) = client.app.state.desk.folder.rglob(f"{job['job']}/out/bounds.yaml")
+    (typed,) = client.app.state.server.folder.rglob(f"{job['job']}/out/bounds.yaml")
     assert stat.S_IMODE(typed.stat().st_mode) == 0o600
     assert download(client, job, "bounds.yaml").decode() == bounds
     assert "--bounds bounds.yaml" in job["command"]
@@ -105,10 +105,10 @@ def test_a_job_from_start_to_download(client, table, path):
     assert records.num_rows == 2000
     # Nothing that was not listed is given out, and the inputs are gone.
     base = f"/api/jobs/{job['job']}/files"
-    for name in ("..%2fanswer.json", "../answer.json", "answer.json", "%2e%2e/answer.json", "x"):
+    for name in ("..%2fin", "../tmp", "%2e%2e/out/records.parquet", "x"):
         assert client.get(f"{base}/{name}").status_code == 404
     assert client.get("/api/jobs/unknown/files/records.parquet").status_code == 404
-    folder = client.app.state.desk.jobs[job["job"]].folder
+    folder = client.app.state.server.jobs[job["job"]].folder
     assert not (folder / "in").exists()
     # An ended job is forgotten with its files.
     assert client.delete(f"/api/jobs/{job['job']}").status_code == 200
@@ -134,7 +134,7 @@ def test_a_verb_that_refuses_fails_with_its_sentence(client, table):
     assert job["result"] is None
     assert job["files"] == []
     assert job["error"]["message"].startswith("people.csv has no column 'nope'")
-    assert str(client.app.state.desk.folder) not in json.dumps(job)
+    assert str(client.app.state.server.folder) not in json.dumps(job)
     assert ".." not in job["error"]["message"]
 
 
@@ -203,17 +203,17 @@ def running(client, job):
 
 def test_cancel_kills_the_process_and_frees_its_files(taken):
     with opened(replace(SMALL, running=1)) as client:  # of its own, to see its end
-        desk = client.app.state.desk
+        server = client.app.state.server
         first = slow(client)
         state = running(client, first)
         assert state["state"] == "running"
         assert state["progress"]["total"] == 5000
-        assert working(desk.folder)
+        assert working(server.folder)
         second = start(client, "certify", uniform=3, n=9).json()["job"]
         third = start(client, "certify", uniform=3, n=9).json()["job"]
         assert client.get(f"/api/jobs/{second}").json()["state"] == "queued"
         assert client.delete(f"/api/jobs/{third}").json()["state"] == "cancelled"
-        folder = desk.jobs[first].folder
+        folder = server.jobs[first].folder
         assert client.delete(f"/api/jobs/{first}").json()["state"] == "cancelled"
         assert not working(folder)
         assert not any((folder / name).exists() for name in ("in", "out", "tmp"))
@@ -223,9 +223,9 @@ def test_cancel_kills_the_process_and_frees_its_files(taken):
         # What still runs when the application ends is stopped, and everything is deleted.
         last = slow(client)
         assert client.get(f"/api/jobs/{last}").json()["state"] == "running"
-        assert desk.folder.exists()
-    assert not desk.folder.exists()
-    assert not working(desk.folder)
+        assert server.folder.exists()
+    assert not server.folder.exists()
+    assert not working(server.folder)
 
 
 def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
@@ -233,7 +233,7 @@ def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
     job = finished(client, slow(client))
     assert job["state"] == "failed"
     assert "stopped after 0.2 seconds" in job["error"]["message"]
-    assert not working(client.app.state.desk.jobs[job["job"]].folder)
+    assert not working(client.app.state.server.jobs[job["job"]].folder)
     # Less than what is loaded: whatever does not fit into what is free within is refused.
     restricted(job_memory_bytes=40 * MIB, upload_bytes=100 * MIB, rows=10**7)
     lines = b"".join(b"0.%06d,%d\n" % (i, i % 2) for i in range(10**6))
@@ -256,7 +256,7 @@ def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people, l
         file = uploaded(client, people)["file"]
         job = start(client, "certify", file, reference=file).json()["job"]
         assert client.delete(f"/api/files/{file}").status_code == 204
-        inputs = client.app.state.desk.jobs[job].folder / "in"
+        inputs = client.app.state.server.jobs[job].folder / "in"
         found = {str(p.relative_to(inputs)): p.read_bytes() for p in inputs.glob("*/*")}
         assert found == {"table/people.csv": people, "reference/people.csv": people}
         assert start(client, "certify", uniform=3, n=9).status_code == 202
@@ -272,4 +272,4 @@ def test_the_oldest_jobs_are_forgotten_beyond_the_limit(client, restricted):
     while client.get(f"/api/jobs/{done[0]}").status_code != 404:
         assert time.monotonic() < end
     assert client.get(f"/api/jobs/{done[1]}").json()["result"]["n"] == 8
-    assert [p.name for p in (client.app.state.desk.folder / "jobs").iterdir()] == [done[1]]
+    assert [p.name for p in (client.app.state.server.folder / "jobs").iterdir()] == [done[1]]

@@ -15,7 +15,8 @@ import pytest
 import memberbound
 from conftest import listened
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.requests import JOBS, asked_over_the_web
+from memberbound.faces.web.models import web_parameters
+from memberbound.faces.web.work import JOBS
 from memberbound.papers.results import theorems
 from memberbound.quantities import decimals, marked, percent, significant
 from report.sample import hostile, sample
@@ -619,7 +620,7 @@ def test_every_argument_of_every_verb_has_a_field(turn: Open, table: Path) -> No
         fields = page.locator("[data-field]").element_handles()
         shown = {field.get_attribute("data-field") for field in fields}
         panels = page.locator(".upload .button").all_inner_texts()
-        for parameter in asked_over_the_web(verb):
+        for parameter in web_parameters(verb):
             if parameter.kind in ("file", "points"):
                 assert parameter.name.replace("_", " ").capitalize() in panels
             elif parameter.name in ("columns", "roles"):

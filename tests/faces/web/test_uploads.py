@@ -17,9 +17,10 @@ import pytest
 from pyarrow import feather
 
 from memberbound.errors import InputError
-from memberbound.faces.web.gate import RefusedError
+from memberbound.faces.web.inspection import ending_of, inspected
+from memberbound.faces.web.limits import RefusedError
 from memberbound.faces.web.processes import Processes
-from memberbound.faces.web.uploads import Upload, Uploads, ending_of, inspected, shown_name
+from memberbound.faces.web.uploads import Upload, Uploads, shown_name
 from web.conftest import SMALL, in_a_loop, opened, uploaded
 
 TABLE = pa.table(
@@ -232,8 +233,8 @@ def test_a_table_in_many_gzip_parts_is_looked_at_as_a_whole(inspect):
 
 
 def left_behind(client):
-    desk = client.app.state.desk
-    return sorted(path.name for path in (desk.folder / "files").iterdir())
+    state = client.app.state.server
+    return sorted(path.name for path in (state.folder / "files").iterdir())
 
 
 def test_an_upload_is_private_and_forgotten_on_request(client, people):
@@ -242,11 +243,11 @@ def test_an_upload_is_private_and_forgotten_on_request(client, people):
     assert found["name"] == "people.csv"
     assert (found["rows"], found["bytes"]) == (2000, len(people))
     assert client.get(f"/api/files/{found['file']}").json() == found
-    desk = client.app.state.desk
-    for path in (desk.folder, *desk.folder.rglob("*")):
+    state = client.app.state.server
+    for path in (state.folder, *state.folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     # The stored name is ours.
-    assert not list(desk.folder.rglob("people*"))
+    assert not list(state.folder.rglob("people*"))
     assert client.delete(f"/api/files/{found['file']}").status_code == 204
     assert client.get(f"/api/files/{found['file']}").status_code == 404
     assert client.delete(f"/api/files/{found['file']}").status_code == 404
@@ -276,7 +277,7 @@ def test_refused_uploads_leave_nothing(client):
     assert ragged.status_code == 422
     assert "mine.csv" in ragged.json()["error"]
     assert "secret" not in ragged.text
-    assert str(client.app.state.desk.folder) not in ragged.text
+    assert str(client.app.state.server.folder) not in ragged.text
     empty = client.post("/api/files", params={"name": "a.csv"}, content=b"")
     assert empty.status_code == 422
 

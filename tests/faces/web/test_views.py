@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from memberbound.faces.web.desk import Views
-from memberbound.faces.web.gate import RefusedError
+from memberbound.faces.web.application import Views
+from memberbound.faces.web.limits import RefusedError
 from report.sample import hostile, sample
 
 

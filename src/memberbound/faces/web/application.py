@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import functools
-import gzip
-import hashlib
-import re
+import mimetypes
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from memberbound._version import __version__
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web.desk import Desk
-from memberbound.faces.web.gate import (
-    Gate,
-    Limits,
-    Policy,
-    RefusedError,
-    first_sentence,
-    view_policy,
-)
-from memberbound.faces.web.requests import (
-    JOBS,
+from memberbound.faces.web.access import AccessControl, Policy, refusal, view_policy
+from memberbound.faces.web.jobs import Jobs
+from memberbound.faces.web.limits import Limits, RefusedError, first_sentence
+from memberbound.faces.web.models import (
     Accepted,
-    Equivalents,
+    Equivalent,
     Error,
     ExplainOptions,
     Health,
@@ -44,23 +35,70 @@ from memberbound.faces.web.requests import (
     JobRequest,
     JobStatus,
     Picture,
-    Roc,
     UploadedFile,
     VerbForm,
     View,
-    described,
     equivalent,
+    verb_form,
 )
-from memberbound.faces.web.uploads import shown_name
+from memberbound.faces.web.processes import Calculations, Processes
+from memberbound.faces.web.uploads import Upload, Uploads, shown_name
+from memberbound.faces.web.work import JOBS
+from memberbound.files import PrivateFolder, remove_leftovers
 
-__all__ = [
-    "REFUSALS",
-    "VERBS",
-    "Asset",
-    "application",
-    "assets",
-    "router",
-]
+__all__ = ["VERBS", "State", "Views", "application", "router"]
+
+# ── What one running server holds ─────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Views:
+    """Reports that were opened from a file, as pages, oldest first."""
+
+    kept: int
+    _pages: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, page: str, scripts: str) -> str:
+        """Keep a page with the sources of its scripts, and return its id."""
+        id = secrets.token_urlsafe(16)
+        self._pages[id] = (page, scripts)
+        while len(self._pages) > self.kept:
+            del self._pages[next(iter(self._pages))]
+        return id
+
+    def __getitem__(self, id: str) -> tuple[str, str]:
+        if id not in self._pages:
+            raise RefusedError(404, "view must be one that is still kept, got another.")
+        return self._pages[id]
+
+
+class State:
+    """The uploads, jobs and views of a server; everything it writes lies in one private folder."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        remove_leftovers()
+        self._private = PrivateFolder("memberbound-serve-")
+        self.folder = self._private.path
+        self.processes = Processes()
+        self.calculations = Calculations(limits, self.processes)
+        self.uploads = Uploads(self.folder / "files", limits, self.processes)
+        self.jobs = Jobs(self.folder / "jobs", limits, self.processes)
+        self.views = Views(limits.kept_views)
+
+    def warm_up(self) -> None:
+        """Start processes before they are needed."""
+        self.processes.warm_up()
+        self.calculations.warm_up()
+
+    async def close(self) -> None:
+        """Stop all jobs and delete everything."""
+        try:
+            await self.jobs.close()
+            await self.calculations.close()
+        finally:
+            await asyncio.to_thread(self._private.remove)
+
 
 # ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
 
@@ -79,7 +117,7 @@ _REASONS = {
 #: Status → what the OpenAPI document says of it, as FastAPI takes it.
 _Responses = dict[int | str, dict[str, Any]]
 #: Every refusal has the same form.
-REFUSALS: _Responses = {
+_REFUSALS: _Responses = {
     status: {"model": Error, "description": reason} for status, reason in _REASONS.items()
 }
 #: The same for answers that are no JSON, where FastAPI would describe the refusals as such too.
@@ -97,55 +135,52 @@ _CONTRACT: _Responses = {
 router = APIRouter(prefix="/api")
 
 
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def _state(request: Request) -> State:
+    state: State = request.app.state.server
+    return state
 
 
-AtDesk = Annotated[Desk, Depends(_desk)]
+ServerState = Annotated[State, Depends(_state)]
 Id = Annotated[str, Path(min_length=1, max_length=64)]
+Name = Annotated[str, Path(max_length=200)]
 
 
 @router.get("/health", response_model=Health)
-async def health(desk: AtDesk) -> dict[str, object]:
+async def health(state: ServerState) -> dict[str, object]:
     """Return the version, the limits and the verbs of this server."""
-    return {"version": __version__, "limits": desk.limits.to_dict(), "verbs": list(VERBS)}
+    return {"version": __version__, "limits": state.limits.to_dict(), "verbs": list(VERBS)}
 
 
 @router.get("/verbs", response_model=dict[str, VerbForm])
-async def verbs() -> dict[str, dict[str, object]]:
+async def verbs() -> dict[str, VerbForm]:
     """Return what may be asked of each verb: the arguments' names, kinds, help and limits."""
-    return {name: described(verb_named(name)) for name in VERBS}
+    return {name: verb_form(verb_named(name)) for name in VERBS}
 
 
 @router.post("/explain", responses=_CONTRACT)
-async def explain(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, object]:
+async def explain(
+    state: ServerState, request: Request, options: ExplainOptions
+) -> dict[str, object]:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows."""
-    return await desk.calculations.ask("explain", options.given(), request.is_disconnected)
-
-
-@router.post("/explain/roc", response_model=Roc)
-async def explain_roc(desk: AtDesk, request: Request, options: ExplainOptions) -> dict[str, object]:
-    """Return the certified ceiling of the ROC at many rates, from above."""
-    return await desk.calculations.ask("roc", options.given(), request.is_disconnected)
+    return await state.calculations.ask("explain", options.given(), request.is_disconnected)
 
 
 @router.post("/explain/chart", response_model=Picture)
 async def explain_chart(
-    desk: AtDesk,
+    state: ServerState,
     request: Request,
     options: ExplainOptions,
     scale: Literal["linear", "log"] = "linear",
 ) -> dict[str, object]:
     """Draw the certified ceiling of the ROC."""
-    asked = {"options": options.given(), "scale": scale}
-    return await desk.calculations.ask("explain chart", asked, request.is_disconnected)
+    question = {"options": options.given(), "scale": scale}
+    return await state.calculations.ask("explain chart", question, request.is_disconnected)
 
 
-@router.post("/explain/equivalents", response_model=Equivalents)
-async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
+@router.post("/explain/equivalents", response_model=Equivalent)
+async def explain_equivalents(options: ExplainOptions) -> Equivalent:
     """Return the same question on the command line and in Python."""
-    return vars(equivalent(verb_named("explain"), None, options.given()))
+    return equivalent(verb_named("explain"), None, options.given())
 
 
 @router.post(
@@ -161,56 +196,56 @@ async def explain_equivalents(options: ExplainOptions) -> dict[str, str]:
     },
 )
 async def upload(
-    desk: AtDesk,
+    state: ServerState,
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
-) -> dict[str, object]:
+) -> Upload:
     """Keep a table (.csv, .csv.gz, .parquet, .arrow, .feather) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        return (await desk.uploads.add(name, request.stream())).to_dict()
+        return await state.uploads.add(name, request.stream())
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None
 
 
 @router.get("/files/{file}", response_model=UploadedFile)
-async def uploaded(desk: AtDesk, file: Id) -> dict[str, object]:
+async def uploaded(state: ServerState, file: Id) -> Upload:
     """Return what is known about an upload."""
-    return desk.uploads[file].to_dict()
+    return state.uploads[file]
 
 
 @router.delete("/files/{file}", status_code=204, response_class=Response, responses=_PLAIN)
-async def forget_file(desk: AtDesk, file: Id) -> None:
+async def forget_file(state: ServerState, file: Id) -> None:
     """Delete an upload."""
-    desk.uploads.delete(file)
+    state.uploads.delete(file)
 
 
 @router.post("/jobs", response_model=Accepted, status_code=202)
-async def start(desk: AtDesk, asked: Annotated[JobRequest, Body()]) -> dict[str, str]:
+async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> dict[str, str]:
     """Start long work; its state and its result are at ``/api/jobs/{job}``."""
-    table = None if asked.file is None else desk.uploads[asked.file]
-    return {"job": desk.jobs.add(asked.verb, table, asked.options, desk.uploads).id}
+    table = None if job.file is None else state.uploads[job.file]
+    return {"job": state.jobs.add(job.verb, table, job.options, state.uploads).id}
 
 
 @router.get("/jobs", response_model=JobList)
-async def jobs(desk: AtDesk) -> dict[str, object]:
+async def jobs(state: ServerState) -> dict[str, object]:
     """Return all jobs that are kept, without their results."""
-    return {"jobs": [job.to_dict(whole=False) for job in desk.jobs]}
+    return {"jobs": [job.to_dict(whole=False) for job in state.jobs]}
 
 
 @router.get("/jobs/{job}", response_model=JobStatus)
-async def job_state(desk: AtDesk, job: Id) -> Response:
+async def job_state(state: ServerState, job: Id) -> Response:
     """Return a job with its result."""
     # Encoded as it is: the result is the verb's own dictionary.
-    return JSONResponse(desk.jobs[job].to_dict())
+    return JSONResponse(state.jobs[job].to_dict())
 
 
 @router.delete("/jobs/{job}", response_model=JobStatus)
-async def cancel(desk: AtDesk, job: Id) -> Response:
+async def cancel(state: ServerState, job: Id) -> Response:
     """Cancel a job and free its files; a job that has ended is forgotten."""
-    return JSONResponse((await desk.jobs.cancel(job)).to_dict())
+    return JSONResponse((await state.jobs.cancel(job)).to_dict())
 
 
 @router.get(
@@ -219,93 +254,44 @@ async def cancel(desk: AtDesk, job: Id) -> Response:
     responses=_PLAIN
     | {200: {"description": "The file.", "content": {"application/octet-stream": {}}}},
 )
-async def download(desk: AtDesk, job: Id, name: Annotated[str, Path(max_length=200)]) -> Response:
+async def download(
+    state: ServerState, job: Id, name: Annotated[str, Path(max_length=200)]
+) -> Response:
     """Download one of the files that a job listed."""
-    path = desk.jobs.file(job, name)
+    path = state.jobs.file(job, name)
     return FileResponse(path, filename=shown_name(name), media_type="application/octet-stream")
 
 
 @router.post("/report", response_model=View)
 async def open_report(
-    desk: AtDesk, report: Annotated[dict[str, object], Body()]
+    state: ServerState, report: Annotated[dict[str, object], Body()]
 ) -> dict[str, object]:
     """Check a ``report.json`` and keep it as a page."""
-    rendered = await desk.calculations.ask("report", report)
-    view = desk.views.add(str(rendered["page"]), str(rendered["scripts"]))
+    rendered = await state.calculations.ask("report", report)
+    view = state.views.add(str(rendered["page"]), str(rendered["scripts"]))
     return {"view": view, "chart": rendered["chart"]}
 
 
 @router.get("/views/{view}", response_class=HTMLResponse, responses=_PLAIN)
-async def view(desk: AtDesk, view: Id) -> Response:
+async def view(state: ServerState, view: Id) -> Response:
     """Return a report as a page, without network and without an origin."""
-    page, scripts = desk.views[view]
+    page, scripts = state.views[view]
     return HTMLResponse(page, headers={"content-security-policy": view_policy(scripts)})
 
 
-# ── The files of the pages: a fixed list, read from the package once; nothing is found by name ────
+# ── The files of the pages ────────────────────────────────────────────────────────────────────────
 
-_TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".ico": "image/x-icon",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".woff2": "font/woff2",
-}
+# Windows takes the types of files from its registry, which may call scripts plain text.
+mimetypes.add_type("text/javascript", ".js")
 
 
-@dataclass(frozen=True)
-class Asset:
-    """The bytes of one file and their type."""
+class _Pages(StaticFiles):
+    """Files that a browser may keep, and asks for again each time."""
 
-    content: bytes
-    type: str
-
-    @functools.cached_property
-    def tag(self) -> str:
-        """What names this content: a browser that has it need not load it again."""
-        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
-
-    @functools.cached_property
-    def packed(self) -> bytes | None:
-        """The content as gzip, where that is much smaller."""
-        found = gzip.compress(self.content, 6, mtime=0)
-        return found if len(found) < 0.9 * len(self.content) else None
-
-    def answer(self, request: Request) -> Response:
-        """Return the file, packed where the browser takes that, or that it has not changed."""
-        headers = {"etag": self.tag, "cache-control": "private, no-cache", "vary": _VARY}
-        known = request.headers.get("if-none-match", "")
-        if self.tag in (part.strip().removeprefix("W/") for part in known.split(",")):
-            return Response(status_code=304, headers=headers)
-        takes = request.headers.get("accept-encoding", "").lower()
-        if re.search(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))", takes) and self.packed is not None:
-            headers["content-encoding"] = "gzip"
-            return Response(self.packed, media_type=self.type, headers=headers)
-        return Response(self.content, media_type=self.type, headers=headers)
-
-
-#: What an answer depends on besides its address.
-_VARY = "accept-encoding"
-
-
-def assets() -> dict[str, Asset]:
-    """Return every file of the pages by its name below ``/static/``."""
-    found: dict[str, Asset] = {}
-    _collect(files("memberbound.faces.web").joinpath("static"), "", found)
-    return found
-
-
-def _collect(folder: Traversable, prefix: str, found: dict[str, Asset]) -> None:
-    for item in folder.iterdir():
-        if item.is_dir():
-            _collect(item, f"{prefix}{item.name}/", found)
-            continue
-        ending = "." + item.name.rsplit(".", 1)[-1]
-        if ending in _TYPES:
-            found[prefix + item.name] = Asset(item.read_bytes(), _TYPES[ending])
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "private, no-cache"
+        return response
 
 
 # ── The application: routes, their descriptions, and how errors are answered ──────────────────────
@@ -316,7 +302,7 @@ _ABOUT = (
 )
 #: A full or write-protected disk, a quota, a limit on files: nothing that the server did wrong.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-_PHRASES = {
+_SENTENCES = {
     404: "there is nothing at this address.",
     405: "this address does not take this method.",
 }
@@ -333,17 +319,17 @@ def application(
         spare: start processes before the first job and the first question.
     """
     bounds = limits or Limits()
-    pages = assets()
+    pages = _Pages(packages=[("memberbound.faces.web", "static")])
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.desk = Desk(bounds)
+        app.state.server = State(bounds)
         try:
             if spare:
-                app.state.desk.warm_up()
+                app.state.server.warm_up()
             yield
         finally:
-            await app.state.desk.close()
+            await app.state.server.close()
 
     app = FastAPI(
         title="memberbound",
@@ -356,60 +342,39 @@ def application(
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.include_router(router, responses=REFUSALS)
+    app.include_router(router, responses=_REFUSALS)
+
+    app.mount("/static", GZipMiddleware(pages))
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
-        return _asset("index.html", request)
+        return await pages.get_response("index.html", request.scope)
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon(request: Request) -> Response:
-        return _asset("icon.svg", request)
+        return await pages.get_response("icon.svg", request.scope)
 
-    @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(request: Request, name: str) -> Response:
-        return await asyncio.to_thread(_asset, name, request)
-
-    def _asset(name: str, request: Request) -> Response:
-        found = pages.get(name)
-        if found is None:
-            raise RefusedError(404, _PHRASES[404])
-        return found.answer(request)
-
-    _answer_errors(app)
-    app.add_middleware(Gate, policy=policy or Policy(), limits=bounds)
+    for kind in (MemberboundError, OSError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _error)
+    app.add_middleware(AccessControl, policy=policy or Policy(), limits=bounds)
     return app
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Answer everything that goes wrong on purpose with a status and one sentence."""
-
-    def refused(status: int, sentence: str) -> JSONResponse:
-        return JSONResponse({"error": sentence}, status_code=status)
-
-    @app.exception_handler(MemberboundError)
-    async def bad_input(request: Request, problem: Exception) -> JSONResponse:
-        del request
-        status = problem.status if isinstance(problem, RefusedError) else 422
-        return refused(status, " ".join(str(problem).split()))
-
-    @app.exception_handler(OSError)
-    async def no_room(request: Request, problem: Exception) -> JSONResponse:
-        del request
-        assert isinstance(problem, OSError)
-        if problem.errno not in _NO_ROOM:
+async def _error(request: Request, problem: Exception) -> Response:
+    """Answer what goes wrong on purpose with a status and one sentence."""
+    del request
+    match problem:
+        case RefusedError():
+            status, sentence = problem.status, str(problem)
+        case MemberboundError():
+            status, sentence = 422, str(problem)
+        case RequestValidationError():
+            status, sentence = 422, first_sentence(list(problem.errors()))
+        case HTTPException():
+            status = problem.status_code
+            sentence = _SENTENCES.get(status, str(problem.detail))
+        case OSError(errno=number) if number in _NO_ROOM:
+            status, sentence = 413, f"the server has no room to keep this: {problem.strerror}."
+        case _:
             raise problem
-        return refused(413, f"the server has no room to keep this: {problem.strerror}.")
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, problem: Exception) -> JSONResponse:
-        del request
-        assert isinstance(problem, RequestValidationError)
-        return refused(422, first_sentence(list(problem.errors())))
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, problem: Exception) -> JSONResponse:
-        del request
-        assert isinstance(problem, HTTPException)
-        sentence = _PHRASES.get(problem.status_code, str(problem.detail))
-        return refused(problem.status_code, str(sentence))
+    return refusal(status, " ".join(sentence.split()))

@@ -1,222 +1,233 @@
-"""Child processes seen from the server: one per job, and a few that answer short questions.
+"""The child process of a job or of short questions: requests in, answers out, as lines of JSON.
 
-Each comes from :mod:`memberbound.faces.web.processes`, has limits, is followed, and is stopped with
-all it started; see :mod:`memberbound.faces.web.work` and
-:mod:`memberbound.faces.web.answering` for the other side.
+Work is done apart from the server so that it can be stopped, so that its memory and its files are
+limited by the operating system, and so that a file that crashes a parser takes only itself along.
+
+* in: lines ``{"verb", "options"}``; a job also has ``{"folder", "table", "names"}``;
+* out: lines ``{"progress": {"done", "total", "label"}}``, then ``{"answer"}`` or ``{"error"}``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-from collections.abc import Awaitable, Callable
+import os
+import secrets
+import socket
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NotRequired, TextIO, TypedDict
 
 from memberbound.declarations import Keywords
-from memberbound.errors import InputError, MemberboundError
-from memberbound.faces.web.gate import Limits, RefusedError, sized
-from memberbound.faces.web.processes import Processes, Worker
-from memberbound.faces.web.work import ANSWER, INPUTS, OUTPUTS, SCRATCH, Answer, Request
+from memberbound.errors import MemberboundError
+from memberbound.faces.endings import debugging, keep_traceback
+from memberbound.verbs.explain import Explanation, explain
 
 __all__ = [
-    "Calculations",
-    "Child",
-    "StoppedError",
-    "prepared",
+    "INPUTS",
+    "OUTPUTS",
+    "QUESTIONS",
+    "SCRATCH",
+    "Events",
+    "Request",
+    "limit_resources",
+    "main",
+    "renamed",
+    "sentence_of",
 ]
 
-# ── One child: started with limits, followed, stopped with all it started ─────────────────────────
+#: The parts of a job's private folder.
+INPUTS, OUTPUTS, SCRATCH = "in", "out", "tmp"
+_NICENESS = 5
 
 
-class StoppedError(MemberboundError):
-    """The child ended without an answer, or did not end in time."""
+class Request(TypedDict):
+    """What to do; for a job also where, with which table, and how its inputs are called outside."""
+
+    verb: str
+    options: Keywords
+    folder: NotRequired[str]
+    table: NotRequired[str | None]
+    names: NotRequired[dict[str, str]]
 
 
-def prepared(folder: Path) -> Path:
-    """Make the private folders of a job and return the one of its inputs."""
-    folder.mkdir(mode=0o700)
-    for name in (INPUTS, OUTPUTS, SCRATCH):
-        (folder / name).mkdir(mode=0o700)
-    return folder / INPUTS
-
-
-class Child:
-    """One process that performs one request."""
-
-    def __init__(self, process: Worker, limits: Limits) -> None:
-        self._process = process
-        self._limits = limits
-
-    @classmethod
-    async def start(cls, processes: Processes, limits: Limits) -> Child:
-        """Start a process that waits for its request."""
-        most = (limits.job_memory_bytes, limits.job_disk_bytes, limits.workers)
-        return cls(await processes.start("memberbound.faces.web.work", *most), limits)
-
-    async def perform(
-        self,
-        request: Request,
-        seconds: float,
-        progress: Callable[[dict[str, object]], None],
-    ) -> Answer:
-        """Send the request and return the answer.
-
-        Raises:
-            InputError: what the verb refused, as one sentence.
-            StoppedError: the process died, or the time was up.
-        """
-        try:
-            async with asyncio.timeout(seconds):
-                self._process.writer.write(json.dumps(request).encode() + b"\n")
-                with contextlib.suppress(ConnectionError):
-                    await self._process.writer.drain()
-                await self._followed(progress)
-        except TimeoutError:
-            raise StoppedError(
-                f"The job was stopped after {seconds:g} seconds, which is the longest a job may "
-                "take here."
-            ) from None
-        finally:
-            await self.stop()
-        return await asyncio.to_thread(self._answer, Path(request["folder"]))
-
-    async def _followed(self, progress: Callable[[dict[str, object]], None]) -> None:
-        """Read events until the last one."""
-        with contextlib.suppress(ConnectionError):
-            async for line in self._process.reader:
-                event = json.loads(line)
-                if "progress" in event:
-                    progress(event["progress"])
-                elif "error" in event:
-                    raise InputError(str(event["error"]))
-                else:
-                    return
-        code = await self._process.wait()
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise StoppedError(
-            f"The job ended without an answer ({how}); it may have needed more than the "
-            f"{sized(self._limits.job_memory_bytes)} of memory that a job may use."
-        )
-
-    def _answer(self, folder: Path) -> Answer:
-        path = folder / ANSWER
-        if path.stat().st_size > self._limits.answer_bytes:
-            raise StoppedError(
-                f"The job's answer is larger than {sized(self._limits.answer_bytes)}; ask for less."
-            )
-        answer: Answer = json.loads(path.read_text(encoding="utf-8"))
-        return answer
-
-    async def stop(self) -> None:
-        """Kill the process and all it started, and wait for its end."""
-        await self._process.kill()
-
-
-# ── Short questions: a few processes answer them, the others wait in turn ─────────────────────────
-
-#: Seconds in which a process must be ready; a busy machine takes its time.
-_STARTING = 120.0
-
-
-async def _staying() -> bool:
-    return False
-
-
-class Calculations:
-    """A bounded number of processes and of questions that wait for one."""
-
-    def __init__(self, limits: Limits, processes: Processes) -> None:
-        self._limits = limits
-        self._processes = processes
-        self._turn = asyncio.Semaphore(limits.calculations)
-        self._idle: list[Worker] = []
-        self._warming: asyncio.Task[None] | None = None
-        self._waiting = 0
-
-    async def ask(
-        self,
-        verb: str,
-        options: Keywords,
-        gone: Callable[[], Awaitable[bool]] = _staying,
-    ) -> dict[str, object]:
-        """Return the answer to a question; ``gone`` says whether anybody still wants it."""
-        if self._waiting >= self._limits.waiting:
-            raise RefusedError(429, "too many questions are waiting here; try again soon.")
-        self._waiting += 1
-        try:
-            async with self._turn:
-                if await gone():
-                    raise RefusedError(400, "the request was given up.")
-                return await self._answered({"verb": verb, "options": options})
-        finally:
-            self._waiting -= 1
-
-    async def _answered(self, request: dict[str, object]) -> dict[str, object]:
-        process = self._idle.pop() if self._idle else None
-        if process is None or process.returncode is not None:
-            process = await self._started()
-        seconds = self._limits.calculation_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                reply = await _exchanged(process, request)
-        except TimeoutError:
-            await process.kill()
-            raise InputError(
-                f"the question must be answerable within {seconds:g} seconds here, got one that "
-                "takes longer. The command line has no such limit."
-            ) from None
-        except BaseException:
-            await process.kill()
-            raise
-        self._idle.append(process)
-        if "error" in reply:
-            raise InputError(reply["error"])
-        answer: dict[str, object] = reply["answer"]
-        return answer
-
-    async def _started(self) -> Worker:
-        """Start a process and wait until it is ready, which does not count as time to answer."""
-        memory = self._limits.calculation_memory_bytes
-        most = self._limits.answer_bytes
-        module = "memberbound.faces.web.answering"
-        process = await self._processes.start(module, memory, line=most)
-        try:
-            async with asyncio.timeout(_STARTING):
-                ready = await process.reader.readline()
-        except BaseException:
-            await process.kill()
-            raise
-        if not ready:
-            await process.kill()
-            raise RefusedError(503, "no process for calculations could be started here.")
-        return process
-
-    def warm_up(self) -> None:
-        """Start a process before the first question."""
-
-        async def start() -> None:
-            self._idle.append(await self._started())
-
-        self._warming = asyncio.get_running_loop().create_task(start())
-
-    async def close(self) -> None:
-        """End the processes."""
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.gather(self._warming, return_exceptions=True)
-        while self._idle:
-            await self._idle.pop().kill()
-
-
-async def _exchanged(process: Worker, request: dict[str, object]) -> Keywords:
+def limit_resources(memory: int, disk: int) -> None:
+    """Bound the memory and the size of files of this process and of whatever it starts."""
     try:
-        process.writer.write(json.dumps(request).encode() + b"\n")
-        await process.writer.drain()
-        line = await process.reader.readline()
-    except (ConnectionError, ValueError):  # it died, or its line is longer than allowed
-        line = b""
-    if not line:
-        raise InputError("the question must need less memory; choose less extreme values.")
-    reply: Keywords = json.loads(line)
-    return reply
+        import resource
+    except ImportError:  # not on this system: the time limit remains
+        return
+    for kind, most in (
+        # Private memory that is really used: reserved address space, of which the engines take
+        # plenty, does not count.
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, disk),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+    os.nice(_NICENESS)
+
+
+class Events:
+    """Writes events for the server; progress at most a few times a second."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._last = (0.0, "")
+
+    def write(self, event: dict[str, object]) -> None:
+        """Write one event."""
+        text = json.dumps(event, allow_nan=False)
+        with self._lock:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+
+    def progress(self, done: int, total: int | None, label: str) -> None:
+        """Write how far the work is."""
+        now, last = time.monotonic(), self._last
+        if label == last[1] and done != total and now - last[0] < 0.1:
+            return
+        self._last = (now, label)
+        self.write({"progress": {"done": done, "total": total, "label": label}})
+
+
+def sentence_of(problem: BaseException, request: Request, tracebacks: Path | None = None) -> str:
+    """Return one sentence for people, with the names they gave."""
+    job = "folder" in request
+    if isinstance(problem, MemberboundError):
+        text = " ".join(str(problem).split())
+    elif isinstance(problem, (MemoryError, RecursionError)) or (
+        type(problem).__name__ == "ArrowMemoryError"
+    ):
+        text = (
+            "The job needed more memory than a job may use. Use fewer rows or columns."
+            if job
+            else "the question must need less memory; choose less extreme values."
+        )
+    elif isinstance(problem, OSError):
+        text = f"The job could not write its files: {problem.strerror or type(problem).__name__}."
+    elif not job and isinstance(problem, (ArithmeticError, ValueError)):
+        # Values at the edge of double precision; the verbs name those they know of.
+        text = f"the values must be less extreme ({type(problem).__name__})."
+    else:
+        # The text of an unexpected error may quote somebody's record: it stays with the server.
+        text = f"The job failed unexpectedly ({type(problem).__name__})."
+        if tracebacks and (path := keep_traceback(problem, tracebacks)) is not None:
+            text += f" The server keeps the details as {path.name}."
+    folder = {request["folder"]: "the job's folder"} if job else {}
+    return str(renamed(text, request.get("names", {}) | folder))
+
+
+def renamed(value: object, names: dict[str, str]) -> object:
+    """Replace our names of the inputs by the ones they were given, everywhere in an answer."""
+    if isinstance(value, str):
+        for ours, theirs in names.items():
+            value = value.replace(ours, theirs)
+        return value
+    if isinstance(value, dict):
+        return {key: renamed(item, names) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [renamed(item, names) for item in value]
+    return value
+
+
+# ── Short questions ───────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=64)
+def _explanation(key: str) -> Explanation:
+    """The page asks for numbers and chart of one setting; both come from one explanation."""
+    return explain(**json.loads(key))
+
+
+def _explained(options: Keywords) -> dict[str, object]:
+    return _explanation(json.dumps(options, sort_keys=True)).to_dict()
+
+
+def _explanation_chart(options: Keywords) -> dict[str, object]:
+    """Return the certified ceiling of the ROC as a chart."""
+    from memberbound.report.charts import explanation_chart
+
+    explanation = _explanation(json.dumps(options["options"], sort_keys=True))
+    return explanation_chart(explanation).to_dict(options["scale"])
+
+
+def _report(options: Keywords) -> dict[str, object]:
+    """Return a ``report.json`` from somewhere as a page whose own script is the only one that runs.
+
+    The nonce of the script is drawn here, so that nothing in the report can know it.
+    """
+    from memberbound.report.charts import sandwich_chart
+    from memberbound.report.model import checked
+    from memberbound.report.page import render
+
+    nonce, report = secrets.token_urlsafe(16), checked(options)
+    chart = sandwich_chart(report, "worst") or sandwich_chart(report, "average")
+    return {
+        "page": render(report, nonce),
+        "scripts": f"'nonce-{nonce}'",
+        "chart": None if chart is None else chart.to_dict(),
+    }
+
+
+QUESTIONS: dict[str, Callable[[Keywords], dict[str, object]]] = {
+    "explain": _explained,
+    "explain chart": _explanation_chart,
+    "report": _report,
+}
+
+
+# ── The process ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _answer(request: Request, events: Events, workers: int) -> dict[str, Any]:
+    """Answer a question, or do a job in its private folder."""
+    if "folder" not in request:
+        return QUESTIONS[request["verb"]](request["options"])
+    from memberbound.faces.web.inspection import inspected
+    from memberbound.faces.web.work import performed
+
+    folder = Path(request["folder"])
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
+    os.umask(0o077)
+    os.chdir(folder / OUTPUTS)
+    table, options = request.get("table"), request["options"]
+    if request["verb"] == "inspect":
+        assert table is not None
+        return dict(inspected(Path(table), **options))
+    answer = performed(request["verb"], table, options, events.progress, workers)
+    # Charts are markup: a name that somebody gave a file has no place in it.
+    names = request.get("names", {})
+    parts = {part: renamed(answer[part], names) for part in answer if part != "charts"}
+    return answer | parts
+
+
+def respond(
+    request: Request, events: Events, workers: int = 1, tracebacks: Path | None = None
+) -> None:
+    """Write the answer to a request, or the sentence that refuses it."""
+    try:
+        events.write({"answer": _answer(request, events, workers)})
+    except Exception as problem:
+        if debugging():
+            traceback.print_exc()
+        events.write({"error": sentence_of(problem, request, tracebacks)})
+
+
+def main(stream: socket.socket, memory: int, disk: int, workers: int) -> None:
+    """Answer requests until the stream ends."""
+    tracebacks = Path(tempfile.gettempdir())
+    limit_resources(memory, disk)
+    channel = stream.makefile("rw", encoding="utf-8")
+    events = Events(channel)
+    for line in iter(channel.readline, ""):
+        respond(json.loads(line), events, workers, tracebacks)
+    # Threads of engines must not hold up the end.
+    os._exit(0)

@@ -15,14 +15,12 @@ from typing import Literal
 
 from memberbound.errors import MemberboundError
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.terminal import Block
-from memberbound.faces.web.child import Child, prepared
-from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.processes import Processes
-from memberbound.faces.web.requests import Equivalent, Options, equivalent
-from memberbound.faces.web.uploads import Upload, Uploads
-from memberbound.faces.web.verbs import outputs_of
-from memberbound.faces.web.work import INPUTS, OUTPUTS, SCRATCH, Request
+from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
+from memberbound.faces.web.limits import Limits, RefusedError
+from memberbound.faces.web.models import Equivalent, Options, equivalent
+from memberbound.faces.web.processes import Processes, perform
+from memberbound.faces.web.uploads import Upload, Uploads, make_folders
+from memberbound.faces.web.work import outputs_of
 
 __all__ = ["Job", "Jobs", "State"]
 
@@ -38,14 +36,14 @@ class Job:
     verb: str
     folder: Path
     request: Request
-    shown: Equivalent
+    equivalent: Equivalent
     #: What the user calls the table; nothing where the job has none.
     data: str | None = None
     state: State = "queued"
     progress: dict[str, object] | None = None
     result: dict[str, object] | None = None
     charts: dict[str, object] = field(default_factory=dict)
-    summary: list[Block] = field(default_factory=list)
+    summary: list[object] = field(default_factory=list)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None
@@ -61,7 +59,7 @@ class Job:
 
     def to_dict(self, *, whole: bool = True) -> dict[str, object]:
         """Return the job as the owner sees it, without its result in a list."""
-        found: dict[str, object] = {
+        status: dict[str, object] = {
             "job": self.id,
             "verb": self.verb,
             "data": self.data,
@@ -70,11 +68,11 @@ class Job:
             "seconds": self.seconds,
             "error": None if self.error is None else {"message": self.error},
             "files": [{"name": name, "bytes": size} for name, size in self.files.items()],
-            "command": self.shown.command,
-            "python": self.shown.python,
+            "command": self.equivalent.command,
+            "python": self.equivalent.python,
         }
         answer = {"result": self.result, "charts": self.charts, "summary": self.summary}
-        return found | (answer if whole else {})
+        return status | (answer if whole else {})
 
 
 class Jobs:
@@ -84,18 +82,18 @@ class Jobs:
         self._folder = folder
         self._limits = limits
         self._processes = processes
-        self._found: dict[str, Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700)
 
     def __getitem__(self, id: str) -> Job:
         try:
-            return self._found[id]
+            return self._jobs[id]
         except KeyError:
             raise RefusedError(404, "job must be one that is still kept, got another.") from None
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(self._found.values())
+        return iter(self._jobs.values())
 
     def add(self, verb: str, table: Upload | None, options: Options, lookup: Uploads) -> Job:
         """Queue a job; its inputs are linked into its own folder at once.
@@ -107,74 +105,50 @@ class Jobs:
             raise RefusedError(
                 429, f"at most {self._limits.queued} jobs may wait here; try again when one ended."
             )
-        asked = options.given()
-        named: dict[str, Upload] = {
-            name: lookup[asked[name]] for name in options.files if isinstance(asked.get(name), str)
+        arguments = options.given()
+        files = {
+            name: lookup[arguments[name]]
+            for name in options.files
+            if isinstance(arguments.get(name), str)
         }
-        written = outputs_of(verb, asked)
-        plain = {name: value for name, value in asked.items() if name != "records"}
-        texts = {name: asked.pop(name) for name in options.documents if name in asked}
+        texts = {name: arguments.pop(name) for name in options.documents if name in arguments}
         documents = {name: f"{name}.yaml" for name in texts}
-        shown = equivalent(
-            verb_named(verb),
-            None if table is None else table.name,
-            plain | {name: upload.name for name, upload in named.items()} | documents,
-            written,
-        )
+        declaration = verb_named(verb)
+        # A request says only whether there are records; the server names their file.
+        shown = {name: value for name, value in arguments.items() if name != "records"}
+        shown |= {name: upload.name for name, upload in files.items()} | documents
+        data = None if table is None else table.name
+        same = equivalent(declaration, data, shown, outputs_of(declaration, arguments))
         id = secrets.token_urlsafe(16)
-        inputs = self._prepared(id, {documents[name]: text for name, text in texts.items()})
+        folder = self._folder / id
+        paths: dict[str, str] = {}
         names: dict[str, str] = {}
-
-        def linked(upload: Upload, role: str) -> str:
-            place = inputs / role / upload.plain_name
-            place.parent.mkdir(mode=0o700)
-            try:
-                os.link(upload.path, place)
-            except OSError:  # a file system without links
-                self._copied(id, upload.path, place)
-            ours = f"../{INPUTS}/{role}/{upload.plain_name}"
-            names[ours] = upload.name
-            return ours
-
-        source = None if table is None else linked(table, "table")
-        request: Request = {
-            "verb": verb,
-            "folder": str(self._folder / id),
-            "table": source,
-            "options": asked
-            | {name: linked(upload, name) for name, upload in named.items()}
-            | documents,
-            "names": names,
-        }
-        job = Job(
-            id, verb, self._folder / id, request, shown, None if table is None else table.name
-        )
-        self._found[id] = job
-        self._next()
-        return job
-
-    def _prepared(self, id: str, documents: dict[str, str]) -> Path:
-        """Make the folders of a job; where there is no room for them nothing is left.
-
-        What was typed as a file lies among the outputs, to be taken along.
-        """
         try:
-            inputs = prepared(self._folder / id)
-            for name, text in documents.items():
-                document = self._folder / id / OUTPUTS / name
+            inputs = make_folders(folder)
+            # What was typed as a file lies among the outputs, to be taken along.
+            for name, text in texts.items():
+                document = folder / OUTPUTS / documents[name]
                 document.touch(mode=0o600, exist_ok=False)
                 document.write_text(text, encoding="utf-8")
-            return inputs
-        except OSError:
-            shutil.rmtree(self._folder / id, ignore_errors=True)
+            for role, upload in (files | ({} if table is None else {"": table})).items():
+                place = inputs / (role or "table") / upload.plain_name
+                _link(upload.path, place)
+                paths[role] = f"../{place.relative_to(folder)}"
+                names[paths[role]] = upload.name
+        except OSError:  # no room
+            shutil.rmtree(folder, ignore_errors=True)
             raise
-
-    def _copied(self, id: str, source: Path, place: Path) -> None:
-        try:
-            shutil.copyfile(source, place)
-        except OSError:
-            shutil.rmtree(self._folder / id, ignore_errors=True)
-            raise
+        request: Request = {
+            "verb": verb,
+            "folder": str(folder),
+            "table": paths.pop("", None),
+            "options": arguments | paths | documents,
+            "names": names,
+        }
+        job = Job(id, verb, folder, request, same, data)
+        self._jobs[id] = job
+        self._next()
+        return job
 
     def _next(self) -> None:
         """Start what may be started, and forget the oldest jobs that have ended."""
@@ -189,8 +163,8 @@ class Jobs:
                 self._tasks.add(job.task)
                 job.task.add_done_callback(self._tasks.discard)
         ended = [job for job in self if job.state in _ENDED]
-        for job in ended[: max(0, len(self._found) - self._limits.kept_jobs)]:
-            del self._found[job.id]
+        for job in ended[: max(0, len(self._jobs) - self._limits.kept_jobs)]:
+            del self._jobs[job.id]
             shutil.rmtree(job.folder, ignore_errors=True)
 
     async def _run(self, job: Job) -> None:
@@ -198,11 +172,9 @@ class Jobs:
             job.progress = event
 
         try:
-            child = await Child.start(self._processes, self._limits)
-            try:
-                answer = await child.perform(job.request, self._limits.job_seconds, progress)
-            finally:
-                await child.stop()
+            seconds = self._limits.job_seconds
+            request = {**job.request}
+            answer = await perform(self._processes, self._limits, request, seconds, progress)
             job.result, job.charts = answer["result"], answer["charts"]
             job.summary = answer["summary"]
             job.files = _listed(job.folder / OUTPUTS)
@@ -215,14 +187,14 @@ class Jobs:
             job.state, job.error = "failed", f"The job failed ({type(problem).__name__})."
         finally:
             job.ended = time.monotonic()
-            _emptied(job.folder, keep_outputs=job.state == "done")
+            _delete_parts(job.folder, keep_outputs=job.state == "done")
             self._next()
 
     async def cancel(self, id: str) -> Job:
         """Stop a job and free its files; one that has ended is forgotten."""
         job = self[id]
         if job.state in _ENDED:
-            del self._found[id]
+            del self._jobs[id]
             shutil.rmtree(job.folder, ignore_errors=True)
             return job
         if job.task is not None:
@@ -232,7 +204,7 @@ class Jobs:
         # A task that is cancelled before its first step never ran its own clean-up.
         if job.state not in _ENDED:
             job.state = "cancelled"
-        _emptied(job.folder, keep_outputs=job.state == "done")
+        _delete_parts(job.folder, keep_outputs=job.state == "done")
         self._next()
         return job
 
@@ -254,12 +226,21 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _link(source: Path, place: Path) -> None:
+    """Link a file into a new folder, or copy it where the file system has no links."""
+    place.parent.mkdir(mode=0o700)
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copyfile(source, place)
+
+
 def _listed(folder: Path) -> dict[str, int]:
-    found = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
-    return {path.name: path.stat().st_size for path in found}
+    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
+    return {path.name: path.stat().st_size for path in paths}
 
 
-def _emptied(folder: Path, *, keep_outputs: bool) -> None:
+def _delete_parts(folder: Path, *, keep_outputs: bool) -> None:
     """Delete what a job that has ended no longer needs."""
     for name in (INPUTS, SCRATCH, *(() if keep_outputs else (OUTPUTS,))):
         shutil.rmtree(folder / name, ignore_errors=True)

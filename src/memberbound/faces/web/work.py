@@ -1,174 +1,176 @@
-"""The child process of a job: one request on its socket, JSON lines out, then it ends.
+"""What a job does: call a verb as it is declared, and keep its dictionary as it is.
 
-A job runs apart from the server so that it can be stopped, so that its memory and its files are
-limited by the operating system, and so that a file that crashes a parser takes only itself along.
-The protocol is JSON in both directions, never pickle:
-
-* in: one line, ``{"verb", "folder", "table", "options", "names"}``;
-* out: lines ``{"progress": {"done", "total", "label"}}`` and one last line, ``{"answered": true}``
-  (the answer lies in ``answer.json`` of the job's folder) or ``{"error": sentence}``.
+Runs in the child process, in the job's folder of outputs; ``table`` and the files among the
+options are paths of our own.  Which parameter is the table, which are files to be written, which
+one hears of progress: all of that is read from the declaration, for every verb alike.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import tempfile
-import threading
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any
+
+from memberbound.declarations import Keywords, Parameter, Verb
+from memberbound.faces.command_line import VERBS, verb_named
+from memberbound.faces.terminal import blocks
 
 if TYPE_CHECKING:
-    from memberbound.declarations import Keywords
-    from memberbound.faces.terminal import Block
+    from pandas import DataFrame
 
-__all__ = [
-    "ANSWER",
-    "INPUTS",
-    "OUTPUTS",
-    "SCRATCH",
-    "Answer",
-    "Request",
-    "Teller",
-    "limited",
-    "main",
-    "renamed",
-    "sentence_of",
-]
+__all__ = ["JOBS", "harmless", "load_all", "outputs_of", "performed", "without_formulas"]
 
-#: The parts of a job's private folder.
-ANSWER, INPUTS, OUTPUTS, SCRATCH = "answer.json", "in", "out", "tmp"
-_NICENESS = 5
+Progress = Callable[[int, int | None, str], None]
+
+#: Verbs that are no jobs: questions that are answered at once, and work on files of one's own.
+_NO_JOBS = ("explain", "compare", "export", "predict", "reproduce", "theorems", "serve")
+#: Verbs that run as jobs, in processes of their own.
+JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
+
+#: What outputs are called, where the rule of :func:`_output_name` would call them otherwise.
+_OUTPUT_NAMES = {
+    ("bounds", "out"): "bounds.yaml",
+    ("certify", "records"): "records.parquet",
+    ("harden", "out"): "hardened.parquet",
+    ("harden", "recipe"): "recipe.json",
+}
 
 
-class Answer(TypedDict):
-    """What a job gives: the dictionary of the contract, its charts, and its summary in parts."""
+def performed(
+    name: str, table: str | None, options: Keywords, progress: Progress, workers: int = 1
+) -> dict[str, Any]:
+    """Return ``{"result", "charts", "summary"}`` of a verb, or what it raises.
 
-    result: dict[str, Any]
-    charts: dict[str, object]
-    summary: list[Block]
+    ``workers`` models of an audit are trained at the same time, as threads: the limits of memory
+    and time are those of this process, and whatever stops it stops them.
+    """
+    from joblib import parallel_config
 
+    from memberbound.faces.web.charts import charts_of
+    from memberbound.tables.engine import observed_queries
 
-class Request(TypedDict):
-    """One line for the child: what to do, where, and how its inputs are called outside."""
+    verb = verb_named(name)
+    progress(0, None, "reading the table" if table else "computing")
 
-    verb: str
-    folder: str
-    table: str | None
-    options: Keywords
-    names: dict[str, str]
+    def advance(*event: str | int) -> None:
+        *stage, done, total = event
+        progress(int(done), int(total), str(stage[0]) if stage else "computing")
 
+    def advance_query(label: str, percent: float) -> None:
+        progress(min(int(percent), 100), 100, label)
 
-def limited(memory: int, disk: int) -> None:
-    """Bound the memory and the size of files of this process and of whatever it starts."""
-    try:
-        import resource
-    except ImportError:  # not on this system: the time limit remains
-        return
-    for kind, most in (
-        # Private memory that is really used: reserved address space, of which the engines take
-        # plenty, does not count.
-        (resource.RLIMIT_DATA, memory),
-        (resource.RLIMIT_FSIZE, disk),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (limit, limit))
-    os.nice(_NICENESS)
-
-
-class Teller:
-    """Writes events for the server; progress at most a few times a second."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-        self._last = (0.0, "")
-
-    def tell(self, event: dict[str, object]) -> None:
-        """Write one event."""
-        with self._lock:
-            self._stream.write(json.dumps(event) + "\n")
-            self._stream.flush()
-
-    def progress(self, done: int, total: int | None, label: str) -> None:
-        """Say how far the work is."""
-        import time
-
-        now, last = time.monotonic(), self._last
-        if label == last[1] and done != total and now - last[0] < 0.1:
-            return
-        self._last = (now, label)
-        self.tell({"progress": {"done": done, "total": total, "label": label}})
+    arguments = options | outputs_of(verb, options, run=True)
+    if arguments.get("records") is False:
+        del arguments["records"]
+    for parameter in verb.parameters:
+        if parameter.kind == "table":
+            arguments[parameter.name] = table
+        elif parameter.kind == "progress":
+            arguments[parameter.name] = advance
+        elif parameter.name == "workers":
+            # One, where a verb knows processes only: each would have the memory of a whole job.
+            arguments["workers"] = workers if "backend" in verb.by_name else 1
+    with parallel_config(backend="threading"), observed_queries(advance_query):
+        answer = verb.function(**arguments)
+        assert answer is not None
+        charts = charts_of(answer, table, progress)
+    _write_for_spreadsheets(verb)
+    summary = [asdict(block) for block in blocks(answer.summary(), measures=verb.measures)]
+    return {"result": answer.to_dict(), "charts": charts, "summary": summary}
 
 
-def sentence_of(problem: BaseException, request: Request, kept: Path | None = None) -> str:
-    """One sentence for people, with the names they gave; tracebacks go to the folder ``kept``."""
-    from memberbound.errors import MemberboundError
-    from memberbound.faces.endings import keep_traceback
+def outputs_of(verb: Verb, options: Keywords, *, run: bool = False) -> dict[str, str]:
+    """Return the files that a job writes, by the argument that names them.
 
-    if isinstance(problem, MemberboundError):
-        text = " ".join(str(problem).split())
-    elif isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError":
-        text = "The job needed more memory than a job may use. Use fewer rows or columns."
-    elif isinstance(problem, OSError):
-        text = f"The job could not write its files: {problem.strerror or type(problem).__name__}."
-    else:
-        # The text of an unexpected error may quote somebody's record: it stays with the server.
-        text = f"The job failed unexpectedly ({type(problem).__name__})."
-        if kept is not None and (path := keep_traceback(problem, kept)) is not None:
-            text += f" The server keeps the details as {path.name}."
-    return str(renamed(text, request["names"] | {request["folder"]: "the job's folder"}))
+    A folder is the job's own while it runs, and has a name in what is shown to others.
+    """
+    written = {
+        p.name: "." if run and p.kind == "folder" else _output_name(verb, p, options)
+        for p in verb.of_kind("out", "folder")
+    }
+    for parameter in verb.of_kind("records"):
+        if options.get(parameter.name):
+            written[parameter.name] = _output_name(verb, parameter, options)
+    return written
 
 
-def renamed(value: object, names: dict[str, str]) -> object:
-    """Replace our names of the inputs by the ones they were given, everywhere in an answer."""
-    if isinstance(value, str):
-        for ours, given in names.items():
-            value = value.replace(ours, given)
-        return value
-    if isinstance(value, dict):
-        return {key: renamed(item, names) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [renamed(item, names) for item in value]
-    return value
+def _output_name(verb: Verb, parameter: Parameter, options: Keywords) -> str:
+    """Return the name of an output: a release by what is released, a table as Parquet."""
+    name = _OUTPUT_NAMES.get((verb.name, parameter.name))
+    if name is not None:
+        return name
+    if parameter.kind == "folder":
+        return verb.name
+    if parameter.kind == "records":
+        return "records.csv"
+    if options.get("statistic") is not None:
+        return "release.safetensors"
+    return "release.skops" if verb.of_kind("learner") else f"{verb.name}.parquet"
 
 
-def main(stream: socket.socket, memory: int, disk: int, workers: int) -> None:
-    """Run the one request of this process."""
-    limited(memory, disk)
-    channel = stream.makefile("rw", encoding="utf-8")
-    line = channel.readline()
-    if not line:
-        os._exit(0)  # nobody needs it any more
-    request: Request = json.loads(line)
-    folder = Path(request["folder"])
-    kept = Path(tempfile.gettempdir())
-    tempfile.tempdir = os.environ["TMPDIR"] = str(folder / SCRATCH)
-    os.umask(0o077)
-    os.chdir(folder / OUTPUTS)
-    teller = Teller(channel)
-    try:
-        from memberbound.faces.web.verbs import performed
+def load_all() -> None:
+    """Import what the verbs will import, so that a forked process starts its job at once."""
+    for name in ("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"):
+        import_module(name)
+    for name in ("ensemble", "linear_model", "neighbors", "neural_network", "pipeline", "tree"):
+        import_module(f"sklearn.{name}")
+    for name in ("explain", *JOBS):
+        verb_named(name)
+    for name in ("matplotlib.style", "matplotlib.backends.backend_svg"):
+        import_module(name)
+    for name in ("child", "charts", "inspection"):
+        import_module(f"memberbound.faces.web.{name}")
+    for name in ("report.charts", "report.page", "tables.counting"):
+        import_module(f"memberbound.{name}")
 
-        asked = (request["verb"], request["table"], request["options"])
-        answer = performed(*asked, teller.progress, workers)
-        # Charts are markup, and hold no name of a file.
-        parts = {part: renamed(answer[part], request["names"]) for part in ("result", "summary")}
-        text = json.dumps(answer | parts, ensure_ascii=False, allow_nan=False)
-        (folder / ANSWER).write_text(text, encoding="utf-8")
-    except Exception as problem:
-        from memberbound.faces.endings import debugging
 
-        if debugging():
-            import traceback
+# ── Text that a spreadsheet would take for a formula is marked as text before it is exported ──────
 
-            traceback.print_exc()
-        teller.tell({"error": sentence_of(problem, request, kept)})
-    else:
-        teller.tell({"answered": True})
-    channel.flush()
-    # Threads of engines must not hold up the end.
-    os._exit(0)
+# A cell that starts like this is computed when a spreadsheet opens the file; the last four are the
+# full-width forms of the first four.  Quotes before it are counted, so that marking is one-to-one
+# and no two cells become equal.
+_FORMULA = re.compile("'*[=+\\-@\t\r＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def harmless(cell: object) -> object:
+    """Return a text with a quote before it where a spreadsheet would compute it.
+
+    Numbers stay numbers, and everything but text stays as it is.
+
+    Examples:
+        >>> harmless("=1+2"), harmless("-3.5"), harmless("a=b"), harmless(None)
+        ("'=1+2", '-3.5', 'a=b', None)
+    """
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return "'" + cell
+    return cell
+
+
+def without_formulas(frame: DataFrame) -> DataFrame:
+    """Return a pandas table whose cells and column names are harmless in a spreadsheet."""
+    import pandas as pd
+
+    safe = frame.copy()
+    for position in range(safe.shape[1]):
+        column = safe.iloc[:, position]
+        if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
+            text = column.astype(object)
+            safe.isetitem(position, text.map(harmless, na_action="ignore"))
+    safe.columns = [harmless(str(name)) for name in safe.columns]
+    return safe
+
+
+def _write_for_spreadsheets(verb: Verb) -> None:
+    """Write each table that a verb wrote as Parquet once more, for people, as harmless CSV."""
+    import pandas as pd
+
+    from memberbound.files import write_table
+
+    for parameter in verb.of_kind("out"):
+        path = Path(_output_name(verb, parameter, {}))
+        if path.suffix == ".parquet" and path.exists():
+            write_table(without_formulas(pd.read_parquet(path)), path.with_suffix(".csv"))

@@ -15,11 +15,10 @@ import pytest
 import memberbound
 from memberbound.declarations import OutputFile, Progress, RecordsFile, Table, Whole, declared
 from memberbound.faces.command_line import verb_named
-from memberbound.faces.web import requests
-from memberbound.faces.web.answering import ANSWERS
+from memberbound.faces.web import child, models
 from memberbound.faces.web.charts import histogram, swept
-from memberbound.faces.web.verbs import performed as perform
-from memberbound.faces.web.work import Teller, renamed, sentence_of
+from memberbound.faces.web.child import QUESTIONS, Events, renamed, respond, sentence_of
+from memberbound.faces.web.work import performed as perform
 from memberbound.quantities import marked
 from memberbound.report.charts import swept_epsilons
 
@@ -266,7 +265,7 @@ def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
         return Done()
 
     declaration = replace(verb_named("study"), function=study)
-    monkeypatch.setattr("memberbound.faces.web.verbs.verb_named", lambda name: declaration)
+    monkeypatch.setattr("memberbound.faces.web.work.verb_named", lambda name: declaration)
     job = run("study", path, target="income", eta=0.1)
     expected = {"target": "income", "eta": 0.1, "name": "people.csv", "out": ".", "workers": 1}
     assert seen == expected
@@ -318,16 +317,16 @@ def count_twice(
 def test_a_new_verb_needs_no_line_here(run, path, monkeypatch):
     """Table, outputs and progress are found by the declaration alone, whatever they are called."""
     declaration = replace(declared(count_twice), name="count-twice")
-    monkeypatch.setattr("memberbound.faces.web.verbs.verb_named", lambda name: declaration)
+    monkeypatch.setattr("memberbound.faces.web.work.verb_named", lambda name: declaration)
     job = run("count-twice", path, factor=3, records=True)
     assert job["result"] == {"rows": 6000, "out": "count-twice.parquet", "records": "records.csv"}
     assert job["files"] == ["count-twice.csv", "count-twice.parquet", "records.csv"]
     assert job["labels"] == {"reading the table", "computing"}
     assert job["charts"] == {}
-    with_dash = requests.options_model(declaration)
+    with_dash = models.options_model(declaration)
     assert with_dash.__name__ == "CountTwiceOptions"
     assert set(with_dash.model_fields) == {"factor", "records"}
-    found = requests.equivalent(declaration, "p.csv", {"factor": 3})
+    found = models.equivalent(declaration, "p.csv", {"factor": 3})
     assert found.command == "memberbound count-twice p.csv --factor 3 --json"
     assert "memberbound.count_twice('p.csv', factor=3)" in found.python
 
@@ -341,14 +340,14 @@ def test_a_study_is_a_report_that_can_be_viewed(run, path, tmp_path):
     assert job["result"]["data"]["name"] == "small.csv"
     assert {"report.html", "report.json"} <= set(job["files"])
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    shown = ANSWERS["report"](report)
+    shown = QUESTIONS["report"](report)
     assert shown["scripts"].startswith("'nonce-")
     assert "small.csv" in shown["page"]
 
 
 def test_the_engine_stays_below_the_memory_of_its_job():
     code = (
-        "from memberbound.faces.web.work import limited; limited(2**30, 2**40);"
+        "from memberbound.faces.web.child import limit_resources as limit; limit(2**30, 2**40);"
         "from memberbound.tables.engine import Engine;"
         "engine = Engine();"
         "print(engine.sql(\"SELECT current_setting('memory_limit')\").fetchall()[0][0])"
@@ -384,17 +383,39 @@ def test_what_goes_wrong_is_a_sentence_without_paths_and_records():
         assert "\n" not in found
 
 
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (MemoryError(), "less memory"),
+        (OverflowError("x"), "less extreme"),
+        (memberbound.InputError("a must be b."), "a must be b."),
+        (KeyError("Jane Doe, 1970"), "unexpectedly (KeyError)"),
+    ],
+    ids=str,
+)
+def test_a_question_that_fails_is_answered_with_a_sentence(monkeypatch, problem, words):
+    def fail(options):
+        raise problem
+
+    monkeypatch.setitem(child.QUESTIONS, "explain", fail)
+    out = io.StringIO()
+    respond({"verb": "explain", "options": {}}, Events(out))
+    sentence = json.loads(out.getvalue())["error"]
+    assert words in sentence
+    assert "Jane" not in sentence
+
+
 def test_progress_is_told_now_and_then():
     out = io.StringIO()
-    teller = Teller(out)
+    events = Events(out)
     for done in range(1000):
-        teller.progress(done, 1000, "a")
-    teller.progress(1000, 1000, "a")
-    teller.progress(0, None, "b")
-    events = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
-    assert len(events) < 100
-    assert events[0] == {"done": 0, "total": 1000, "label": "a"}
-    assert events[-2:] == [
+        events.progress(done, 1000, "a")
+    events.progress(1000, 1000, "a")
+    events.progress(0, None, "b")
+    written = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
+    assert len(written) < 100
+    assert written[0] == {"done": 0, "total": 1000, "label": "a"}
+    assert written[-2:] == [
         {"done": 1000, "total": 1000, "label": "a"},
         {"done": 0, "total": None, "label": "b"},
     ]

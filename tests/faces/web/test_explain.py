@@ -5,14 +5,11 @@ import json
 import subprocess
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import memberbound
-from memberbound.faces.web.answering import ANSWERS, answered
-from memberbound.faces.web.child import Calculations
-from memberbound.faces.web.gate import Limits, RefusedError
-from memberbound.faces.web.processes import Processes
+from memberbound.faces.web.limits import Limits, RefusedError
+from memberbound.faces.web.processes import Calculations, Processes
 from memberbound.quantities import marked, percent
 from web.conftest import COMMAND, in_a_loop
 
@@ -50,26 +47,6 @@ def test_explain_is_the_functions_dictionary(client, options):
 
 
 @pytest.mark.parametrize("options", QUESTIONS, ids=str)
-def test_the_roc_is_a_ceiling_that_both_scales_can_draw(client, options):
-    found = client.post("/api/explain/roc", json=options).json()
-    fpr, tpr = np.array(found["fpr"]), np.array(found["tpr"])
-    assert fpr[0] == 1e-6
-    assert fpr[-1] == 1.0
-    assert np.all(np.diff(fpr) > 0)
-    assert np.all(np.diff(tpr) >= 0)
-    assert np.all((tpr >= fpr) & (tpr <= 1))
-    assert np.max(np.diff(fpr)) < 0.006
-    assert np.max(fpr[1:] / fpr[:-1]) < 1.06
-    curve = memberbound.explain(**options).guarantee.curve
-    assert np.all(tpr >= [min(1.0, curve.tpr(a)) * (1 - 1e-12) for a in fpr])
-    assert tpr == pytest.approx([curve.tpr(a) for a in fpr], rel=1e-9)
-    second = found["tpr_replace_one"]
-    assert (second is None) == (found["adjacency"] == "replace-one")
-    if second is not None:
-        assert np.all(np.array(second) >= tpr - 1e-9)
-
-
-@pytest.mark.parametrize("options", QUESTIONS, ids=str)
 def test_the_chart_of_a_question_has_the_numbers_of_its_answer(client, options):
     linear, log = (
         client.post("/api/explain/chart", params={"scale": scale}, json=options).json()
@@ -84,15 +61,6 @@ def test_the_chart_of_a_question_has_the_numbers_of_its_answer(client, options):
             expected = str(marked(min(1.0, tpr), "certificate", "tpr"))
             assert shown[percent(float(fpr), "given")] == expected
             assert f"{expected} at {percent(float(fpr), 'given')} false alarms" in linear["alt"]
-
-
-def test_the_roc_of_epsilon_delta_goes_through_its_corner(client):
-    # Exact: the two lines of (ε, δ)-DP meet where FPR = (1 - δ)/(1 + e^ε).
-    found = client.post("/api/explain/roc", json={"epsilon": 2.0, "delta": 0.01}).json()
-    corner = (1 - 0.01) / (1 + np.exp(2.0))
-    place = int(np.argmin(np.abs(np.array(found["fpr"]) - corner)))
-    assert found["fpr"][place] == pytest.approx(corner, rel=1e-9)
-    assert found["tpr"][place] == pytest.approx(1 - corner, rel=1e-9)
 
 
 REFUSED = [
@@ -117,13 +85,12 @@ def test_a_run_that_leaves_nothing_private_is_answered(client):
     assert answer.status_code == 200
     assert answer.json() == memberbound.explain(**run).to_dict()
     assert answer.json()["advantage_upper"] == 1
-    assert client.post("/api/explain/roc", json=run).json()["tpr"][0] == 1
     chart = client.post("/api/explain/chart", json=run).json()
     assert {row[1] for row in chart["rows"]} == {"nothing is proved"}
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])
-@pytest.mark.parametrize("path", ["/api/explain", "/api/explain/roc", "/api/explain/chart"])
+@pytest.mark.parametrize("path", ["/api/explain", "/api/explain/chart"])
 def test_what_cannot_be_explained_is_refused_with_a_sentence(client, path, options, words):
     answer = client.post(path, json=options)
     assert answer.status_code == 422
@@ -194,20 +161,6 @@ def test_nobody_computes_for_somebody_who_left():
         await pool.close()
 
     in_a_loop(ask())
-
-
-def test_answers_are_sentences_for_whatever_is_raised(monkeypatch):
-    for problem, words in (
-        (MemoryError(), "less memory"),
-        (OverflowError("x"), "less extreme"),
-        (memberbound.InputError("a must be b."), "a must be b."),
-    ):
-
-        def fail(options, problem=problem):
-            raise problem
-
-        monkeypatch.setitem(ANSWERS, "explain", fail)
-        assert words in answered('{"verb": "explain", "options": {}}')["error"]
 
 
 def test_equivalents_of_a_question(client):

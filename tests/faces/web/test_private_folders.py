@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 
-from memberbound.faces.web.desk import Desk
-from memberbound.faces.web.gate import Limits
+from memberbound.faces.web.application import State
+from memberbound.faces.web.limits import Limits
 from memberbound.files import PrivateFolder, remove_leftovers
 
 KILLED = """
@@ -49,10 +49,10 @@ def killed(place):
 def test_the_data_of_a_killed_server_go_when_the_next_one_starts(place):
     left = killed(place)
     assert (left / "files" / "table.csv").exists()
-    desk = Desk(Limits())
+    server = State(Limits())
     assert not left.exists()
-    assert desk.folder.exists()
-    assert desk.folder.stat().st_mode & 0o077 == 0
+    assert server.folder.exists()
+    assert server.folder.stat().st_mode & 0o077 == 0
 
 
 def test_folders_in_use_and_those_of_others_stay(place, tmp_path_factory):

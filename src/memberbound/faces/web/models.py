@@ -6,38 +6,33 @@ The OpenAPI document describes exactly this.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
-from memberbound.faces.command_line import MEASURING, joined, verb_named
-from memberbound.faces.web.verbs import JOBS
+from memberbound.faces.command_line import joined, verb_named
+from memberbound.faces.terminal import Block
+from memberbound.faces.web.work import JOBS
 from memberbound.learners import LEARNERS
 
 __all__ = [
-    "JOBS",
     "Accepted",
-    "Argument",
     "Equivalent",
-    "Equivalents",
     "Error",
     "ExplainOptions",
-    "FileId",
     "Health",
     "JobList",
     "JobRequest",
     "JobStatus",
     "Options",
-    "Roc",
+    "Picture",
     "UploadedFile",
     "VerbForm",
     "View",
-    "asked_over_the_web",
-    "described",
     "equivalent",
     "options_model",
+    "verb_form",
 ]
 
 # ── What may be asked of a verb over the web, made from its declaration ───────────────────────────
@@ -103,7 +98,7 @@ class Options(BaseModel):
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
 
-def asked_over_the_web(verb: Verb) -> tuple[Parameter, ...]:
+def web_parameters(verb: Verb) -> tuple[Parameter, ...]:
     """Return the parameters of a verb that a request may set."""
     kinds = ("progress", "hidden", "out", "folder", "cache", "table")
     return tuple(p for p in verb.parameters if p.option.web and p.kind not in kinds)
@@ -111,7 +106,7 @@ def asked_over_the_web(verb: Verb) -> tuple[Parameter, ...]:
 
 def options_model(verb: Verb) -> type[Options]:
     """Return the request model of a verb."""
-    chosen = asked_over_the_web(verb)
+    chosen = web_parameters(verb)
     fields: dict[str, Any] = {
         p.name: (_type(p), Field(description=p.help))
         if p.required
@@ -146,36 +141,59 @@ def _type(parameter: Parameter) -> Any:
     return _TYPES[parameter.kind]
 
 
-def described(verb: Verb) -> dict[str, object]:
+class Argument(BaseModel):
+    """An argument of a verb, as a form shows it."""
+
+    name: str
+    kind: str
+    group: str
+    required: bool
+    help: str
+    default: bool | int | float | str | None
+    choices: list[str]
+    least: float | None
+    most: float | None
+
+
+class VerbForm(BaseModel):
+    """A verb as a form shows it; ``measures`` where “at least” is what attacks reached."""
+
+    summary: str
+    table: Literal["optional", "required"] | None
+    measures: bool
+    arguments: list[Argument]
+
+
+def verb_form(verb: Verb) -> VerbForm:
     """Return what a form needs: the verb in a sentence, whether it takes a table, its arguments."""
-    table = [p.required for p in verb.of_kind("table")]
-    return {
-        "summary": verb.summary,
-        "table": ("required" if table[0] else "optional") if table else None,
-        "measures": verb.name in MEASURING,
-        "arguments": [
-            {
-                "name": p.name,
-                "kind": p.kind,
-                "group": p.group,
-                "required": p.required,
-                "help": p.help,
-                "default": p.default if isinstance(p.default, (int, float, str, bool)) else None,
-                "choices": list(p.option.choices or (LEARNERS if p.kind == "learner" else ())),
-                "least": p.option.least,
-                "most": p.option.most,
-            }
-            for p in asked_over_the_web(verb)
-        ],
-    }
+    tables = ["required" if p.required else "optional" for p in verb.of_kind("table")]
+    arguments = [
+        Argument(
+            name=p.name,
+            kind=p.kind,
+            group=p.group,
+            required=p.required,
+            help=p.help,
+            default=p.default if isinstance(p.default, (int, float, str, bool)) else None,
+            choices=list(p.option.choices or (LEARNERS if p.kind == "learner" else ())),
+            least=p.option.least,
+            most=p.option.most,
+        )
+        for p in web_parameters(verb)
+    ]
+    return VerbForm(
+        summary=verb.summary,
+        table=tables[0] if tables else None,  # type: ignore[arg-type]
+        measures=verb.measures,
+        arguments=arguments,
+    )
 
 
 # ── the same question elsewhere ───────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Equivalent:
-    """A command line and a piece of Python that do what a request does."""
+class Equivalent(BaseModel):
+    """The same question on the command line and in Python."""
 
     command: str
     python: str
@@ -209,7 +227,8 @@ def equivalent(
         else:
             words += _typed(parameter, value)
         arguments.append(f"{name}={value!r}")
-    return Equivalent(notes + shlex.join([*words, "--json"]), _python(verb.name, arguments))
+    command = notes + shlex.join([*words, "--json"])
+    return Equivalent(command=command, python=_python(verb.name, arguments))
 
 
 def _typed(parameter: Parameter, value: object) -> list[str]:
@@ -254,7 +273,7 @@ def _job(name: str) -> type[_Asked]:
     """Return the request that starts a job of a verb, from the verb's declaration."""
     verb = verb_named(name)
     options = options_model(verb)
-    needed = any(p.required for p in asked_over_the_web(verb))
+    needed = any(p.required for p in web_parameters(verb))
     return create_model(
         f"{_class_name(name)}Job",
         __base__=_Asked,
@@ -272,29 +291,6 @@ else:
     ExplainOptions = options_model(verb_named("explain"))
 
 
-class Argument(BaseModel):
-    """An argument of a verb, as a form shows it."""
-
-    name: str
-    kind: str
-    group: str
-    required: bool
-    help: str
-    default: bool | int | float | str | None
-    choices: list[str]
-    least: float | None
-    most: float | None
-
-
-class VerbForm(BaseModel):
-    """A verb as a form shows it; ``measures`` where “at least” is what attacks reached."""
-
-    summary: str
-    table: Literal["optional", "required"] | None
-    measures: bool
-    arguments: list[Argument]
-
-
 class Error(BaseModel):
     """Why a request was refused, in one sentence."""
 
@@ -309,17 +305,6 @@ class Health(BaseModel):
     verbs: list[str]
 
 
-class Roc(BaseModel):
-    """The certified ceiling of every attack: the TPR is at or above the truth at each FPR."""
-
-    fpr: list[float]
-    tpr: list[float]
-    adjacency: str
-    tpr_replace_one: list[float] | None = Field(
-        description="The ceiling at replace-one adjacency, where the one above is add-remove."
-    )
-
-
 class Picture(BaseModel):
     """A chart: the content of an SVG file, what it shows in words, and its numbers as a table."""
 
@@ -328,27 +313,6 @@ class Picture(BaseModel):
     svg: str
     columns: list[str]
     rows: list[list[str]]
-
-
-class SummaryCell(BaseModel):
-    """A text of the summary, and the kind of its number if it has one."""
-
-    text: str
-    kind: Literal["certificate", "audit", "estimate", "given", "unproved"] | None
-
-
-class SummaryBlock(BaseModel):
-    """A paragraph (one cell per row), or a table."""
-
-    heads: list[str]
-    rows: list[list[SummaryCell]]
-
-
-class Equivalents(BaseModel):
-    """The same question on the command line and in Python."""
-
-    command: str
-    python: str
 
 
 class Column(BaseModel):
@@ -418,7 +382,7 @@ class JobStatus(JobSummary):
 
     result: dict[str, object] | None
     charts: dict[str, Picture]
-    summary: list[SummaryBlock] = Field(description="What a person reads, in parts.")
+    summary: list[Block] = Field(description="What a person reads, in parts.")
 
 
 class JobList(BaseModel):
