@@ -137,7 +137,7 @@ def test_what_is_proved_is_compared_with_the_ceiling() -> None:
     people = memberbound.population([i / 20 for i in range(-20, 20)], epsilon=10, clip=5)
     for answer, value in (
         (explained, explained.accuracy_upper),
-        (certified, certified.fields["accuracy_upper"]),
+        (certified, certified.accuracy_upper),
         (people, people.success_upper),
     ):
         assert 0.5 < value < 1
@@ -163,8 +163,8 @@ def test_a_weighted_accuracy_is_compared_as_a_probability(nu: float, lam: float)
     total = nu + lam * (1 - nu)
     assert success.blind == pytest.approx(max(nu, lam * (1 - nu)) / total)
     assert success.blind <= success.ceiling <= 1
-    assert success.ceiling * total >= found.fields["accuracy_upper"]
-    assert success.ceiling * total == pytest.approx(found.fields["accuracy_upper"], rel=1e-12)
+    assert success.ceiling * total >= found.accuracy_upper
+    assert success.ceiling * total == pytest.approx(found.accuracy_upper, rel=1e-12)
 
 
 def scores(shift: float, *, members: int = 300, others: int = 900) -> pd.DataFrame:

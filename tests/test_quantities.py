@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import memberbound
 from memberbound.attacks.learner_audit import Ceiling, ContradictionError, Sandwich, sandwiched
 from memberbound.games import IidGame, SubsetGame
+from memberbound.iid.certified import Certified, RecordLeak
 from memberbound.quantities import (
     AuditBound,
     Certificate,
@@ -53,7 +54,7 @@ from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.studies.studying import Study
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
-from memberbound.verbs.certify import Certification
+from memberbound.verbs.certify import Certification, ExposedCell
 from memberbound.verbs.plan import Plan
 from memberbound.verbs.population import Comparison
 from report.sample import sample, typed
@@ -230,33 +231,32 @@ def values(count: int, low: float = 0.03, high: float = 0.97) -> st.SearchStrate
 QUICK = settings(max_examples=20, derandomize=True, deadline=None)
 
 
-def certified(v: list[float]) -> dict[str, Any]:
-    return {
-        "rows": 5,
-        "n": 5,
-        "atoms": 3,
-        "delta_upper": v[0],
-        "security_lower": v[1],
-        "accuracy_upper": v[2],
-        "delta_plug_in_estimate": v[3],
-        "c_k_plug_in_estimate": v[4],
-        "confidence": v[5],
-        "method": "any",
-        "record_leak": {
-            "median": v[6],
-            "p99": v[7],
-            "max": v[8],
-            "exposed_rows": 2,
-            "exposed_above": v[9],
-        },
-    }
+def certified(v: list[float]) -> Certified:
+    return Certified(
+        rows=5,
+        n=5,
+        atoms=3,
+        delta_upper=v[0],
+        security_lower=v[1],
+        accuracy_upper=v[2],
+        delta_plug_in_estimate=v[3],
+        c_k_plug_in_estimate=v[4],
+        confidence=v[5],
+        method="any",
+        record_leak=RecordLeak(v[6], v[7], v[8], 2, v[9]),
+    )
 
 
 @QUICK
 @given(values(11))
 def test_certify(v: list[float]) -> None:
-    cell = {"rows": 1, "leak_upper": v[10], "values": {"a": "x"}}
-    answer = Certification(certified(v), IidGame(), ("X5",), (), exposed=(cell,))
+    answer = Certification(
+        **vars(certified(v)),
+        game=IidGame(),
+        theorems=("X5",),
+        assumptions=(),
+        exposed_cells=(ExposedCell(1, v[10], {"a": "x"}),),
+    )
     check(answer.summary(), answer.to_dict(), Certification.SIDES, least=8)
 
 
@@ -268,7 +268,7 @@ def test_harden(v: list[float]) -> None:
         small,
         before=certified(v[:10]),
         after=certified(v[10:]),
-        frontier=(),
+        frontier_estimate=(),
         security=None,
         record_leak=None,
         information_kept_estimate=None,

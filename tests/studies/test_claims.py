@@ -140,7 +140,7 @@ def coarse() -> pd.DataFrame:
 def test_a_safe_table_stays_safe_under_a_useless_model(record) -> None:
     asked = StudyQuestion("y", record=record)
     found = memberbound.certify(coarse())
-    bound = steps.TableBound.of(found.fields, found.theorems)
+    bound = steps.TableBound.of(found, found.theorems)
     certified = steps.Certified(found.to_dict(), found.sentence, bound)
     answers = Findings(certify=certified, audit=audited(estimate=0.5, chance=0.51))
     listed = remedies(answers, asked, "t.csv", {})

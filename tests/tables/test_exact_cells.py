@@ -28,8 +28,8 @@ import pytest
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.hardening import cell_profile
 from memberbound.tables import exact
+from memberbound.tables.coarsening_search import cell_profile
 from memberbound.tables.counting import (
     cell_counts,
     count_pair_profile,

@@ -214,12 +214,12 @@ def test_certify_counts_the_other_columns_exactly_as_written(table: Path) -> Non
     columns = nasty()
     rest = [c for c in columns if c not in ("patient", "row", "note")]
     cells = len(set(zip(*(columns[c] for c in rest), strict=True)))
-    assert certify(table, roles={"note": "identifier"}).fields["atoms"] == cells
-    assert certify(table, columns=["patient", "ill"]).fields["atoms"] == ROWS
+    assert certify(table, roles={"note": "identifier"}).atoms == cells
+    assert certify(table, columns=["patient", "ill"]).atoms == ROWS
     named = certify(table, columns=["patient", "ill"])
     assert any("'patient' looks like an identifier; with it" in w for w in named.warnings)
-    assert certify(table, roles={"row": "number"}).fields["atoms"] == ROWS
-    assert certify(table, columns="half").fields["atoms"] == 4
+    assert certify(table, roles={"row": "number"}).atoms == ROWS
+    assert certify(table, columns="half").atoms == 4
 
 
 def test_overrides() -> None:
@@ -353,7 +353,7 @@ def test_income_like_and_weight_like_columns_stay() -> None:
 
 def test_nothing_but_identifiers_is_used_and_said() -> None:
     found = certify(pd.DataFrame({"who": [f"p{i}" for i in range(100)]}))
-    assert found.fields["atoms"] == 100
+    assert found.atoms == 100
     assert found.delta_upper == 1.0
     assert any("'who' looks like an identifier" in w for w in found.warnings)
     assert found.to_dict()["roles"] == {"who": "identifier"}
@@ -412,7 +412,7 @@ def test_whole_numbers_keep_their_digits_beside_missing_ones() -> None:
     frame = pa.table({"code": pa.array([big, big + 1, None] * 20, pa.int64()), "y": [0, 1] * 30})
     examples = read_examples(frame, "y")
     assert examples.features.shape == (60, 3)  # two codes and "missing"
-    assert harden(frame, security=0.2, keep=["code"]).before["atoms"] == 6
+    assert harden(frame, security=0.2, keep=["code"]).before.atoms == 6
 
 
 def test_harden_without_a_target_does_not_spend_its_leak_on_an_identifier() -> None:
@@ -446,8 +446,8 @@ def test_dates_are_coarsened_as_dates(tmp_path: Path) -> None:
     found = harden(path, security=0.9, target="y", recipe=recipe)
     assert found.steps == ("put when into 2 bins with edges 2020-01-01",)
     assert set(found.table["when"]) == {"<=2020-01-01", ">2020-01-01"}
-    assert found.accuracy is not None
-    assert found.accuracy["before"]["tree"] > 0.85
+    assert found.accuracy_estimate is not None
+    assert found.accuracy_estimate["before"]["tree"] > 0.85
     from memberbound.tables.coarsening import Coarsener
 
     again = Coarsener.from_json(recipe.read_text("utf-8"))

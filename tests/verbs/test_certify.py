@@ -118,8 +118,8 @@ def test_unit_counts_persons(tmp_path):
     ]
     path.write_text("who,what\n" + "\n".join(rows) + "\n")
     result = certify(path, columns="what", unit="who")
-    assert result.fields["rows"] == 200
-    assert result.fields["atoms"] == 2
+    assert result.rows == 200
+    assert result.atoms == 2
     assert any("who" in text for text in result.assumptions)
 
 
@@ -157,7 +157,7 @@ def test_distinct_rows_are_vacuous_not_an_error(tmp_path):
     path.write_text("x\n" + "\n".join(map(str, range(1000))) + "\n")
     result = certify(path)
     assert result.delta_upper == 1.0
-    assert result.fields["delta_plug_in_estimate"] == pytest.approx(0.368, abs=1e-3)
+    assert result.delta_plug_in_estimate == pytest.approx(0.368, abs=1e-3)
     assert result.warnings
     assert "Nothing can be certified" in result.summary()
 
@@ -210,7 +210,7 @@ def test_plan_for_a_law_is_exact():
 
 def test_plan_for_records():
     n = plan(record_leak=0.1, uniform=20).n_required
-    assert certify(uniform=20, n=n).fields["record_leak"]["max"] <= 0.1
+    assert certify(uniform=20, n=n).record_leak.max <= 0.1
     both = plan(record_leak=0.1, security=0.99, uniform=20).n_required
     assert both == max(n, plan(security=0.99, uniform=20).n_required)
 
@@ -291,7 +291,7 @@ def test_unit_is_carried_by_every_face_of_certify():
     assert by_row.to_dict()["unit"] is None
     assert certify(uniform=3, n=10).to_dict()["unit"] is None
     assert set(by_person.to_dict()) == set(by_row.to_dict())
-    assert by_person.fields["rows"] == 2000
+    assert by_person.rows == 2000
     words = "2000 different values of “person” (each with all its rows)"
     assert words in by_person.sentence
     assert "average value of “person”" in by_person.sentence

@@ -56,8 +56,8 @@ def test_certify_of_the_written_file_agrees(source, tmp_path) -> None:
     out = tmp_path / "hard.parquet"
     result = harden(source, security=0.9, target="y", out=out, learners=False)
     certificate = certify_counts(count_profile(out), confidence=0.95)
-    assert certificate.delta_upper == result.after["delta_upper"]
-    assert certificate.atoms == result.after["atoms"]
+    assert certificate.delta_upper == result.after.delta_upper
+    assert certificate.atoms == result.after.atoms
 
 
 def test_dictionary_of_the_contract(frame) -> None:
@@ -93,7 +93,7 @@ def test_only_distinct_columns_leave_the_target_alone() -> None:
     lonely = pd.DataFrame({"id": [f"n{i}" for i in range(900)], "y": ["a", "b", "b"] * 300})
     result = harden(lonely, security=0.8, target="y")
     assert list(result.table.columns) == ["y"]
-    assert result.accuracy == {"before": result.accuracy["before"], "after": None}
+    assert result.accuracy_estimate == {"before": result.accuracy_estimate["before"], "after": None}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_frontier_plot(frame, tmp_path) -> None:
 @pytest.mark.skipif(not ADULT.is_file(), reason="the Adult table is not here")
 def test_adult() -> None:
     result = harden(ADULT, security=0.9, target="income", learners=False)
-    assert result.before["delta_upper"] > 0.99
-    assert result.after["delta_upper"] <= 0.1
+    assert result.before.delta_upper > 0.99
+    assert result.after.delta_upper <= 0.1
     assert "income" in result.table.columns
     assert result.information_estimate > 0.2  # the target has 0.55 nats of entropy
     assert len(result.table) == 24_421

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up_array
 
 __all__ = [
-    "RecordLeak",
     "RecordLeaks",
     "cell_probability_lower",
     "record_leak_upper",
@@ -117,16 +115,6 @@ def _solved(rows: int, count: int, beta: float) -> float:
     return last_true(holds, 0.0, top)
 
 
-class RecordLeak(TypedDict):
-    """How much may leak about single rows; rows of a law are not counted."""
-
-    median: float
-    p99: float
-    max: float
-    exposed_rows: int | None
-    exposed_above: float | None
-
-
 @dataclass(frozen=True, eq=False)
 class RecordLeaks:
     """Certified leaks of the records of a table, one value per count of the profile.
@@ -172,16 +160,6 @@ class RecordLeaks:
         """Return how many rows are not certified to leak at most ``above``."""
         limit = nonnegative("above", above)
         return int((self.profile.count * self.profile.cells)[self.leak > limit].sum())
-
-    def to_dict(self, above: float = 0.5) -> RecordLeak:
-        """Return the summary of the contract."""
-        return {
-            "median": self.median,
-            "p99": self.p99,
-            "max": self.max,
-            "exposed_rows": self.exposed_rows(above),
-            "exposed_above": above,
-        }
 
 
 def record_leaks(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from memberbound.games import IidGame
+from memberbound.iid.certified import accuracy_from_leak
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     allowed,
@@ -32,7 +33,6 @@ from memberbound.report.model import (
 )
 from memberbound.studies import steps
 from memberbound.studies.question import StudyQuestion, command_of, names_of
-from memberbound.verbs.certify import accuracy_from_leak
 
 __all__ = ["Findings", "protects", "remedies", "verdict"]
 

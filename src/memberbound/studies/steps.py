@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -28,6 +28,7 @@ from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError
 from memberbound.files import write_text
 from memberbound.games import SubsetGame
+from memberbound.iid.certified import Certified as CertifiedTable
 from memberbound.learners import Examples, learner_from_name, read_examples
 from memberbound.learners.refits import fingerprint as described
 from memberbound.numerics.rounding import down
@@ -124,13 +125,13 @@ class TableBound:
     theorems: tuple[str, ...]
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], theorems: tuple[str, ...]) -> TableBound:
-        """Return the bounds among the fields of a certification."""
+    def of(cls, certified: CertifiedTable, theorems: tuple[str, ...]) -> TableBound:
+        """Return the bounds of a certification."""
         return cls(
-            fields["accuracy_upper"],
-            fields["delta_upper"],
-            fields["record_leak"]["max"],
-            fields["confidence"],
+            certified.accuracy_upper,
+            certified.delta_upper,
+            certified.record_leak.max,
+            certified.confidence,
             theorems,
         )
 
@@ -365,7 +366,7 @@ def certify_table(bench: Bench, progress: Progress) -> Certified:
     data = bench.data
     found = certify(data.frame, **data.counted, confidence=bench.question.confidence)
     progress(1, 1)
-    bound = TableBound.of(found.fields, found.theorems)
+    bound = TableBound.of(found, found.theorems)
     return Certified(found.to_dict(), found.sentence, bound)
 
 
@@ -845,7 +846,7 @@ def coarsen_columns(bench: Bench, progress: Progress) -> Coarsened:
         found.to_dict(),
         found.sentence,
         TableBound.of(found.after, found.theorems),
-        atoms=found.after["atoms"],
+        atoms=found.after.atoms,
         rows_read=found.rows_read,
         rows_released=len(found.table),
         information_kept_estimate=json_number(found.information_kept_estimate),

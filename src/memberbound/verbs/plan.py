@@ -25,11 +25,11 @@ from memberbound.quantities import (
     vacuous,
 )
 from memberbound.verbs.certify import (
+    ONE_ROW_PER_PERSON,
     independent_units,
     of_unit,
     read_probabilities,
     rows_in_words,
-    whose_rows,
 )
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str
         ("A25-T14", "X5", "X7", "X15", "X16"),
         (
             *(
-                ("The rows are independent draws from one law, now and later.", whose_rows(None))
+                ("The rows are independent draws from one law, now and later.", ONE_ROW_PER_PERSON)
                 if unit is None
                 else (independent_units(unit, ", now and later"),)
             ),

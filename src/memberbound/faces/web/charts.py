@@ -76,13 +76,13 @@ def _leaks_before_and_after(
     answer: Any, result: dict[str, Any], table: str, progress: Progress
 ) -> Charts:
     """The same of a table and of a coarser one, and what another target would cost."""
-    from memberbound.hardening import cell_profile
     from memberbound.iid.records import record_leaks
     from memberbound.report.charts import frontier_chart, leaks_chart
+    from memberbound.tables.coarsening_search import cell_profile
     from memberbound.tables.counting import count_profile
     from memberbound.tables.source import open_table
 
-    level = float(answer.after["confidence"])
+    level = answer.after.confidence
     progress(0, None, "counting cells")
     with open_table(table) as opened:
         before = count_profile(opened, answer.counted)

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.hardening import (
-    Archive,
-    Bench,
+from memberbound.tables.coarsening_search import (
+    Evaluator,
+    Visited,
     cell_profile,
     column_ladder,
     entropy_estimate,
@@ -94,29 +94,28 @@ def test_ladders_are_nested_and_lead_from_nothing_to_everything() -> None:
     frame = telling(2000)
     ancestors = {c: ("vowel" if c in "ae" else "consonant",) for c in "abcdefgh"}
     for ladder in (
-        column_ladder(frame, "age"),
-        column_ladder(frame, "noise"),
-        column_ladder(frame, "age", edges=[25, 30, 40, 50]),
-        column_ladder(frame, "noise", ancestors=ancestors),
+        column_ladder(frame, "age", "number"),
+        column_ladder(frame, "noise", "text"),
+        column_ladder(frame, "age", "number", edges=[25, 30, 40, 50]),
+        column_ladder(frame, "noise", "text", ancestors=ancestors),
     ):
         assert ladder.plans[0] == "drop"
         for coarse, fine in itertools.pairwise(ladder.codes):
             pairs = set(zip(coarse, fine, strict=True))
             assert len(pairs) == np.unique(fine).size > np.unique(coarse).size
-    assert column_ladder(frame, "constant").plans == ("drop",)
-    assert column_ladder(frame.assign(id="n" + frame["id"].astype(str)), "id").plans == (
-        "drop",
-        "keep",
-    )
+    assert column_ladder(frame, "constant", "text").plans == ("drop",)
+    named = frame.assign(id="n" + frame["id"].astype(str))
+    assert column_ladder(named, "id", "text").plans == ("drop", "keep")
     assert given_ladder([1, 2, 3], None) == ["drop", {"edges": [2]}, {"edges": [1, 2, 3]}]
 
 
 def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
     """Exhaustive comparison on three columns: no state within the limit is much better."""
     frame = telling(3000)
-    ladders = [column_ladder(frame, c) for c in ("age", "noise", "constant")]
+    forms = {"age": "number", "noise": "text", "constant": "text"}
+    ladders = [column_ladder(frame, column, form) for column, form in forms.items()]
     target = pd.factorize(frame["y"])[0]
-    bench = Bench(
+    evaluator = Evaluator(
         ladders,
         fixed=target,
         keep=np.zeros(3000, dtype=np.int64),
@@ -127,27 +126,27 @@ def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
         confidence=0.95,
         subsample=np.arange(3000) % 3 == 0,
     )
-    archive = Archive(bench)
-    explore(archive, lambda score: score.leak <= 0.05)
-    best = archive.scores[archive.ranked(lambda score: score.leak <= 0.05)[0]]
+    visited = Visited(evaluator)
+    explore(visited, lambda score: score.leak <= 0.05)
+    best = visited.scores[visited.ranked(lambda score: score.leak <= 0.05)[0]]
     for levels in itertools.product(*(range(len(ladder)) for ladder in ladders)):
         state = (*levels, 0)
-        score, _ = bench.score(state, bench.groups(state))
+        score, _ = evaluator.score(state, evaluator.groups(state))
         assert score.leak > 0.05 or score.information <= best.information + 0.01
 
 
 def test_known_answer_with_a_target() -> None:
     result = harden(telling(6000), security=0.95, target="y", learners=True)
-    assert result.after["delta_upper"] <= 0.05
-    assert result.before["atoms"] == telling(6000).drop(columns="id").drop_duplicates().shape[0]
+    assert result.after.delta_upper <= 0.05
+    assert result.before.atoms == telling(6000).drop(columns="id").drop_duplicates().shape[0]
     assert set(result.table.columns) == {"age", "y"}
     assert result.steps[0] == "drop id, noise, constant"
     assert result.information_kept_estimate > 0.9
-    assert result.accuracy is not None
-    assert all(value > 0.9 for value in result.accuracy["after"].values())
+    assert result.accuracy_estimate is not None
+    assert all(value > 0.9 for value in result.accuracy_estimate["after"].values())
     assert len(result.table) == 4500
     assert result.rows_fitted == 1500
-    points = [(p.information_estimate, p.security_estimate) for p in result.frontier]
+    points = [(p.information, p.security) for p in result.frontier_estimate]
     assert len(points) > 2
     assert all(a[0] < b[0] and a[1] >= b[1] for a, b in itertools.pairwise(points))
 
@@ -196,15 +195,15 @@ def test_a_kept_column_that_says_little_is_not_reported_as_nothing(
 def test_without_target_entropy_is_kept() -> None:
     coarse = harden(telling(6000), security=0.9)
     fine = harden(telling(6000), security=0.7)
-    assert coarse.after["delta_upper"] <= 0.1 < fine.after["delta_upper"] <= 0.3
+    assert coarse.after.delta_upper <= 0.1 < fine.after.delta_upper <= 0.3
     assert 0 < coarse.information_estimate < fine.information_estimate
     assert coarse.measure == "entropy of a row"
 
 
 def test_record_leak_holds_for_every_released_row() -> None:
     result = harden(telling(8000), record_leak=0.15, target="y", learners=False)
-    assert result.after["record_leak"]["max"] <= 0.15
-    assert result.after["record_leak"]["exposed_rows"] == 0
+    assert result.after.record_leak.max <= 0.15
+    assert result.after.record_leak.exposed_rows == 0
     counts = result.table.value_counts(dropna=False)
     assert counts.min() >= smallest_safe_count(len(result.table), 0.15, 0.95)
     assert len(result.table) == 6000  # no row was dropped
@@ -276,7 +275,7 @@ def test_union_uses_only_what_no_row_influences() -> None:
 
     plain = certify_counts(cell_profile(result.table), confidence=0.95).delta_upper
     paid = certify_counts(cell_profile(result.table), confidence=1 - 0.05 / 24).delta_upper
-    assert plain < paid == result.after["delta_upper"]
+    assert plain < paid == result.after.delta_upper
 
 
 def test_reference_releases_every_row() -> None:

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from memberbound.errors import InputError
-from memberbound.hardening import cell_profile
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.records import record_leak_upper
 from memberbound.iid.worst_case import leak_of_law
+from memberbound.tables.coarsening_search import cell_profile
 from memberbound.verbs.harden import Hardening, harden
 
 #: Probability of a false alarm of each coverage test below.
@@ -73,12 +73,12 @@ def coverage(runs: int, rows: int) -> None:
     assert allowed_failures(runs, BETA) < 0.75 * runs  # the test can fail
     assert len(by_leak) >= 0.7 * runs
     assert len(by_record) >= 0.7 * runs
-    failed = [r for r, leak, _ in by_leak if r.after["delta_upper"] < leak]
+    failed = [r for r, leak, _ in by_leak if r.after.delta_upper < leak]
     assert len(failed) <= allowed_failures(runs, BETA)
-    exposed = [r for r, _, worst in by_record if r.after["record_leak"]["max"] < worst]
+    exposed = [r for r, _, worst in by_record if r.after.record_leak.max < worst]
     assert len(exposed) <= allowed_failures(runs, BETA)
     # Not vacuous: what is certified is within twice of the truth.
-    assert np.median([r.after["delta_upper"] / leak for r, leak, _ in by_leak]) < 2
+    assert np.median([r.after.delta_upper / leak for r, leak, _ in by_leak]) < 2
 
 
 def test_certificates_after_hardening_hold() -> None:
@@ -121,7 +121,7 @@ def test_choosing_and_certifying_on_the_same_rows_fails_and_a_split_does_not() -
 def test_the_coverage_check_notices_a_certificate_that_is_too_small() -> None:
     """The same comparison fails for the plug-in estimate, which is no certificate."""
     runs = runs_of(12, 3000, security=0.85, confidence=1 - BETA)
-    beaten = [r for r, leak, _ in runs if r.after["delta_plug_in_estimate"] < leak]
+    beaten = [r for r, leak, _ in runs if r.after.delta_plug_in_estimate < leak]
     assert len(beaten) > allowed_failures(12, BETA)
 
 

@@ -1,24 +1,28 @@
-"""Coarser tables: what is kept, what is certified, and the search between the two."""
+"""The search of ``harden``: which coarsening of a table keeps most and is still certified.
+
+It starts from the table with every column dropped, which is safe, and refines column by column.
+It looks only at the fitting rows; the certificate is computed afterwards from rows that took no
+part in the choice.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.answers import EstimateOf
 from memberbound.errors import InputError
-from memberbound.games import IidGame
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.records import cell_probability_lower, record_leak_upper, record_leaks
-from memberbound.learners.examples import is_number
+from memberbound.iid.records import cell_probability_lower, record_leak_upper
 from memberbound.numerics.roots import least_whole
-from memberbound.numerics.rounding import shared_confidence
+from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.tables.coarsening import (
     Ancestors,
     Coarsener,
@@ -28,54 +32,46 @@ from memberbound.tables.coarsening import (
 )
 from memberbound.tables.recipe import Drop, exact_codes, labels_of
 from memberbound.tables.roles import Selection
-from memberbound.verbs.certify import Certified, certified_fields
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
-    "MIN_COUNT",
-    "Archive",
-    "Bench",
     "Choice",
-    "Codes",
+    "Evaluator",
     "FrontierPoint",
     "Ladder",
     "Score",
     "State",
-    "Vector",
+    "Visited",
     "Wish",
     "cell_profile",
     "choose",
     "column_ladder",
     "entropy_estimate",
-    "evidence",
     "explore",
-    "extend",
     "frontier",
     "given_ladder",
     "information_estimate",
-    "left_out_prediction",
     "paid_confidence",
-    "plan_codes",
-    "row_cells",
     "smallest_safe_count",
-    "target_shares",
 ]
+
+Codes = NDArray[np.int64]
+#: Position on every ladder, then on the list of pooling thresholds.
+State = tuple[int, ...]
 
 # ── How much a coarsened table still says: estimates, never certificates ──────────────────────────
 #
 # With a target the measure is the mutual information between the coarsened row and the target, by
-# leave-one-out prediction: each row's target is predicted from the *other* rows of its cell.  The
-# plain plug-in value is useless here: on all-distinct rows it claims to know the target completely.
-# Left out, a row that is alone in its cell adds nothing.  Cells with few rows lean on what the
-# coarser cell around them predicted, so splitting a cell is worth what the split teaches.
+# leave-one-out prediction: each row's target is predicted from the other rows of its cell.  The
+# plug-in value would claim to know the target of all-distinct rows completely.  Cells with few rows
+# lean on the prediction of the coarser cell around them.
 #
-# Predicting has a price: the shares in a cell are guessed from its rows, and a poor guess costs
-# about (cells - 1)(values - 1)/2N nats.  The search wants to pay it, since a learner would; as an
-# estimate of the information itself it is a bias, which hid 0.03 nats of a column with many values
-# completely. What is reported is therefore the gain over the same prediction for shuffled targets,
-# which say nothing and cost the same.
+# A prediction has a price: the shares in a cell are estimated from its rows, which costs about
+# (cells - 1)(values - 1)/2N nats.  The search pays it, since a learner would; as an estimate of the
+# information it is a bias.  Reported is therefore the gain over the same prediction for shuffled
+# targets, which say nothing and cost the same.
 #
 # Without a target the measure is the entropy of the coarsened row, with the Miller–Madow
 # correction.
@@ -83,16 +79,13 @@ __all__ = [
 #: Weight of the coarser cell's prediction, in rows per value of the target, when a cell predicts.
 _PRIOR_ROWS = 1.0
 
-Codes = NDArray[np.int64]
-Vector = NDArray[np.float64]
 
-
-def target_shares(target: Codes) -> Vector:
+def _target_shares(target: Codes) -> FloatArray:
     """Return for every row the share of its target value among all rows."""
     return np.bincount(target)[target] / target.size
 
 
-def left_out_prediction(cell: Codes, target: Codes, prior: Vector) -> Vector:
+def _left_out_prediction(cell: Codes, target: Codes, prior: FloatArray) -> FloatArray:
     """Return for every row the probability its own target gets from the other rows of its cell.
 
     ``prior`` is that probability from a coarser table, made without the row as well.
@@ -104,7 +97,7 @@ def left_out_prediction(cell: Codes, target: Codes, prior: Vector) -> Vector:
     return (same + weight * prior) / (others + weight)
 
 
-def information_estimate(cell: Codes, target: Codes, prior: Vector | None = None) -> float:
+def information_estimate(cell: Codes, target: Codes, prior: FloatArray | None = None) -> float:
     """Return an estimate of I(cell; target) in nats, negative where cells mislead.
 
     Both arguments number every row's value from 0.
@@ -118,9 +111,9 @@ def information_estimate(cell: Codes, target: Codes, prior: Vector | None = None
     """
     if cell.size == 0 or cell.shape != target.shape:
         raise InputError("cell and target must number the same rows, at least one.")
-    shares = target_shares(target)
-    found = left_out_prediction(cell, target, shares if prior is None else prior)
-    return float(np.mean(np.log(found / shares)))
+    shares = _target_shares(target)
+    prediction = _left_out_prediction(cell, target, shares if prior is None else prior)
+    return float(np.mean(np.log(prediction / shares)))
 
 
 def entropy_estimate(cell: Codes) -> float:
@@ -148,18 +141,24 @@ def _counts_at(keys: Codes) -> Codes:
     return np.bincount(codes)[codes]
 
 
-# ── What is certified about a table of cells, as the dictionary that ``certify`` gives ────────────
+# ── Cells of a table in memory, and what can be certified from them ───────────────────────────────
 
 
-def row_cells(frame: DataFrame) -> NDArray[np.int64]:
+def _row_cells(frame: DataFrame) -> Codes:
     """Number the cells of a table row by row; a cell is the tuple of all its values."""
+    cells = np.zeros(len(frame), dtype=np.int64)
+    for name in frame.columns:
+        cells = _joined(cells, exact_codes(frame[name]))
+    return cells
+
+
+def _joined(first: Codes, second: Codes) -> Codes:
+    """Number the pairs of two codings from 0, without gaps."""
     import pandas as pd
 
-    key = np.zeros(len(frame), dtype=np.int64)
-    for name in frame.columns:
-        codes = exact_codes(frame[name])
-        key = pd.factorize(key * (int(codes.max(initial=0)) + 1) + codes)[0].astype(np.int64)
-    return key
+    key = first * (int(second.max(initial=0)) + 1) + second
+    codes: Codes = pd.factorize(key)[0]
+    return codes.astype(np.int64)
 
 
 def cell_profile(frame: DataFrame) -> CountProfile:
@@ -173,7 +172,7 @@ def cell_profile(frame: DataFrame) -> CountProfile:
     """
     if len(frame) == 0:
         raise InputError("the table must have at least one row.")
-    return CountProfile.from_counts(np.bincount(row_cells(frame)))
+    return CountProfile.from_counts(np.bincount(_row_cells(frame)))
 
 
 def paid_confidence(confidence: float, shared_by: int) -> float:
@@ -185,19 +184,6 @@ def paid_confidence(confidence: float, shared_by: int) -> float:
             f"{confidence!r}. Give fewer choices, or use validity='split'."
         )
     return level
-
-
-def evidence(profile: CountProfile, confidence: float, shared_by: int = 1) -> Certified:
-    """Return the certificate of a table, with the estimates labelled as such.
-
-    Guarantee: ``delta_upper`` and ``record_leak`` each hold with probability ≥ ``confidence``, even
-    for the most favourable of ``shared_by`` candidates that were fixed before the rows were seen
-    (union bound).
-    """
-    level = paid_confidence(confidence, shared_by)
-    certificate = certify_counts(profile, confidence=level)
-    leaks = record_leaks(profile, confidence=level)
-    return {**certified_fields(certificate, leaks, IidGame()), "confidence": confidence}
 
 
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:
@@ -216,7 +202,7 @@ def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None
 # and never moves rows between them.
 
 #: A category must occur this often among the fitting rows to be named in a recipe.
-MIN_COUNT = 5
+_MIN_COUNT = 5
 _SIZES = (2, 4, 8, 16, 32)
 
 
@@ -226,7 +212,7 @@ class Ladder:
 
     column: str
     plans: tuple[Plan, ...]
-    codes: tuple[NDArray[np.int64], ...]
+    codes: tuple[Codes, ...]
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -235,24 +221,36 @@ class Ladder:
 def column_ladder(
     frame: DataFrame,
     column: str,
+    form: str,
     edges: Sequence[float] | None = None,
     ancestors: Ancestors | None = None,
-    form: str | None = None,
 ) -> Ladder:
-    """Return the ladder of a column; given edges or a hierarchy replace quantiles and counts.
+    """Return the ladder of a column, without plans that split no cell of the plan before them.
 
-    ``form`` is how numbers or dates are written (``text`` for a column that holds neither); None
-    goes by the column's type.
+    Given edges or a hierarchy replace quantiles and counts.  ``form`` is how numbers or dates are
+    written, ``text`` for a column that holds neither.
     """
     if edges is not None or ancestors is not None:
         plans = given_ladder(edges, ancestors)
-    elif form != "text" and (form is not None or is_number(frame[column])):
+    elif form != "text":
         plans = ["drop", *({"bins": size} for size in _SIZES), "keep"]
     else:
-        most = len(frequent_categories(frame[column], MIN_COUNT))
+        most = len(frequent_categories(frame[column], _MIN_COUNT))
         sizes = sorted({size for size in (1, *_SIZES, most) if 1 <= size <= min(most, _SIZES[-1])})
         plans = ["drop", *({"top": size} for size in sizes), "keep"]
-    return _distinct(frame, column, plans, ancestors, form)
+    kept: list[Plan] = []
+    codes: list[Codes] = []
+    cells = 0
+    for plan in plans:
+        plan_codes = _plan_codes(frame, column, plan, ancestors, form)
+        size = np.unique(plan_codes).size
+        if size > cells:
+            kept.append(plan)
+            codes.append(plan_codes)
+            cells = size
+        elif "top" in plan and "top" in kept[-1]:
+            kept[-1] = plan  # the same cells, but the last category goes by its own name
+    return Ladder(column, tuple(kept), tuple(codes))
 
 
 def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> list[Plan]:
@@ -268,18 +266,18 @@ def given_ladder(edges: Sequence[float] | None, ancestors: Ancestors | None) -> 
     return ["drop", "keep"]
 
 
-def plan_codes(
+def _plan_codes(
     frame: DataFrame,
     column: str,
     plan: Plan,
     ancestors: Ancestors | None = None,
     form: str | None = None,
-) -> NDArray[np.int64]:
+) -> Codes:
     """Return the number of every row's coarsened value."""
     maker = Coarsener(
         {column: plan},
         hierarchies=None if ancestors is None else {column: ancestors},
-        min_count=MIN_COUNT,
+        min_count=_MIN_COUNT,
         forms=None if form is None else {column: form},
     )
     ((_, rule),) = maker.fit(frame[[column]]).recipe_.rules
@@ -288,37 +286,7 @@ def plan_codes(
     return labels_of(rule.apply(frame[column]))[0]
 
 
-def _distinct(
-    frame: DataFrame,
-    column: str,
-    plans: Sequence[Plan],
-    ancestors: Ancestors | None,
-    form: str | None,
-) -> Ladder:
-    """Leave out plans that split no cell of the plan before them."""
-    kept: list[Plan] = []
-    codes: list[NDArray[np.int64]] = []
-    cells = 0
-    for plan in plans:
-        found = plan_codes(frame, column, plan, ancestors, form)
-        size = np.unique(found).size
-        if size > cells:
-            kept.append(plan)
-            codes.append(found)
-            cells = size
-        elif "top" in plan and "top" in kept[-1]:
-            kept[-1] = plan  # the same cells, but the last category goes by its own name
-    return Ladder(column, tuple(kept), tuple(codes))
-
-
 # ── The fitting rows as numbers: what a coarsening would keep, and what it would certify later ────
-#
-# The prediction here decides which recipe is tried, nothing else.  The certificate is computed
-# afterwards from rows that took no part in the choice.
-
-
-#: Position on every ladder, then on the list of pooling thresholds.
-State = tuple[int, ...]
 
 #: h(c) = (1-κ)·1{c ≥ 1} + κ√c, the closed form of X5(c).
 _KAPPA = 1 / math.sqrt(2 * math.pi)
@@ -340,10 +308,11 @@ class Score:
         return 1 - self.leak
 
 
-class Bench:
+@dataclass(frozen=True, eq=False)
+class Evaluator:
     """Evaluate coarsenings of the fitting rows.
 
-    Args:
+    Attributes:
         ladders: one per column that may be coarsened.
         fixed: numbers of every row's combination of columns that stay as they are, target included.
         keep: the same without the target: what a learner sees besides the coarsened columns.
@@ -355,40 +324,35 @@ class Bench:
         subsample: part of the fitting rows, from which growth with the number of rows is read off.
     """
 
-    def __init__(
-        self,
-        ladders: Sequence[Ladder],
-        *,
-        fixed: Codes,
-        keep: Codes,
-        target: Codes | None,
-        pools: Sequence[int],
-        every: bool,
-        rows: int,
-        confidence: float,
-        subsample: NDArray[np.bool_],
-    ) -> None:
-        self.ladders = tuple(ladders)
-        self.fixed, self.keep = fixed, keep
-        self.pools, self.every = tuple(pools), every
-        self.rows, self.confidence = rows, confidence
-        self.subsample = subsample
-        self.size = int(fixed.size)
-        self._aim(target)
+    ladders: Sequence[Ladder]
+    fixed: Codes
+    keep: Codes
+    target: Codes | None
+    pools: Sequence[int]
+    every: bool
+    rows: int
+    confidence: float
+    subsample: NDArray[np.bool_]
 
-    def _aim(self, target: Codes | None) -> None:
-        self.target = target
-        self.shares: Vector = np.ones(self.size) if target is None else target_shares(target)
-        #: What the columns that stay predict by themselves.
-        self.prior = self.shares
-        if target is not None:
-            self.prior = left_out_prediction(self.keep, target, self.shares)
+    @property
+    def size(self) -> int:
+        """The number of fitting rows."""
+        return int(self.fixed.size)
 
-    def shuffled(self, order: Codes) -> Bench:
-        """Return the same bench with the target's values in another order: they say nothing."""
-        twin = copy(self)
-        twin._aim(None if self.target is None else self.target[order])
-        return twin
+    @cached_property
+    def _shares(self) -> FloatArray:
+        return np.ones(self.size) if self.target is None else _target_shares(self.target)
+
+    @cached_property
+    def _prior(self) -> FloatArray:
+        """What the columns that stay predict by themselves."""
+        if self.target is None:
+            return self._shares
+        return _left_out_prediction(self.keep, self.target, self._shares)
+
+    def shuffled(self, order: Codes) -> Evaluator:
+        """Return the same evaluator with the target's values in another order: they say nothing."""
+        return replace(self, target=None if self.target is None else self.target[order])
 
     @property
     def start(self) -> State:
@@ -413,11 +377,11 @@ class Bench:
         return _joined(groups, self.ladders[index].codes[level])
 
     def score(
-        self, state: State, groups: Codes, prior: Vector | None = None
-    ) -> tuple[Score, Vector | None]:
+        self, state: State, groups: Codes, prior: FloatArray | None = None
+    ) -> tuple[Score, FloatArray | None]:
         """Return the estimates for one coarsening, and what it predicts row by row.
 
-        ``prior`` is the prediction of a coarser state (``shares`` to begin with).
+        ``prior`` is the prediction of a coarser state, at first that of the columns that stay.
         """
         pooled = self._pooled(state, groups)
         cell = _joined(pooled, self.fixed)
@@ -425,11 +389,11 @@ class Bench:
         if self.target is None:
             information = entropy_estimate(cell)
         else:
-            told = self.prior if prior is None else prior
+            coarser = self._prior if prior is None else prior
             if pooled is not groups:
                 # A pooled row is left with the columns that stay.
-                told = np.where(pooled == pooled.max(), self.prior, told)
-            prediction = left_out_prediction(_joined(pooled, self.keep), self.target, told)
+                coarser = np.where(pooled == pooled.max(), self._prior, coarser)
+            prediction = _left_out_prediction(_joined(pooled, self.keep), self.target, coarser)
             information = self.information(prediction)
         counts = np.bincount(cell)
         leak = self._predicted(counts, np.bincount(cell[self.subsample]))
@@ -437,9 +401,9 @@ class Bench:
         certain = not self.every or self.pools[state[-1]] > 0
         return Score(information, leak, int(counts.min()) if certain else 0), prediction
 
-    def information(self, prediction: Vector) -> float:
+    def information(self, prediction: FloatArray) -> float:
         """Return by how many nats a prediction is better than the shares of the target."""
-        return float(np.mean(np.log(prediction / self.shares)))
+        return float(np.mean(np.log(prediction / self._shares)))
 
     def profile(self, state: State) -> CountProfile:
         """Return the counts of counts of the fitting rows under one coarsening."""
@@ -481,19 +445,7 @@ def _certified(total: float, rows: int, confidence: float) -> float:
     return min(1.0, (math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows)
 
 
-def _joined(first: Codes, second: Codes) -> Codes:
-    """Number the pairs of two codings from 0, without gaps."""
-    import pandas as pd
-
-    key = first * (int(second.max(initial=0)) + 1) + second
-    codes: Codes = pd.factorize(key)[0]
-    return codes.astype(np.int64)
-
-
 # ── Search over coarsenings: refine, column by column, what tells most for its price ──────────────
-#
-# The search starts from the table with every column dropped, which is safe, and refines.  It looks
-# only at the fitting rows; nothing it finds is certified here.
 
 #: A refinement must add this many nats to count as an improvement.
 _STEP = 1e-4
@@ -504,38 +456,39 @@ _PATIENCE = 2
 
 
 @dataclass
-class Archive:
+class Visited:
     """Every coarsening that was looked at, with its estimates and the one it was refined from."""
 
-    bench: Bench
+    evaluator: Evaluator
     scores: dict[State, Score] = field(default_factory=dict)
-    _from: dict[State, State] = field(default_factory=dict)
-    _said: dict[State, Vector | None] = field(default_factory=dict)
+    _parents: dict[State, State] = field(default_factory=dict)
+    _predictions: dict[State, FloatArray | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        start = self.bench.start
-        self.scores[start], _ = self.bench.score(start, self.bench.groups(start))
+        start = self.evaluator.start
+        self.scores[start], _ = self.evaluator.score(start, self.evaluator.groups(start))
 
     def visit(self, child: State, parent: State, groups: Codes | None = None) -> Score:
         """Return the estimates of a state, computing them once, by way of ``parent``."""
         if child not in self.scores:
-            made = self.bench.groups(child) if groups is None else groups
-            score, _ = self.bench.score(child, made, self.prediction(parent))
-            self.scores[child], self._from[child] = score, parent
+            made = self.evaluator.groups(child) if groups is None else groups
+            score, _ = self.evaluator.score(child, made, self.prediction(parent))
+            self.scores[child], self._parents[child] = score, parent
         return self.scores[child]
 
-    def prediction(self, state: State) -> Vector | None:
+    def prediction(self, state: State) -> FloatArray | None:
         """Return the row-by-row prediction of a visited state, made again along its way."""
-        if state not in self._said:
-            above = self._from.get(state)
+        if state not in self._predictions:
+            above = self._parents.get(state)
             prior = None if above is None else self.prediction(above)
-            self._said[state] = self.bench.score(state, self.bench.groups(state), prior)[1]
-        return self._said[state]
+            groups = self.evaluator.groups(state)
+            self._predictions[state] = self.evaluator.score(state, groups, prior)[1]
+        return self._predictions[state]
 
     def forget(self, but: Iterable[State]) -> None:
         """Drop the predictions of all states but these: only the beam needs them."""
         kept = set(but)
-        self._said = {state: said for state, said in self._said.items() if state in kept}
+        self._predictions = {s: p for s, p in self._predictions.items() if s in kept}
 
     def ranked(self, accept: Callable[[Score], bool]) -> list[State]:
         """Return the acceptable states, most informative first, ties by order."""
@@ -559,17 +512,17 @@ class Archive:
         That cost is what the same predictions lose for shuffled targets.
         """
         wanted = list(states)
-        if self.bench.target is None:
+        if self.evaluator.target is None:
             return {state: self.scores[state].information for state in wanted}
         rng = np.random.default_rng(seed)
         lost = np.zeros((_SHUFFLES, len(wanted)))
         for row in lost:
-            twin = Archive(self.bench.shuffled(rng.permutation(self.bench.size)))
-            twin._from = self._from
+            twin = Visited(self.evaluator.shuffled(rng.permutation(self.evaluator.size)))
+            twin._parents = self._parents
             for place, state in enumerate(wanted):
-                said = twin.prediction(state)
-                assert said is not None
-                row[place] = twin.bench.information(said)
+                prediction = twin.prediction(state)
+                assert prediction is not None
+                row[place] = twin.evaluator.information(prediction)
         costs = np.minimum(lost.mean(axis=0), 0.0)
         return {
             state: max(0.0, self.scores[state].information - float(cost))
@@ -577,85 +530,80 @@ class Archive:
         }
 
 
-def explore(archive: Archive, accept: Callable[[Score], bool], width: int = 4) -> None:
+def explore(visited: Visited, accept: Callable[[Score], bool], width: int = 4) -> None:
     """Beam search from the coarsest state through acceptable states.
 
     Half of the beam are the most informative states, half those that gain most information per
     leak, so that neither a cheap column nor a telling one is lost early.
     """
-    beam = [archive.bench.start]
-    best = archive.scores[beam[0]].information
+    beam = [visited.evaluator.start]
+    best = visited.scores[beam[0]].information
     idle = 0
     while beam and idle < _PATIENCE:
         gains: dict[State, float] = {}
         for parent in beam:
-            before = archive.scores[parent]
-            for child, after in _children(archive, parent):
+            before = visited.scores[parent]
+            for child, after in _children(visited, parent):
                 if accept(after):
                     price = max(after.leak - before.leak, 1e-6)
                     gain = (after.information - before.information) / price
                     gains[child] = max(gain, gains.get(child, gain))
-        telling = sorted(gains, key=lambda s: (-archive.scores[s].information, s))
+        telling = sorted(gains, key=lambda s: (-visited.scores[s].information, s))
         cheap = sorted(gains, key=lambda s: (-gains[s], s))
         half = max(1, width // 2)
-        archive.forget(beam)
+        visited.forget(beam)
         beam = list(dict.fromkeys([*telling[:half], *cheap[: width - half]]))
-        top = max((archive.scores[s].information for s in beam), default=best)
+        top = max((visited.scores[s].information for s in beam), default=best)
         idle = 0 if top > best + _STEP else idle + 1
         best = max(best, top)
 
 
-def extend(archive: Archive, state: State) -> None:
+def extend(visited: Visited, state: State) -> None:
     """Follow the best gain beyond the limit, to draw the rest of the frontier."""
-    here = archive.scores[state]
+    here = visited.scores[state]
     while here.leak < 1:
         options = []
-        for child, after in _children(archive, state):
+        for child, after in _children(visited, state):
             if after.information > here.information + _STEP:
                 price = max(after.leak - here.leak, 1e-6)
                 options.append(((here.information - after.information) / price, child))
         if not options:
             return
-        archive.forget([state])
+        visited.forget([state])
         state = min(options)[1]
-        here = archive.scores[state]
+        here = visited.scores[state]
 
 
-def _children(archive: Archive, parent: State) -> Iterator[tuple[State, Score]]:
+def _children(visited: Visited, parent: State) -> Iterator[tuple[State, Score]]:
     """Yield every state that refines one column or changes the pooling, with its score."""
-    bench = archive.bench
-    groups = bench.groups(parent)
-    for index, ladder in enumerate(bench.ladders):
+    evaluator = visited.evaluator
+    groups = evaluator.groups(parent)
+    for index, ladder in enumerate(evaluator.ladders):
         for level in range(parent[index] + 1, len(ladder)):
             child = (*parent[:index], level, *parent[index + 1 :])
-            known = child in archive.scores
-            finer = None if known else bench.refined(groups, index, level)
-            yield child, archive.visit(child, parent, finer)
-    for pool in range(len(bench.pools)):
+            scored = child in visited.scores
+            finer = None if scored else evaluator.refined(groups, index, level)
+            yield child, visited.visit(child, parent, finer)
+    for pool in range(len(evaluator.pools)):
         if pool != parent[-1] and any(parent[:-1]):
             child = (*parent[:-1], pool)
-            yield child, archive.visit(child, parent, groups)
-
-
-# ── The frontier: how much information remains at which security ──────────────────────────────────
-#
-# Points are estimates from the fitting rows; only the chosen coarsening is certified.
+            yield child, visited.visit(child, parent, groups)
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
     """One coarsening on the frontier: both numbers are estimates."""
 
-    information_estimate: float
-    security_estimate: float
+    information: EstimateOf
+    security: EstimateOf
 
 
-def frontier(archive: Archive, information: Mapping[State, float]) -> tuple[FrontierPoint, ...]:
+def frontier(visited: Visited, information: Mapping[State, float]) -> tuple[FrontierPoint, ...]:
     """Return the coarsenings that none beats in both, from the safest to the most telling."""
     points: list[FrontierPoint] = []
-    for state in archive.front():
-        point = FrontierPoint(information[state], max(0.0, archive.scores[state].security))
-        if not points or point.information_estimate > points[-1].information_estimate:
+    for state in visited.front():
+        point = FrontierPoint(information[state], max(0.0, visited.scores[state].security))
+        if not points or point.information > points[-1].information:
             points.append(point)
     return tuple(points)
 
@@ -692,12 +640,16 @@ class Wish:
         """Largest Δ that meets the wish."""
         return 1.0 if self.security is None else 1 - self.security
 
+    def plans_of(self, column: str) -> tuple[Sequence[float] | None, Ancestors | None]:
+        """Return the edges and the hierarchy that were given for a column."""
+        return self.edges.get(column), self.hierarchies.get(column)
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """Candidates in order of preference, with what the search saw."""
 
-    archive: Archive
+    visited: Visited
     ranked: tuple[State, ...]
     fixed_plans: Mapping[str, Plan]
     wish: Wish
@@ -708,18 +660,18 @@ class Choice:
 
     def coarsener(self, state: State) -> Coarsener:
         """Return the (unfitted) transformer of a state."""
-        bench = self.archive.bench
+        evaluator = self.visited.evaluator
         plans = {
             ladder.column: ladder.plans[level]
-            for ladder, level in zip(bench.ladders, state, strict=False)
+            for ladder, level in zip(evaluator.ladders, state, strict=False)
         }
         return Coarsener(
             columns={**dict.fromkeys(self.left_out, "drop"), **self.fixed_plans, **plans},
             hierarchies={c: dict(a) for c, a in self.wish.hierarchies.items()} or None,
-            min_count=MIN_COUNT,
-            pool_below=bench.pools[state[-1]],
+            min_count=_MIN_COUNT,
+            pool_below=evaluator.pools[state[-1]],
             pool_except=tuple(self.fixed_plans),
-            pool_every=bench.every,
+            pool_every=evaluator.every,
             forms=dict(self.forms) or None,
         )
 
@@ -738,19 +690,19 @@ def choose(
     written = {} if data_free else {c: f for c, f in forms.items() if f not in ("number", "text")}
     fixed_plans = _fixed_plans(frame, wish, data_free, forms)
     ladders = _ladders(frame, wish, data_free, forms, selection.left_out)
-    candidates = math.prod(len(given_ladder(*_given(wish, ladder.column))) for ladder in ladders)
+    candidates = math.prod(len(given_ladder(*wish.plans_of(ladder.column))) for ladder in ladders)
     confidence = paid_confidence(wish.confidence, candidates if data_free else 1)
     coarse = {
-        c: plan_codes(frame, c, plan, wish.hierarchies.get(c), written.get(c))
+        c: _plan_codes(frame, c, plan, wish.hierarchies.get(c), written.get(c))
         for c, plan in fixed_plans.items()
     }
     together = frame.assign(**coarse)[list(coarse)]
     pools, every, needed = _pools(len(frame), rows, wish, confidence, data_free)
     target = None if wish.target is None else coarse[wish.target]
-    bench = Bench(
+    evaluator = Evaluator(
         ladders,
-        fixed=row_cells(together),
-        keep=row_cells(together[[c for c in coarse if c != wish.target]]),
+        fixed=_row_cells(together),
+        keep=_row_cells(together[[c for c in coarse if c != wish.target]]),
         target=target,
         pools=pools,
         every=every,
@@ -758,21 +710,17 @@ def choose(
         confidence=confidence,
         subsample=np.random.default_rng(wish.seed).random(len(frame)) < 1 / 3,
     )
-    archive = Archive(bench)
+    visited = Visited(evaluator)
     if ladders:
-        explore(archive, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed, width)
-    ranked = _settled(archive, wish, needed)
+        explore(visited, lambda s: s.leak <= _LOOSENESS * wish.leak and s.smallest >= needed, width)
+    ranked = _settled(visited, wish, needed)
     if ladders:
-        best_state = ranked[0] if ranked else bench.start
-        archive.visit(bench.finest, best_state)
-        extend(archive, best_state)
-    best = min(score.leak for score in archive.scores.values())
+        best_state = ranked[0] if ranked else evaluator.start
+        visited.visit(evaluator.finest, best_state)
+        extend(visited, best_state)
+    best = min(score.leak for score in visited.scores.values())
     dropped = () if data_free else selection.left_out
-    return Choice(archive, ranked, fixed_plans, wish, best, candidates, dropped, written)
-
-
-def _given(wish: Wish, column: str) -> tuple[Sequence[float] | None, Ancestors | None]:
-    return wish.edges.get(column), wish.hierarchies.get(column)
+    return Choice(visited, ranked, fixed_plans, wish, best, candidates, dropped, written)
 
 
 def _fixed_plans(
@@ -792,7 +740,7 @@ def _fixed_plans(
         elif forms[wish.target] != "text":
             plans[wish.target] = {"bins": _TARGET_BINS}
         else:
-            frequent = len(frequent_categories(column, MIN_COUNT))
+            frequent = len(frequent_categories(column, _MIN_COUNT))
             plans[wish.target] = {"top": max(1, min(_TARGET_VALUES, frequent))}
     return plans
 
@@ -807,14 +755,14 @@ def _ladders(
     free = [c for c in frame.columns if c not in wish.keep and c != wish.target]
     if not data_free:
         used = [c for c in free if c not in left_out]
-        return [column_ladder(frame, c, *_given(wish, c), forms[c]) for c in used]
+        return [column_ladder(frame, c, forms[c], *wish.plans_of(c)) for c in used]
     made = []
     for column in free:
-        plans = given_ladder(*_given(wish, column))
+        plans = given_ladder(*wish.plans_of(column))
         if column in left_out:
             plans = plans[:1]
         ancestors = wish.hierarchies.get(column)
-        codes = tuple(plan_codes(frame, column, plan, ancestors) for plan in plans)
+        codes = tuple(_plan_codes(frame, column, plan, ancestors) for plan in plans)
         made.append(Ladder(column, tuple(plans), codes))
     return made
 
@@ -846,27 +794,27 @@ def _lifted(value: float, deviations: float) -> float:
     return ((deviations + math.sqrt(deviations**2 + 4 * value)) / 2) ** 2
 
 
-def _settled(archive: Archive, wish: Wish, needed: int) -> tuple[State, ...]:
+def _settled(visited: Visited, wish: Wish, needed: int) -> tuple[State, ...]:
     """Return the candidates expected to pass, most informative first.
 
     The search used a closed form; here the certificate itself, computed on the fitting rows,
     corrects how tight it is expected to be.
     """
-    bench = archive.bench
+    evaluator = visited.evaluator
 
     def near(score: Score) -> bool:
         return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
 
-    found: list[State] = []
-    for state in archive.ranked(near)[:_FINALISTS]:
-        expected = archive.scores[state].leak
+    passing: list[State] = []
+    for state in visited.ranked(near)[:_FINALISTS]:
+        expected = visited.scores[state].leak
         if expected > wish.leak:
-            profile = bench.profile(state)
-            tight = certify_counts(profile, confidence=bench.confidence).delta_upper
-            expected *= tight / bench.closed_form(profile.expanded())
+            profile = evaluator.profile(state)
+            tight = certify_counts(profile, confidence=evaluator.confidence).delta_upper
+            expected *= tight / evaluator.closed_form(profile.expanded())
         if expected <= wish.leak:
-            found.append(state)
-    if not found:
-        safe = [s for s in archive.ranked(near) if archive.scores[s].leak <= wish.leak]
-        found = safe[:1]
-    return tuple(found)
+            passing.append(state)
+    if not passing:
+        safe = [s for s in visited.ranked(near) if visited.scores[s].leak <= wish.leak]
+        passing = safe[:1]
+    return tuple(passing)
