@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from memberbound.faces.command_line import main
+from memberbound.papers.experiments import experiments
 
 
 @pytest.fixture
@@ -34,4 +35,17 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(
         Figure, "savefig", lambda self, path, **options: Path(path).write_bytes(b"picture")
     )
-    monkeypatch.setattr("memberbound.report.drawing._svg", lambda *given, **options: "picture")
+    monkeypatch.setattr("memberbound.report.drawing._svg", lambda *arguments, **options: "picture")
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Leave only some of the figures to be redone."""
+    listed = experiments()
+
+    def keep(*ids: str) -> None:
+        monkeypatch.setattr(
+            "memberbound.papers.reproduction.experiments", lambda: {id: listed[id] for id in ids}
+        )
+
+    return keep

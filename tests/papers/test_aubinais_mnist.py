@@ -1,10 +1,8 @@
 """A25-Tab1 on small made-up images, its claims on tables made by hand, and MNIST if it is there."""
 
-import gzip
 import itertools
 import json
 import math
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,16 +21,15 @@ from memberbound.papers.aubinais_mnist import (
     RAW,
     Digits,
     Setting,
-    Trial,
     best_accuracy,
     leaks,
+    measured,
     scores,
     table_checks,
     tabulated,
     train_network,
 )
 from memberbound.papers.experiments import MissingDataError, Sweep, data_folder
-from memberbound.papers.reproduction import EXPERIMENTS
 from tables.real_data import real_file
 
 SMALL = Setting(sizes=(60, 200), clusters=(4, 12), set_aside=60, width=16, iterations=80, batch=25)
@@ -66,24 +63,6 @@ def write_packed(folder: Path, **changed: object) -> Path:
     return path
 
 
-def write_original(folder: Path, *, packed: bool) -> list[Path]:
-    """Write the four IDX files, gzipped or plain."""
-    names = {
-        "x_train": "train-images-idx3-ubyte",
-        "y_train": "train-labels-idx1-ubyte",
-        "x_test": "t10k-images-idx3-ubyte",
-        "y_test": "t10k-labels-idx1-ubyte",
-    }
-    paths = []
-    for key, array in drawn().items():
-        head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-        content = head + array.astype(np.uint8).tobytes()
-        path = folder / (names[key] + (".gz" if packed else ""))
-        path.write_bytes(gzip.compress(content) if packed else content)
-        paths.append(path)
-    return paths
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "data").mkdir()
@@ -106,45 +85,25 @@ def test_setting_is_that_of_the_paper():
     assert tuple(DIVERSITY) == full.clusters
 
 
-# ---- reading: both forms give the same images; anything else is refused ------------------------
-
-
-def _same(a: Digits, b: Digits) -> bool:
-    names = ("train", "train_labels", "test", "test_labels")
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
+# ---- reading -----------------------------------------------------------------------------------
 
 
 def test_packed_file(tmp_path):
     write_packed(tmp_path)
-    digits, given = Digits.read(tmp_path), drawn()
+    digits, arrays = Digits.read(tmp_path), drawn()
     assert digits.train.shape == (TRAIN, SIDE * SIDE)
     assert digits.test.shape == (TEST, SIDE * SIDE)
     assert digits.train.dtype == np.float32
     np.testing.assert_allclose(
-        digits.train.reshape(-1, SIDE, SIDE), given["x_train"] / 255, rtol=1e-6
+        digits.train.reshape(-1, SIDE, SIDE), arrays["x_train"] / 255, rtol=1e-6
     )
-    np.testing.assert_array_equal(digits.test_labels, given["y_test"])
-
-
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("below", [".", "MNIST/raw"])
-def test_original_files_give_the_same(packed, below, tmp_path):
-    write_packed(tmp_path)
-    expected = Digits.read(tmp_path)
-    other = tmp_path / "other"
-    (other / below).mkdir(parents=True)
-    write_original(other / below, packed=packed)
-    assert _same(Digits.read(other), expected)
+    np.testing.assert_array_equal(digits.test_labels, arrays["y_test"])
 
 
 def test_missing_files(tmp_path):
     with pytest.raises(MissingDataError, match="MEMBERBOUND_DATA must name a folder"):
         Digits.read(None)
     with pytest.raises(MissingDataError, match=r"mnist\.npz"):
-        Digits.read(tmp_path)
-    for path in write_original(tmp_path, packed=True)[1:]:
-        path.unlink()
-    with pytest.raises(MissingDataError, match="without train-labels-idx1-ubyte"):
         Digits.read(tmp_path)
 
 
@@ -173,26 +132,6 @@ def test_something_else_in_the_packed_file(changed, words, tmp_path):
 def test_damaged_packed_file(content, tmp_path):
     (tmp_path / "mnist.npz").write_bytes(content)
     with pytest.raises(InputError, match="numpy can load"):
-        Digits.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda c: b"\x01" + c[1:], "IDX file"),
-        (lambda c: c[:2] + b"\x0d" + c[3:], "IDX file"),
-        (lambda c: c[:6], "IDX file"),
-        (lambda c: b"", "IDX file"),
-        (lambda c: c[:-1], "values, got"),
-    ],
-)
-def test_damaged_original_file(change, words, tmp_path):
-    path = write_original(tmp_path, packed=True)[0]
-    path.write_bytes(gzip.compress(change(gzip.decompress(path.read_bytes()))))
-    with pytest.raises(InputError, match=words):
-        Digits.read(tmp_path)
-    path.write_bytes(b"no gzip")
-    with pytest.raises(InputError, match="IDX file"):
         Digits.read(tmp_path)
 
 
@@ -337,22 +276,21 @@ def test_pairs_are_labels_within_clusters(digits, monkeypatch):
         aubinais_mnist, "leaks", lambda c, n, r: seen.append((r, c)) or real(c, n, r)
     )
     clusterings = []
-    fit = Trial._clustering
+    fit = aubinais_mnist.clustered
 
-    def spied(self, clusters, own, rng):
-        found = fit(self, clusters, own, rng)
-        clusterings.append((own, found))
-        return found
+    def spied(digits, clusters, own, rng):
+        clusterings.append((own, fit(digits, clusters, own, rng)))
+        return clusterings[-1][1]
 
     trained = []
     learn = aubinais_mnist.train_network
-    monkeypatch.setattr(Trial, "_clustering", spied)
+    monkeypatch.setattr(aubinais_mnist, "clustered", spied)
     monkeypatch.setattr(
         aubinais_mnist,
         "train_network",
         lambda x, y, *rest: trained.append((x, y)) or learn(x, y, *rest),
     )
-    Trial(digits, SMALL, (0,)).measure(lambda: None)
+    measured(digits, SMALL, np.random.default_rng(0), lambda: None)
 
     aside = np.concatenate([own for own, _ in clusterings])
     assert len(set(aside.tolist())) == len(aside) == 120
@@ -372,9 +310,9 @@ def test_pairs_are_labels_within_clusters(digits, monkeypatch):
     for images, _ in trained[:2]:
         assert {image.tobytes() for image in images} <= kept
     for place, (_, (centres, _, _)) in enumerate(clusterings):
-        known = {centre.tobytes() for centre in centres}
+        of_centres = {centre.tobytes() for centre in centres}
         for images, _ in trained[2 + 2 * place : 4 + 2 * place]:
-            assert {image.tobytes() for image in images} <= known
+            assert {image.tobytes() for image in images} <= of_centres
     assert [len(y) for _, y in trained] == [60, 200] * 3
 
 
@@ -531,12 +469,9 @@ def test_alone_without_the_data_is_refused(command, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def two(monkeypatch, undrawn):
+def two(monkeypatch, only, undrawn):
     """Two things to redo: one without data, one with."""
-    monkeypatch.setattr(
-        "memberbound.papers.reproduction.EXPERIMENTS",
-        {id: EXPERIMENTS[id] for id in ("L24-F2", "A25-Tab1")},
-    )
+    only("L24-F2", "A25-Tab1")
     monkeypatch.setattr(aubinais_mnist, "Setting", lambda: QUICK)
 
 

@@ -9,22 +9,14 @@ from memberbound.papers.aubinais_overfitting import (
     Network,
     Regression,
     Training,
-    by_dimension,
+    figure_1,
+    figure_2,
     small_losses,
-    trained,
     training_checks,
 )
 from memberbound.papers.experiments import Sweep
-from memberbound.papers.reproduction import EXPERIMENTS, experiment
 
 QUICK = Training(records=40, fresh=400, width=256, iterations=100, every=25)
-
-
-def test_registered():
-    for id in ("A25-F1", "A25-F2"):
-        assert id in EXPERIMENTS
-        assert experiment(id).id == id
-        assert experiment(id).game.name == "iid"
 
 
 def test_setting_is_that_of_the_paper():
@@ -94,31 +86,31 @@ def test_steps_of_pytorch():
 
 def test_figure_1_in_a_small_setting():
     seen = []
-    found = trained(QUICK, 2, 0, lambda done, total: seen.append((done, total)))
-    again = trained(QUICK, 2, 0)
-    assert found.table == again.table
-    assert [row["iteration"] for row in found.table] == [0, 25, 50, 75, 100]
-    assert len(found.trials) == 10
+    findings = figure_1(2, 0, lambda done, total: seen.append((done, total)), setting=QUICK)
+    again = figure_1(2, 0, setting=QUICK)
+    assert findings.table == again.table
+    assert [row["iteration"] for row in findings.table] == [0, 25, 50, 75, 100]
+    assert len(findings.trials) == 10
     assert seen[-1] == (10, 10)
-    assert found.table[-1]["train_0.01_mean"] > found.table[-1]["fresh_0.01_mean"] + 0.3
-    assert len(found.checks) == 6
-    assert len(found.draw().axes) == 2
+    assert findings.table[-1]["train_0.01_mean"] > findings.table[-1]["fresh_0.01_mean"] + 0.3
+    assert len(findings.checks) == 6
+    assert len(findings.draw().axes) == 2
 
 
 def test_figure_2_in_a_small_setting():
-    found = by_dimension(2, 0, dimensions=(5, 40, 80), records=30, fresh=500)
-    assert [check.holds for check in found.checks] == [True] * 4
-    narrow, *wide = found.table
+    findings = figure_2(2, 0, dimensions=(5, 40, 80), records=30, fresh=500)
+    assert [check.holds for check in findings.checks] == [True] * 4
+    narrow, *wide = findings.table
     assert narrow["linear_train_1e-06_mean"] < 0.5
     for row in wide:
         assert row["linear_train_1e-06_mean"] == 1.0
         assert row["linear_ceiling_estimate_mean"] < 0.02
-    assert len(found.draw().axes) == 2
+    assert len(findings.draw().axes) == 2
 
 
 def test_checks_notice_a_learner_that_does_not_overfit():
     lazy = Training(records=40, fresh=400, width=256, iterations=2, every=1)
-    holds = [check.holds for check in trained(lazy, 1, 0).checks]
+    holds = [check.holds for check in figure_1(1, 0, setting=lazy).checks]
     assert not any(holds[place] for place in (0, 1, 5))
 
 
@@ -142,7 +134,7 @@ def test_checks_on_runs_made_by_hand():
 
 
 def test_shares():
-    found = small_losses(np.array([0.0, 1e-7, 1e-5, 1.0]), np.array([1e-7, 0.5, 0.5, 0.5]))
-    assert found["train_1e-06"] == 0.5
-    assert found["fresh_1e-06"] == 0.25
-    assert found["ceiling_estimate"] == pytest.approx(0.75)
+    shares = small_losses(np.array([0.0, 1e-7, 1e-5, 1.0]), np.array([1e-7, 0.5, 0.5, 0.5]))
+    assert shares["train_1e-06"] == 0.5
+    assert shares["fresh_1e-06"] == 0.25
+    assert shares["ceiling_estimate"] == pytest.approx(0.75)

@@ -13,7 +13,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.papers import izzo_scale
-from memberbound.papers.izzo_scale import ReciprocalSum, spread
+from memberbound.papers.izzo_scale import sensitivity, spread
 from memberbound.release.noise import NormExponentialNoise, ScaledNorm, izzo_constant
 from oracle.real import reciprocal_population, reciprocal_sums
 
@@ -33,25 +33,25 @@ def moments(size):
 @pytest.mark.parametrize("depth", [0, 2, 5, 12])
 def test_enclosures_hold_the_enumerated_moments(size, depth):
     sigma, sigma_one = moments(size)
-    found = spread(size, depth=depth)
-    assert found.sigma[0] <= sigma <= found.sigma[1]
-    assert found.sigma_one[0] <= sigma_one <= found.sigma_one[1]
+    enclosed = spread(size, depth=depth)
+    assert enclosed.sigma[0] <= sigma <= enclosed.sigma[1]
+    assert enclosed.sigma_one[0] <= sigma_one <= enclosed.sigma_one[1]
     if depth + 2 >= size:
         # TOLERANCE: rounding only, where the grouping lists every half.
-        assert found.sigma[1] - found.sigma[0] < 1e-12
-        assert found.sigma_one[1] - found.sigma_one[0] < 1e-12
+        assert enclosed.sigma[1] - enclosed.sigma[0] < 1e-12
+        assert enclosed.sigma_one[1] - enclosed.sigma_one[0] < 1e-12
 
 
 @pytest.mark.parametrize("size", izzo_scale.SIZES)
 def test_enclosures_are_narrow_and_follow_the_closed_form(size):
-    found, probability = spread(size), 1 / math.comb(size, size // 2)
-    assert found.sigma[1] < found.sigma[0] * 1.001
-    assert found.sigma_one[1] < found.sigma_one[0] * 1.001
+    enclosed, probability = spread(size), 1 / math.comb(size, size // 2)
+    assert enclosed.sigma[1] < enclosed.sigma[0] * 1.001
+    assert enclosed.sigma_one[1] < enclosed.sigma_one[0] * 1.001
     # A = 1/√p with probability p, and at most 4·2^(-n/2) otherwise.
     rest = 4 * 2 ** (-size / 2)
     mean = math.sqrt(probability) + rest
-    assert 1 - mean**2 <= found.sigma[1] ** 2 <= 1 + rest**2 + 1e-12
-    assert 2 * math.sqrt(probability) * (1 - mean) - 4 * rest <= found.sigma_one[1] <= 2 * mean
+    assert 1 - mean**2 <= enclosed.sigma[1] ** 2 <= 1 + rest**2 + 1e-12
+    assert 2 * math.sqrt(probability) * (1 - mean) - 4 * rest <= enclosed.sigma_one[1] <= 2 * mean
 
 
 def test_a_set_counted_twice_or_left_out_is_noticed(monkeypatch):
@@ -82,15 +82,15 @@ def test_groups_hold_every_sum_once(places, ones, depth):
 @pytest.mark.parametrize("eta", [0.01, 0.1, 0.3, 0.49])
 def test_scales_reach_their_eta(eta):
     size = 8
-    known = izzo_scale.scales(size, eta)
+    scales = izzo_scale.scales(size, eta)
     # DP: ε = Δ/b makes η = 1/(1+e^-ε) - ½ exactly.
-    epsilon = ReciprocalSum(size).sensitivity_upper / known["dp_8"]
+    epsilon = sensitivity(size)[1] / scales["dp_8"]
     assert 1 / (1 + math.exp(-epsilon)) - 0.5 == pytest.approx(eta, rel=1e-9)
     sigma, sigma_one = moments(size)
-    assert known["mip_8"] >= float(sigma) * izzo_constant(eta, 2) * (1 - 1e-12)
-    assert known["x1_8"] == pytest.approx(float(sigma_one) / (eta * math.sqrt(2 * math.pi)))
+    assert scales["mip_8"] >= float(sigma) * izzo_constant(eta, 2) * (1 - 1e-12)
+    assert scales["x1_8"] == pytest.approx(float(sigma_one) / (eta * math.sqrt(2 * math.pi)))
     # X14: the law's own distance at length 2σ₁ is 2η.
-    law = NormExponentialNoise(ScaledNorm.plain(1), known["x14_8"])
+    law = NormExponentialNoise(ScaledNorm.plain(1), scales["x14_8"])
     distance = float(law.total_variation([[2 * float(sigma_one)]])[0])
     assert distance <= 2 * eta
     assert distance == pytest.approx(2 * eta, rel=1e-9)
@@ -100,7 +100,7 @@ def test_share_where_mip_needs_less():
     """At n = 12 DP always needs less; n = 36 crosses where small η say."""
     assert izzo_scale.share_where_mip_needs_less(12) == 0
     # Small η: Δ/(4η) = 6.16²/η² at η = 4·6.16²/Δ.
-    crossing = 4 * 6.16**2 / ReciprocalSum(36).sensitivity_upper
+    crossing = 4 * 6.16**2 / sensitivity(36)[1]
     share = izzo_scale.share_where_mip_needs_less(36)
     assert share == pytest.approx(1 - 2 * crossing, abs=2e-5)
 
@@ -108,7 +108,7 @@ def test_share_where_mip_needs_less():
 def test_gaussian_attack_agrees_with_a_coarse_integral():
     """The accuracy from 200 000 draws against exact posteriors of an independent simulation."""
     eta, draws = 0.3, 200_000
-    found = izzo_scale.attack_on_gaussian_noise(eta, draws, 5)
+    accuracy = izzo_scale.attack_on_gaussian_noise(eta, draws, 5)
     rng = np.random.default_rng(6)
     scale = izzo_scale.gaussian_scale(1.0, eta)
     sets = list(combinations(range(4), 2))
@@ -118,13 +118,13 @@ def test_gaussian_attack_agrees_with_a_coarse_integral():
     inside = densities[:, [0 in s for s in sets]].sum(axis=1) / densities.sum(axis=1)
     expected = np.maximum(inside, 1 - inside).mean()
     # Five standard deviations of the difference: false alarm below 1e-6.
-    assert abs(found - expected) < 5 * math.sqrt(0.25 / draws + 0.25 / draws)
+    assert abs(accuracy - expected) < 5 * math.sqrt(0.25 / draws + 0.25 / draws)
     assert expected < 0.5 + eta
 
 
 @pytest.fixture(scope="module")
 def result():
-    return izzo_scale.FIGURE_1.run(3, 0, None)
+    return izzo_scale.figure_1(3, 0, None)
 
 
 def test_only_the_printed_sampler_breaks_its_promise(result):

@@ -11,7 +11,6 @@ import pytest
 
 from memberbound import reproduce
 from memberbound.errors import InputError
-from memberbound.games import IidGame
 from memberbound.papers import izzo_scale, lowy_exponential, lowy_gaussian
 from memberbound.papers.aubinais_mnist import ACCURACY, DIVERSITY, LEAK
 from memberbound.papers.experiments import (
@@ -22,23 +21,18 @@ from memberbound.papers.experiments import (
     Sweep,
     below,
     between,
+    experiments,
     flat,
     near,
     trend,
 )
-from memberbound.papers.reproduction import (
-    EXPERIMENTS,
-    LeftOut,
-    Reproduction,
-    experiment,
-    overview_page,
-)
+from memberbound.papers.reproduction import LeftOut, Reproduction, overview_page
 from tables.real_data import real_file
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
 ENDINGS = (".png", ".svg", ".csv", "-trials.csv", ".json")
 #: Without a data set that the package does not carry.
-SELF_CONTAINED = [id for id in EXPERIMENTS if experiment(id).read is None]
+SELF_CONTAINED = [id for id, one in experiments().items() if not one.needs_data]
 GAMES = {"A25": "iid", "I24": "subset", "L24": "subset"}
 #: Two trials of these take a minute of computing; small settings have tests of their own (of L24-F5
 #: test_figure_5_end_to_end_at_two_clips, of L24-F4 the end-to-end run of L24-F6; of
@@ -125,16 +119,16 @@ def test_figure_5_end_to_end_at_two_clips(command, tmp_path, monkeypatch):
     assert result["table"][-1]["pmp_epsilon_mean"] == pytest.approx(2.0, rel=0.05)
 
     measured = lowy_gaussian.Draw.measured
-    without = lambda self, **given: measured(self, **given | {"outliers": 1.0})  # noqa: E731
+    without = lambda self, **setting: measured(self, **setting | {"outliers": 1.0})  # noqa: E731
     monkeypatch.setattr(lowy_gaussian.Draw, "measured", without)
-    assert lowy_gaussian.FIGURE_5.run(1, 0, None).table[-1]["pmp_epsilon_mean"] < 1
+    assert lowy_gaussian.figure_5(1, 0, None).table[-1]["pmp_epsilon_mean"] < 1
 
 
 def _tables_agree(result, out, id):
     """The CSV is the table of the answer, and its means are those of the single trials."""
     shown, single = pd.read_csv(out / f"{id}.csv"), pd.read_csv(out / f"{id}-trials.csv")
-    for row, given in zip(shown.to_dict("records"), result["table"], strict=True):
-        for name, value in given.items():
+    for row, answer in zip(shown.to_dict("records"), result["table"], strict=True):
+        for name, value in answer.items():
             assert math.isnan(row[name]) if value is None else row[name] == value
     parameter = shown.columns[0]
     assert len(single) == 2 * len(shown)
@@ -148,10 +142,10 @@ def _tables_agree(result, out, id):
 
 
 def test_figure_shows_the_means_of_the_table():
-    found = lowy_exponential.FIGURE_2.run(2, 0, None)
-    axes = found.draw().axes[0]
+    findings = lowy_exponential.figure_2(2, 0, None)
+    axes = findings.draw().axes[0]
     drawn = {line.get_label().split("  ")[0]: line.get_ydata() for line in axes.get_lines()}
-    shown = [row["ratio_worst_case_mean"] for row in found.table]
+    shown = [row["ratio_worst_case_mean"] for row in findings.table]
     np.testing.assert_array_equal(drawn["ε̃/ε"], shown)
 
 
@@ -227,18 +221,15 @@ def test_list_names_every_id_and_writes_nothing(command, tmp_path, monkeypatch):
     code, printed, _ = command("reproduce", "--list", "--json")
     listed = json.loads(printed)
     assert code == 0
-    assert [row["id"] for row in listed["table"]] == list(EXPERIMENTS)
+    assert [row["id"] for row in listed["table"]] == list(experiments())
     assert (listed["id"], listed["figures"], listed["checks"]) == (None, [], [])
     assert json.loads(command("reproduce", "--json")[1]) == listed
     assert "L24-F3" in command("reproduce")[1]
     assert not list(tmp_path.iterdir())
 
 
-def test_several_at_once_and_progress(monkeypatch, tmp_path, undrawn):
-    monkeypatch.setattr(
-        "memberbound.papers.reproduction.EXPERIMENTS",
-        {id: EXPERIMENTS[id] for id in ("L24-F2", "L24-F3")},
-    )
+def test_several_at_once_and_progress(only, tmp_path, undrawn):
+    only("L24-F2", "L24-F3")
     steps = []
     both = reproduce("all", trials=1, out=tmp_path, progress=lambda *step: steps.append(step))
     assert steps == [(1000, 2000), (2000, 2000)]
@@ -250,24 +241,15 @@ def test_several_at_once_and_progress(monkeypatch, tmp_path, undrawn):
     assert reproduce("l24", trials=1).table == both.table
 
 
-def test_interrupted_run_leaves_finished_figures_whole(monkeypatch, tmp_path, undrawn):
+def test_interrupted_run_leaves_finished_figures_whole(only, monkeypatch, tmp_path, undrawn):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lowy_exponential, "FIGURE_3", _with_run(lowy_exponential.FIGURE_3, stop))
-    monkeypatch.setattr(
-        "memberbound.papers.reproduction.EXPERIMENTS",
-        {id: EXPERIMENTS[id] for id in ("L24-F2", "L24-F3")},
-    )
+    monkeypatch.setattr(lowy_exponential, "figure_3", stop)
+    only("L24-F2", "L24-F3")
     with pytest.raises(KeyboardInterrupt):
         reproduce("all", trials=1, out=tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted("L24-F2" + end for end in ENDINGS)
-
-
-def _with_run(experiment, run):
-    from dataclasses import replace
-
-    return replace(experiment, run=run)
 
 
 @pytest.mark.parametrize(
@@ -301,21 +283,8 @@ def test_folder_in_the_place_of_a_file_is_refused(tmp_path):
 # ---- the page that sums up, and the copy of it in the documentation ----------------------------
 
 
-def _run_nothing(*_):
-    raise AssertionError
-
-
 def _part(id: str, checks: tuple[Check, ...], seconds: float) -> Reproduction:
-    one = Experiment(
-        id,
-        f"title of {id}",
-        4,
-        IidGame(),
-        _run_nothing,
-        ("T",),
-        ("A",),
-        ("why",),
-    )
+    one = Experiment(id, f"title of {id}", "none.none", 4, ("T",), ("A",), ("why",))
     findings = Findings([], [], checks, lambda: None)
     return Reproduction.of(one, findings, trials=4, seed=3, seconds=seconds)
 
@@ -324,13 +293,13 @@ def _rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the table that starts with a heading, without its head."""
     lines = page.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"| {heading}"))
-    found = []
+    rows = []
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
             break
         cells = re.split(r"(?<!\\)\|", line)[1:-1]
-        found.append([cell.strip() for cell in cells])
-    return found
+        rows.append([cell.strip() for cell in cells])
+    return rows
 
 
 def test_page():
@@ -354,18 +323,18 @@ def test_page():
 def test_page_of_the_documentation_lists_what_can_be_redone():
     page = PAGE.read_text()
     rows = {row[0]: row for row in _rows(page, "id | what")}
-    assert list(rows) == list(EXPERIMENTS)
+    assert list(rows) == list(experiments())
     failing = _rows(page, "id | claim")
     for id, (_, title, trials, claims, hold, minutes) in rows.items():
-        known = experiment(id)
-        assert title == known.title
-        assert int(trials) == known.trials
+        one = experiments()[id]
+        assert title == one.title
+        assert int(trials) == one.trials
         assert float(minutes) > 0
-        texts = [text for one, text, *_ in failing if one == id]
+        texts = [text for key, text, *_ in failing if key == id]
         assert len(texts) == int(claims) - int(hold) == len(NOT_MATCHED[id])
         for claim in NOT_MATCHED[id]:
             assert any(text.replace(r"\|", "|").startswith(claim) for text in texts), claim
-        for note in known.notes:
+        for note in one.notes:
             assert f"- **{id}.** {note}" in page
 
 
@@ -373,9 +342,9 @@ def test_page_of_the_documentation_lists_what_can_be_redone():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("id", EXPERIMENTS)
+@pytest.mark.parametrize("id", experiments())
 def test_default_run_matches_all_but_the_known_claims(id):
-    needs_data = experiment(id).read is not None
+    needs_data = experiments()[id].needs_data
     result = reproduce(id, data=real_file("mnist.npz").parent if needs_data else None)
     failed = [check.claim for check in result.checks if not check.holds]
     assert len(failed) == len(NOT_MATCHED[id]), failed

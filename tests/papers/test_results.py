@@ -20,11 +20,11 @@ import pytest
 from commands import command
 from memberbound.errors import InputError
 from memberbound.papers.errata import Erratum
-from memberbound.papers.reproduction import EXPERIMENTS
+from memberbound.papers.experiments import experiments
 from memberbound.papers.results import PAPERS, Entry, Status, entries, errata, theorems
 
 #: The modules that redo figures and tables.
-FIGURES = {module for module, _ in EXPERIMENTS.values()}
+FIGURES = {one.code.split(".")[0] for one in experiments().values()}
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,19 +10,17 @@ MNIST is read from files that the user has; nothing is downloaded.
 
 from __future__ import annotations
 
-import gzip
 import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.games import IidGame
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
@@ -31,7 +29,6 @@ from memberbound.papers.experiments import (
     DATA_VARIABLE,
     Average,
     Check,
-    Experiment,
     Findings,
     MissingDataError,
     Progress,
@@ -40,7 +37,6 @@ from memberbound.papers.experiments import (
     Sweep,
     above,
     below,
-    data_folder,
     near,
     trend,
 )
@@ -51,31 +47,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from sklearn.neural_network import MLPClassifier
 
-__all__ = [
-    "ACCURACY",
-    "DIVERSITY",
-    "LEAK",
-    "RAW",
-    "TABLE_1",
-    "Digits",
-    "Setting",
-    "Trial",
-    "table_checks",
-    "tabulated",
-    "train_network",
-]
+__all__ = ["ACCURACY", "DIVERSITY", "LEAK", "RAW", "Digits", "Setting", "table_1", "table_checks"]
 
 # ---- the data set ------------------------------------------------------------------------------
 
-
 PACKED = "mnist.npz"
-#: Name in the packed file → name of the original file.
-ORIGINAL = {
-    "x_train": "train-images-idx3-ubyte",
-    "y_train": "train-labels-idx1-ubyte",
-    "x_test": "t10k-images-idx3-ubyte",
-    "y_test": "t10k-labels-idx1-ubyte",
-}
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 CLASSES = 10
 _HELP = "Where to get it: the how-to page 'Reproduce the papers' figures'."
 
@@ -85,11 +62,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images as rows of numbers in [0, 1] with their labels 0 … 9, as the data set splits them.
-
-    Two forms are read: ``mnist.npz`` with ``x_train``, ``y_train``, ``x_test`` and ``y_test``, and
-    the four IDX files of the original site, gzipped or not, in the folder or in ``MNIST/raw``.
-    """
+    """Images as rows of numbers in [0, 1] with their labels 0 … 9, as the data set splits them."""
 
     train: Images
     train_labels: Labels
@@ -98,13 +71,25 @@ class Digits:
 
     @classmethod
     def read(cls, folder: Path | None) -> Digits:
-        """Read the data set; refuse a folder without it and files that are something else."""
+        """Read ``mnist.npz``; refuse a folder without it and files that are something else."""
         if folder is None:
             raise MissingDataError(
                 f"{DATA_VARIABLE} must name a folder with {PACKED}, got nothing. {_HELP}"
             )
-        packed = folder / PACKED
-        arrays = _unpacked(packed) if packed.is_file() else _original(folder)
+        path = folder / PACKED
+        if not path.is_file():
+            raise MissingDataError(
+                f"the data folder must hold {PACKED}, got {str(folder)!r} without it. {_HELP}"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in ARRAYS}
+        except KeyError as missing:
+            raise InputError(
+                f"{path} must hold the arrays {', '.join(ARRAYS)}, got {missing.args[0]}"
+            ) from None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            raise InputError(f"{path} must be a file that numpy can load.") from None
         train, test = (_images(name, arrays[name]) for name in ("x_train", "x_test"))
         if train.shape[1] != test.shape[1]:
             raise InputError("images of MNIST must have one size, got two.")
@@ -116,64 +101,16 @@ class Digits:
         )
 
 
-def _unpacked(path: Path) -> dict[str, NDArray[np.generic]]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in ORIGINAL}
-    except KeyError as missing:
-        raise InputError(
-            f"{path} must hold the arrays {', '.join(ORIGINAL)}, got {missing.args[0]}"
-        ) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        raise InputError(f"{path} must be a file that numpy can load.") from None
-
-
-def _original(folder: Path) -> dict[str, NDArray[np.generic]]:
-    found: dict[str, NDArray[np.generic]] = {}
-    for name, file in ORIGINAL.items():
-        places = [
-            home / (file + end)
-            for home in (folder, folder / "MNIST" / "raw")
-            for end in ("", ".gz")
-        ]
-        path = next((place for place in places if place.is_file()), None)
-        if path is None:
-            raise MissingDataError(
-                f"the data folder must hold {PACKED} (or {', '.join(ORIGINAL.values())}), "
-                f"got {str(folder)!r} without {file}. {_HELP}"
-            )
-        found[name] = _idx(path)
-    return found
-
-
-def _idx(path: Path) -> NDArray[np.uint8]:
-    """Read an IDX file: two zero bytes, the type (8: bytes), the rank, the sizes, the values."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError):
-        content = b""
-    if content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
-        raise InputError(f"{path} must be an IDX file of bytes.")
-    start = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:start], ">u4").astype(int)
-    values = np.frombuffer(content, np.uint8, offset=start)
-    if values.size != int(np.prod(shape)):
-        raise InputError(f"{path} must hold {int(np.prod(shape))} values, got {values.size}.")
-    return values.reshape(shape)
-
-
-def _images(name: str, given: NDArray[np.generic]) -> Images:
-    images = np.asarray(given)
+def _images(name: str, images: NDArray[Any]) -> Images:
     if images.dtype != np.uint8 or images.ndim != 3 or len(images) == 0:
         raise InputError(
             f"{name} must be images of whole numbers from 0 to 255 (uint8, 3 axes), "
             f"got {images.dtype} of shape {images.shape}."
         )
-    return (images.reshape(len(images), -1) / np.float32(255)).astype(np.float32)
+    return np.asarray(images.reshape(len(images), -1) / np.float32(255), dtype=np.float32)
 
 
-def _labels(name: str, given: NDArray[np.generic], count: int) -> Labels:
-    labels = np.asarray(given)
+def _labels(name: str, labels: NDArray[Any], count: int) -> Labels:
     whole = np.issubdtype(labels.dtype, np.integer) and labels.shape == (count,)
     if not whole or labels.min() < 0 or labels.max() >= CLASSES:
         raise InputError(f"{name} must be one label from 0 to 9 for each of {count} images.")
@@ -266,59 +203,51 @@ def leaks(counts: NDArray[np.int64], n: int, reading: str) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One draw of clusterings and training sets."""
+def measured(
+    digits: Digits, setting: Setting, rng: np.random.Generator, step: Callable[[], None]
+) -> dict[tuple[int, int], dict[str, float]]:
+    """Return the quantities of every cell of the table, by n and number of clusters.
 
-    digits: Digits
-    setting: Setting
-    seed: tuple[int, ...]
+    One draw of clusterings and training sets; ``step`` is called after every cell.
+    """
+    order = rng.permutation(len(digits.train))
+    # What remains: the rows that training sets are drawn from, and that the law is read off.
+    rest = order[len(setting.clusters) * setting.set_aside :]
+    sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
+    table = {}
+    for place, clusters in enumerate(setting.columns):
+        if clusters == RAW:
+            cells, test_cells = _distinct(digits.train), _distinct(digits.test)
+            centres, test = None, digits.test
+        else:
+            own = order[(place - 1) * setting.set_aside : place * setting.set_aside]
+            centres, cells, test_cells = clustered(digits, clusters, own, rng)
+            test = centres[test_cells]
+        pairs = cells * CLASSES + digits.train_labels
+        for n, rows in sets.items():
+            images = digits.train[rows] if centres is None else centres[cells[rows]]
+            network = train_network(images, digits.train_labels[rows], setting, rng)
+            values = scores(network.predict_proba(test), digits.test_labels)
+            right = network.predict(digits.test) == digits.test_labels
+            values["accuracy_on_raw_images"] = float(np.mean(right))
+            values["accuracy_ceiling"] = best_accuracy(test_cells, digits.test_labels)
+            for reading, atoms in (("clusters", cells), ("pairs", pairs)):
+                values |= leaks(np.bincount(atoms[rest]), n, reading)
+            table[n, clusters] = values
+            step()
+    return table
 
-    def measure(self, step: Callable[[], None]) -> dict[tuple[int, int], dict[str, float]]:
-        """Return the quantities of every cell of the table, by n and number of clusters."""
-        setting, digits = self.setting, self.digits
-        rng = np.random.default_rng(self.seed)
-        order = rng.permutation(len(digits.train))
-        aside = len(setting.clusters) * setting.set_aside
-        # What remains: the rows that training sets are drawn from, and that the law is read off.
-        rest = order[aside:]
-        sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
-        found = {}
-        for place, clusters in enumerate(setting.columns):
-            if clusters == RAW:
-                cells, test_cells = _distinct(digits.train), _distinct(digits.test)
-                centres, test = None, digits.test
-            else:
-                own = order[(place - 1) * setting.set_aside : place * setting.set_aside]
-                centres, cells, test_cells = self._clustering(clusters, own, rng)
-                test = centres[test_cells]
-            pairs = cells * CLASSES + digits.train_labels
-            for n, rows in sets.items():
-                images = digits.train[rows] if centres is None else centres[cells[rows]]
-                network = train_network(images, digits.train_labels[rows], setting, rng)
-                values = scores(network.predict_proba(test), digits.test_labels)
-                values["accuracy_on_raw_images"] = float(
-                    np.mean(network.predict(digits.test) == digits.test_labels)
-                )
-                values["accuracy_ceiling"] = best_accuracy(test_cells, digits.test_labels)
-                for reading, atoms in (("clusters", cells), ("pairs", pairs)):
-                    values |= leaks(np.bincount(atoms[rest]), n, reading)
-                found[n, clusters] = values
-                step()
-        return found
 
-    def _clustering(
-        self, clusters: int, own: NDArray[np.int64], rng: np.random.Generator
-    ) -> tuple[Images, Labels, Labels]:
-        """Return centres, and the cluster of every training and test image."""
-        from sklearn.cluster import MiniBatchKMeans
+def clustered(
+    digits: Digits, clusters: int, own: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[Images, Labels, Labels]:
+    """Return centres of the clusters of some images, and the cluster of every image."""
+    from sklearn.cluster import MiniBatchKMeans
 
-        found = MiniBatchKMeans(clusters, random_state=int(rng.integers(2**31)))
-        found.fit(self.digits.train[own])
-        train, test = (
-            found.predict(x).astype(np.int64) for x in (self.digits.train, self.digits.test)
-        )
-        return found.cluster_centers_.astype(np.float32), train, test
+    fitted = MiniBatchKMeans(clusters, random_state=int(rng.integers(2**31)))
+    fitted.fit(digits.train[own])
+    train, test = (fitted.predict(x).astype(np.int64) for x in (digits.train, digits.test))
+    return fitted.cluster_centers_.astype(np.float32), train, test
 
 
 def _distinct(images: Images) -> Labels:
@@ -335,11 +264,7 @@ def best_accuracy(cells: Labels, labels: Labels) -> float:
 
 
 def tabulated(
-    digits: Digits,
-    setting: Setting,
-    trials: int,
-    seed: int,
-    progress: Progress | None = None,
+    digits: Digits, setting: Setting, trials: int, seed: int, progress: Progress | None = None
 ) -> Findings:
     """Fill the table."""
     needed = len(setting.clusters) * setting.set_aside + max(setting.sizes)
@@ -353,25 +278,27 @@ def tabulated(
         if progress is not None:
             progress(done, total)
 
-    found = [Trial(digits, setting, (seed, 25, 3, trial)).measure(step) for trial in range(trials)]
-    sweeps = {n: _sweep(n, setting, found) for n in setting.sizes}
+    tables = [
+        measured(digits, setting, np.random.default_rng((seed, 25, 3, trial)), step)
+        for trial in range(trials)
+    ]
+    columns = setting.columns
+    sweeps = {
+        n: Sweep(
+            "clusters",
+            tuple(map(float, columns)),
+            {
+                name: np.array([[table[n, k][name] for table in tables] for k in columns])
+                for name in tables[0][n, RAW]
+            },
+        )
+        for n in setting.sizes
+    }
     rows: list[Row] = [{"records": n} | row for n, sweep in sweeps.items() for row in sweep.rows()]
     single: list[Row] = [
         {"records": n} | row for n, sweep in sweeps.items() for row in sweep.trial_rows()
     ]
     return Findings(rows, single, table_checks(sweeps), lambda: readings_figure(sweeps))
-
-
-def _sweep(n: int, setting: Setting, found: list[dict[tuple[int, int], dict[str, float]]]) -> Sweep:
-    names = found[0][n, RAW]
-    return Sweep(
-        "clusters",
-        tuple(map(float, setting.columns)),
-        {
-            name: np.array([[one[n, k][name] for one in found] for k in setting.columns])
-            for name in names
-        },
-    )
 
 
 # ---- what the paper prints in and about it -----------------------------------------------------
@@ -578,12 +505,12 @@ def _draw_accuracy(axes: Axes, sweeps: Sweeps, columns: tuple[float, ...]) -> No
     spread = [(i - (len(sweeps) - 1) / 2) * 0.16 for i in range(len(sweeps))]
     for (n, sweep), shift in zip(sweeps.items(), spread, strict=True):
         at = [x + shift for x in places]
-        found = [sweep.at("accuracy", k) for k in columns]
+        averages = [sweep.at("accuracy", k) for k in columns]
         last = n == list(sweeps)[-1]
         axes.errorbar(
             at,
-            [a.mean for a in found],
-            [2 * a.standard_error for a in found],
+            [a.mean for a in averages],
+            [2 * a.standard_error for a in averages],
             fmt="o",
             color=BLUE,
             label="ours (± 2 standard errors)" if last else None,
@@ -618,46 +545,7 @@ def _draw_accuracy(axes: Axes, sweeps: Sweeps, columns: tuple[float, ...]) -> No
 # ---- the experiment ----------------------------------------------------------------------------
 
 
-def _reading(data: Path | None) -> Run:
-    digits = Digits.read(data)
+def table_1(folder: Path | None) -> Run:
+    """Read MNIST, and return what runs A25-Tab1 on it."""
+    digits = Digits.read(folder)
     return lambda trials, seed, progress: tabulated(digits, Setting(), trials, seed, progress)
-
-
-def _run(trials: int, seed: int, progress: Progress | None) -> Findings:
-    return _reading(data_folder(None))(trials, seed, progress)
-
-
-TABLE_1 = Experiment(
-    "A25-Tab1",
-    "MNIST as it is and in 20, 50, 100 clusters: accuracy, and bounds on the leak",
-    trials=3,
-    game=IidGame(),
-    run=_run,
-    theorems=("A25-C15", "A25-T14", "A25-eq18", "X5"),
-    assumptions=(
-        "The training images of MNIST are independent draws from one law. (They come from some "
-        "250 writers, so this is doubtful; the paper assumes it too.)",
-        f"A certificate holds with {CONFIDENCE:.0%} confidence by itself, for the clustering of "
-        "its trial.",
-        "The images that a clustering was made of are not protected: the centres are released.",
-    ),
-    notes=(
-        "Atoms: the paper's C_K counts clusters. A classifier is trained on pairs (cluster, "
-        "label), so only the second reading bounds its leak; a learner that releases how often "
-        "each pair occurs exceeds the printed bounds.",
-        "Accuracy is measured on the test images, discretised like the training images. A "
-        "classifier of 20 clusters cannot be right more often than the commonest label of every "
-        "cluster is; the printed 0.96 and more are far above that ceiling, so they are not "
-        "ten-class accuracies on discretised images. None of the other readings that were tried "
-        "(raw test images; right yes-or-no answers per digit; mean area under the ROC curve) "
-        "gives the printed numbers.",
-        "Three of the nine printed bounds are C_K/(2√n) rounded down. They hold all the same with "
-        "clusters as atoms: the certificates are below them.",
-        "Not printed: the size of a batch (200 here), the start of the network (scikit-learn's), "
-        "the options of MiniBatchKMeans (its defaults), how often the runs were repeated, and "
-        "what ± means. Here every trial draws new clusterings, training sets and starts; the "
-        "paper fixes its clusterings.",
-        "C_K is counted over all training images that no clustering was made of.",
-    ),
-    read=_reading,
-)

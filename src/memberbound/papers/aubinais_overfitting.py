@@ -26,7 +26,6 @@ from memberbound.numerics.threads import one_thread
 from memberbound.papers.experiments import (
     Average,
     Check,
-    Experiment,
     Findings,
     Progress,
     Sweep,
@@ -41,7 +40,7 @@ from memberbound.report.drawing import BLUE, GREY, ORANGE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURE_1", "FIGURE_2", "Adam", "Network", "Regression", "Training", "small_losses"]
+__all__ = ["Adam", "Network", "Regression", "Training", "figure_1", "figure_2", "small_losses"]
 
 GAME = IidGame()
 #: Thresholds of the figures; the text speaks of the smallest one only.
@@ -49,10 +48,6 @@ THRESHOLDS = (1e-2, 1e-4, 1e-6)
 SMALLEST = THRESHOLDS[-1]
 #: N(0, 0.01) is read as a variance.
 NOISE = 0.1
-ASSUMPTIONS = (
-    "Training and fresh records are independent draws from one law.",
-    "The shares are those of single training runs: estimates of the probabilities in A25-T11.",
-)
 DIMENSIONS = (10, 20, 50, 100, 200, 500, 1000, 1200, 1500, 2000)
 
 
@@ -176,8 +171,8 @@ class Training:
             with one_thread():
                 for _ in range(int(look) - adam.steps):
                     adam.step(network.gradients(x1, y1))
-                found = (network.outputs(x1) - y) ** 2, (network.outputs(x01) - y0) ** 2
-            yield found
+                losses = (network.outputs(x1) - y) ** 2, (network.outputs(x01) - y0) ** 2
+            yield losses
             if progress is not None:
                 progress(place + 1, len(self.looks))
 
@@ -222,53 +217,35 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
     stop = (loss <= level).argmax(axis=0)
     ever = (loss <= level).any(axis=0)
     ceilings = sweep.quantities["ceiling_estimate"][stop, np.arange(len(stop))]
+    train_share = sweep.at(f"train_{SMALLEST:g}", end)
+    ever_most = Average.of(np.asarray(most.any(axis=0), dtype=np.float64))
+    stopped = Average.of(np.asarray(np.where(ever, ceilings, 1.0)))
+    every = "ε = 1e-6: all training records are below it"
+    fresh = "ε = 1e-6: the share of fresh records below it stabilises near 0; at the end"
+    late = (
+        "the attack with ε = 1e-6 is nearly perfect only after at least 2000 iterations; first "
+        "look at which 99 % of training records are below it"
+    )
+    stay = "the same; look from which on 99 % stay below it (the last one if none)"
+    rule = (
+        "stopped as soon as the mean loss is at most 1e-8 (A25-P10 with α = 1 %), A25-T11 caps "
+        "the security; the ceiling at ε = 1e-6"
+    )
     return (
-        above(
-            "ε = 1e-6: all training records are below it at some look; share of runs in which "
-            "99 % are",
-            1.0,
-            Average.of(np.asarray(most.any(axis=0), dtype=np.float64)),
-            limit=0.99,
-        ),
-        above(
-            "ε = 1e-6: all training records are below it after the last iteration; their share",
-            1.0,
-            sweep.at(f"train_{SMALLEST:g}", end),
-            limit=0.99,
-        ),
-        below(
-            "ε = 1e-6: the share of fresh records below it stabilises near 0; at the end",
-            0.0,
-            sweep.at(f"fresh_{SMALLEST:g}", end),
-            limit=0.01,
-        ),
-        above(
-            "the attack with ε = 1e-6 is nearly perfect only after at least 2000 iterations; first "
-            "look at which 99 % of training records are below it",
-            2000.0,
-            Average.of(_first(sweep, most)),
-            limit=2000.0,
-        ),
-        near(
-            "the same; look from which on 99 % stay below it (the last one if none)",
-            2000.0,
-            Average.of(settled),
-            share=0.25,
-        ),
-        below(
-            "stopped as soon as the mean loss is at most 1e-8 (A25-P10 with α = 1 %), A25-T11 caps "
-            "the security; the ceiling at ε = 1e-6",
-            None,
-            Average.of(np.asarray(np.where(ever, ceilings, 1.0))),
-            limit=0.02,
-        ),
+        above(f"{every} at some look; share of runs in which 99 % are", 1.0, ever_most, limit=0.99),
+        above(f"{every} after the last iteration; their share", 1.0, train_share, limit=0.99),
+        below(fresh, 0.0, sweep.at(f"fresh_{SMALLEST:g}", end), limit=0.01),
+        above(late, 2000.0, Average.of(_first(sweep, most)), limit=2000.0),
+        near(stay, 2000.0, Average.of(settled), share=0.25),
+        below(rule, None, stopped, limit=0.02),
     )
 
 
-def trained(
-    setting: Training, trials: int, seed: int, progress: Progress | None = None
+def figure_1(
+    trials: int, seed: int, progress: Progress | None = None, *, setting: Training | None = None
 ) -> Findings:
-    """Run figure 1 in a setting."""
+    """Run A25-F1, in the paper's setting or another."""
+    setting = setting or Training()
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         def step(done: int, total: int) -> None:
@@ -290,29 +267,6 @@ def trained(
             "iteration of Adam",
         ),
     )
-
-
-FIGURE_1 = Experiment(
-    "A25-F1",
-    "overfitting during training: shares of training and fresh losses below ε",
-    trials=5,
-    game=GAME,
-    run=lambda trials, seed, progress: trained(Training(), trials, seed, progress),
-    theorems=("A25-T11", "A25-P10", "A25-E1", "A25-D9"),
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "N(0, 0.01) is read as a variance of 0.01; fresh labels are drawn with the same noise.",
-        "Losses are looked at every 25 iterations, not at each one.",
-        "The start of the network is not printed; PyTorch's default is used.",
-        "At a rate of 0.1 Adam now and then throws the network off for dozens of iterations, by "
-        "orders of magnitude in the loss. Whether all training records are below 1e-6 after "
-        "exactly 2500 iterations is therefore a matter of luck: a side run (seed 1) ended in such "
-        "an excursion, with none below it. The paper shows a single run. Stopping by A25-P10 "
-        "removes the luck.",
-        'The reading "99 % stay below it from about 2000 on" and its tolerance were settled '
-        "after three runs had been seen.",
-    ),
-)
 
 
 # ---- figure 2: dimension -----------------------------------------------------------------------
@@ -344,7 +298,7 @@ def neighbour_losses(
     return (y[own] - y) ** 2, (y[nearest] - y0) ** 2
 
 
-def by_dimension(
+def figure_2(
     trials: int,
     seed: int,
     progress: Progress | None = None,
@@ -353,7 +307,7 @@ def by_dimension(
     records: int = 1000,
     fresh: int = 10_000,
 ) -> Findings:
-    """Run figure 2."""
+    """Run A25-F2."""
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         rows = []
@@ -361,23 +315,39 @@ def by_dimension(
             rng = np.random.default_rng([seed, 25, 2, trial, d])
             row: dict[str, float] = {}
             for name, losses in (("linear", linear_losses), ("nearest", neighbour_losses)):
-                found = small_losses(*losses(rng, d, records, fresh))
-                row |= {f"{name}_{key}": value for key, value in found.items()}
+                shares = small_losses(*losses(rng, d, records, fresh))
+                row |= {f"{name}_{key}": value for key, value in shares.items()}
             rows.append(row)
             if progress is not None:
                 progress(trial * len(dimensions) + place + 1, trials * len(dimensions))
         return rows
 
     sweep = swept("dimension", tuple(map(float, dimensions)), trials, measure, None)
-    checks = [_largest(sweep, name) for name in ("linear", "nearest")]
-    wide = [d for d in sweep.values if d > records]
-    checks += [
-        _smallest(sweep, "linear", wide, "d > n: the linear fit reaches training loss 0"),
-        _smallest(sweep, "nearest", sweep.values, "the nearest neighbour has training loss 0"),
-    ]
+    smallest = f"{SMALLEST:g}"
+
+    def largest(name: str) -> Average:
+        return max(sweep.averages(f"{name}_fresh_{smallest}"), key=lambda a: a.mean)
+
+    def least(name: str, above: float) -> Average:
+        shares = (sweep.at(f"{name}_train_{smallest}", d) for d in sweep.values if d > above)
+        return min(shares, key=lambda a: a.mean)
+
+    near_0 = (
+        "the share of fresh records with loss at most 1e-6 is near 0 at every dimension; "
+        "the largest"
+    )
+    share = "share at most 1e-6, the smallest"
+    linear = f"d > n: the linear fit reaches training loss 0; {share}"
+    nearest = f"the nearest neighbour has training loss 0; {share}"
+    checks = (
+        below(f"linear: {near_0}", 0.0, largest("linear"), limit=0.02),
+        below(f"nearest: {near_0}", 0.0, largest("nearest"), limit=0.02),
+        above(linear, 1.0, least("linear", records), limit=0.999),
+        above(nearest, 1.0, least("nearest", 0), limit=0.999),
+    )
     return Findings.of_sweep(
         sweep,
-        tuple(checks),
+        checks,
         lambda: _figure(
             sweep,
             (("linear_fresh", "linear regression"), ("nearest_fresh", "nearest neighbour")),
@@ -386,42 +356,6 @@ def by_dimension(
             log_x=True,
         ),
     )
-
-
-def _largest(sweep: Sweep, name: str) -> Check:
-    key = f"{name}_fresh_{SMALLEST:g}"
-    worst = max((sweep.at(key, d) for d in sweep.values), key=lambda a: a.mean)
-    return below(
-        f"{name}: the share of fresh records with loss at most 1e-6 is near 0 at every dimension; "
-        "the largest",
-        0.0,
-        worst,
-        limit=0.02,
-    )
-
-
-def _smallest(sweep: Sweep, name: str, values: Sequence[float], claim: str) -> Check:
-    key = f"{name}_train_{SMALLEST:g}"
-    least = min((sweep.at(key, d) for d in values), key=lambda a: a.mean)
-    return above(f"{claim}; share at most 1e-6, the smallest", 1.0, least, limit=0.999)
-
-
-FIGURE_2 = Experiment(
-    "A25-F2",
-    "fresh records under a small loss, by dimension: linear regression and nearest neighbour",
-    trials=3,
-    game=GAME,
-    run=by_dimension,
-    theorems=("A25-T11", "A25-E2", "A25-D9"),
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The linear fit is exact least squares, of minimal norm for d > n; the paper trains it "
-        "with Adam. For d < n it does not interpolate, so its training losses are not small.",
-        "The dimensions are ours: the paper says from 10 to 2000 with uneven steps.",
-        "Near 0 is about 0.8 % at most: a residual of standard deviation 0.1 is within 0.001, "
-        "which is what a loss of 1e-6 asks, that often.",
-    ),
-)
 
 
 # ---- drawing -----------------------------------------------------------------------------------

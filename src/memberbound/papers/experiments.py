@@ -1,25 +1,28 @@
 """What it takes to redo a figure: sweeps of a parameter, checks of claims, the look of a plot.
 
-A figure or table is an :class:`Experiment`; running it gives :class:`Findings`.  Most vary one
-parameter and average several trials at every value: a :class:`Sweep`.  What the paper says about it
-becomes a :class:`Check`; whether it holds is always computed, and every maker of a check writes the
-tolerance into the claim, so that a reader knows what "holds" was asked to mean.
+A figure or table is an :class:`Experiment` (``figures.toml`` lists them); running it gives
+:class:`Findings`.  Most vary one parameter and average several trials at every value: a
+:class:`Sweep`.  What the paper says about it becomes a :class:`Check`, whose claim states the
+tolerance that was applied.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module, resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.errors import InputError
-from memberbound.games import Game
+from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import json_number
 from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
@@ -45,6 +48,7 @@ __all__ = [
     "between",
     "data_folder",
     "draw_mean",
+    "experiments",
     "flat",
     "near",
     "ratios_figure",
@@ -105,7 +109,7 @@ class Sweep:
 
     def rows(self) -> list[Row]:
         """Return mean, standard error and number of trials of every quantity, one row per value."""
-        found: list[Row] = []
+        rows: list[Row] = []
         for place, value in enumerate(self.values):
             row: Row = {self.parameter: value}
             for name, table in self.quantities.items():
@@ -113,8 +117,8 @@ class Sweep:
                 row[f"{name}_mean"] = json_number(average.mean)
                 row[f"{name}_se"] = json_number(average.standard_error)
                 row[f"{name}_n"] = average.trials
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def trial_rows(self) -> Iterator[Row]:
         """Return every trial, one row each."""
@@ -180,30 +184,30 @@ class Check:
         return f"{self.measured:.4g} ± {self.standard_error:.2g}"
 
 
+def _checked(claim: str, paper: float | None, average: Average, holds: bool) -> Check:
+    return Check(claim, paper, average.mean, average.standard_error, bool(holds))
+
+
 def near(claim: str, paper: float, average: Average, *, share: float) -> Check:
     """Check that the average is within a share of the paper's number."""
     holds = abs(average.mean - paper) <= share * abs(paper)
-    text = f"{claim} (within {share:.0%})"
-    return Check(text, paper, average.mean, average.standard_error, bool(holds))
+    return _checked(f"{claim} (within {share:.0%})", paper, average, holds)
 
 
 def below(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
     """Check that the average is below a limit, which stands in the claim."""
-    text = f"{claim} (mean below {limit:g})"
-    return Check(text, paper, average.mean, average.standard_error, bool(average.mean < limit))
+    return _checked(f"{claim} (mean below {limit:g})", paper, average, average.mean < limit)
 
 
 def above(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
     """Check that the average is above a limit, which stands in the claim."""
-    text = f"{claim} (mean above {limit:g})"
-    return Check(text, paper, average.mean, average.standard_error, bool(average.mean > limit))
+    return _checked(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
 
 
 def between(claim: str, paper: float, low: Average, high: Average) -> Check:
     """Check that the paper's number lies between two averages; ours is the lower one."""
     text = f"{claim} (between our two means {low.mean:.3g} and {high.mean:.3g})"
-    holds = low.mean <= paper <= high.mean
-    return Check(text, paper, low.mean, low.standard_error, bool(holds))
+    return _checked(text, paper, low, low.mean <= paper <= high.mean)
 
 
 def trend(
@@ -267,21 +271,43 @@ Run = Callable[[int, int, Progress | None], Findings]
 class Experiment:
     """A figure or table: how it is set, and the function that measures it.
 
-    ``run(trials, seed, progress)`` is deterministic given the first two.  ``notes`` say in words
-    how the paper was read and what of it cannot be matched.  ``read`` is there for an experiment on
-    a data set: it takes the folder with data sets (``None`` if there is none) and returns the
-    function to run in place of ``run``, or raises :class:`MissingDataError`.
+    ``code`` names a module of this package and its function ``run(trials, seed, progress)``, which
+    is deterministic given the first two.  ``notes`` say in words how the paper was read and what of
+    it cannot be matched.  With ``needs_data`` the function takes the folder with data sets, or
+    ``None``, and returns ``run``; it raises :class:`MissingDataError` where a data set is missing.
     """
 
     id: str
     title: str
+    code: str
     trials: int
-    game: Game
-    run: Run = field(repr=False)
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    read: Callable[[Path | None], Run] | None = field(default=None, repr=False)
+    game: Game = field(default_factory=IidGame)
+    needs_data: bool = False
+
+    def prepared(self, folder: Path | None) -> Run:
+        """Return what runs the experiment, with its data set read."""
+        module, name = self.code.split(".")
+        function: Any = getattr(import_module(f"{__package__}.{module}"), name)
+        run: Run = function(folder) if self.needs_data else function
+        return run
+
+
+@cache
+def experiments() -> Mapping[str, Experiment]:
+    """Return every experiment by its id."""
+    text = resources.files(__package__).joinpath("figures.toml").read_text(encoding="utf-8")
+    listed = {}
+    for row in tomllib.loads(text)["figure"]:
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+        }
+        if "game" in fields:
+            fields["game"] = SubsetGame(**fields["game"])
+        listed[row["id"]] = Experiment(**fields)
+    return listed
 
 
 #: Environment variable that names the folder with data sets.
@@ -307,15 +333,6 @@ def data_folder(data: str | Path | None) -> Path | None:
 # ---- drawing -----------------------------------------------------------------------------------
 
 
-class Look(TypedDict, total=False):
-    """How a curve is drawn, in matplotlib's words."""
-
-    ls: str | tuple[int, tuple[int, int]]
-    lw: float
-    marker: str | None
-    ms: float
-
-
 def draw_mean(
     axes: Axes,
     sweep: Sweep,
@@ -324,7 +341,7 @@ def draw_mean(
     colour: str,
     label: str | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
-    **look: Unpack[Look],
+    **look: Any,
 ) -> None:
     """Draw the means of a quantity with a band of two standard errors, cut at the limits."""
     x = np.array(sweep.values, dtype=np.float64)
@@ -347,13 +364,12 @@ class Quoted:
     limit: bool = False
 
 
-#: The two ratios that every figure of L24 shows, and the look of one under another reading.
+#: What every figure of L24 shows: quantity, text of the legend, colour, style and marker.
 _RATIOS = (
-    ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)"),
-    ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)"),
+    ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "-", "s"),
+    ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "-", "o"),
 )
-_PROVED = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)")
-_LOOKS = ((ORANGE, "-", "s"), (BLUE, "-", "o"))
+_PROVED = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "-", "D")
 
 
 def ratios_figure(
@@ -373,32 +389,37 @@ def ratios_figure(
     calls it; ``proved`` adds what X21 proves; ``quoted`` are the paper's numbers, marked.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
-    curves = list(zip(_RATIOS, _LOOKS, strict=True))
+    curves = list(_RATIOS)
     if other_reading is not None:
-        curves.append((other_reading, (GREY, ":", "^")))
+        curves.append((*other_reading, GREY, ":", "^"))
     if proved:
-        curves.append((_PROVED, (GREEN, "-", "D")))
-    for (quantity, label), (colour, ls, marker) in curves:
-        look: Look = {"ls": ls, "marker": marker, "ms": 4.5, "lw": 1.6}
+        curves.append(_PROVED)
+    for quantity, label, colour, ls, marker in curves:
+        look: dict[str, Any] = {"ls": ls, "marker": marker, "ms": 4.5, "lw": 1.6}
         draw_mean(axes, sweep, quantity, colour=colour, label=label, **look)
     for point in quoted:
+        look = {"marker": "*", "ms": 15, "mec": "black"}
+        if point.limit:
+            look = {"marker": "v", "ms": 9, "mfc": "none", "mec": point.colour, "mew": 1.6}
         axes.plot(
-            [point.x],
-            [point.y],
-            "v" if point.limit else "*",
-            ms=9 if point.limit else 15,
-            color=point.colour,
-            mfc="none" if point.limit else point.colour,
-            mec=point.colour if point.limit else "black",
-            mew=1.6 if point.limit else 1.0,
-            zorder=5,
-            ls="none",
-            label=point.label,
+            point.x, point.y, color=point.colour, ls="none", zorder=5, label=point.label, **look
         )
-    _scales(axes, sweep.values, log_x=log_x, log_y=log_y)
+    if log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(sweep.values))
+    if log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    else:
+        axes.set_ylim(bottom=0)
+    # Plain numbers at the ticks of logarithmic axes.
+    for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter("{x:g}")
     axes.set(xlabel=xlabel, ylabel="ratio of privacy parameters")
     axes.grid(visible=True, which="major", alpha=0.25)
     several = f"mean of {sweep.trials} trials, band ± 2 standard errors"
@@ -406,21 +427,3 @@ def ratios_figure(
     axes.legend(frameon=True, fontsize=9, title=trials, title_fontsize=9)
     axes.set_title(title, fontsize=11)
     return figure
-
-
-def _scales(axes: Axes, values: Sequence[float], *, log_x: bool, log_y: bool) -> None:
-    """Logarithmic axes with plain numbers at the swept values."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-
-    if log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(values))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        axes.set_ylim(bottom=0)

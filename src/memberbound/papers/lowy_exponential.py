@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
@@ -21,7 +21,6 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.papers.experiments import (
     Average,
-    Experiment,
     Findings,
     Progress,
     Quoted,
@@ -35,31 +34,14 @@ from memberbound.papers.experiments import (
     trend,
 )
 from memberbound.report.drawing import BLUE, ORANGE
+from memberbound.subset.distances import clipped
 from memberbound.subset.enumeration import exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
-from memberbound.subset.gaussian import clipped
 
-__all__ = ["FIGURE_1", "FIGURE_2", "FIGURE_3", "GAME"]
+__all__ = ["figure_1", "figure_2", "figure_3"]
 
 #: 2n = 12 records, n = 6 of them in the data set: 924 subsets.
 GAME = SubsetGame(12, 6)
-
-ASSUMPTIONS = (
-    "The data set is a uniform half of the twelve records, and the attacker knows all twelve.",
-    "Only the chosen candidate is released, once.",
-    "The numbers are averages over random populations: estimates, each from exact ε̃ values.",
-)
-THEOREMS = ("L24-P9", "L24-D7", "L24-L8", "L24-L6")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One point of a figure."""
-
-    sigma: float
-    clip: float
-    epsilon_population: float
-    outliers: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,36 +59,35 @@ class Draw:
         noise = rng.standard_normal((GAME.population, dimension))
         return cls(directions, noise, rng.choice(GAME.population, size=2, replace=False))
 
-    def records(self, setting: Setting) -> FloatArray:
-        """Return the population of a setting: the same randomness serves a whole sweep."""
-        rows = self.candidates[0] + setting.sigma * self.noise
-        rows[self.outliers] *= setting.outliers
-        return clipped(rows, setting.clip).vectors
+    def measured(
+        self, *, sigma: float, clip: float, epsilon_population: float, outliers: float = 1.0
+    ) -> dict[str, float]:
+        """Return the parameters of one population, and their ratios.
 
-
-def measured(draw: Draw, setting: Setting) -> dict[str, float]:
-    """Return the parameters of one population, and their ratios."""
-    losses = l2_losses(draw.records(setting), draw.candidates)
-    mechanism = ExponentialMechanism.calibrated_to_population(
-        losses,
-        size=GAME.size,
-        epsilon_population=setting.epsilon_population,
-        sensitivity=clip_sensitivity(draw.candidates, setting.clip, GAME.size),
-    )
-    pmp = exact_bounds(mechanism).pmp_epsilon_upper
-    # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
-    lipschitz = mechanism.epsilon * (2 * setting.clip / GAME.size) / mechanism.sensitivity
-    exact = _exact_population_epsilon(mechanism)
-    return {
-        "pmp_epsilon": pmp,
-        "epsilon": mechanism.epsilon,
-        "epsilon_lipschitz": lipschitz,
-        "epsilon_population_exact": exact,
-        "ratio_worst_case": pmp / mechanism.epsilon,
-        "ratio_population": pmp / setting.epsilon_population,
-        "ratio_lipschitz": pmp / lipschitz,
-        "ratio_population_exact": pmp / exact if exact > 0 else math.nan,
-    }
+        The same randomness serves a whole sweep.
+        """
+        rows = self.candidates[0] + sigma * self.noise
+        rows[self.outliers] *= outliers
+        mechanism = ExponentialMechanism.calibrated_to_population(
+            l2_losses(clipped(rows, clip).vectors, self.candidates),
+            size=GAME.size,
+            epsilon_population=epsilon_population,
+            sensitivity=clip_sensitivity(self.candidates, clip, GAME.size),
+        )
+        pmp = exact_bounds(mechanism).pmp_epsilon_upper
+        # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
+        lipschitz = mechanism.epsilon * (2 * clip / GAME.size) / mechanism.sensitivity
+        exact = _exact_population_epsilon(mechanism)
+        return {
+            "pmp_epsilon": pmp,
+            "epsilon": mechanism.epsilon,
+            "epsilon_lipschitz": lipschitz,
+            "epsilon_population_exact": exact,
+            "ratio_worst_case": pmp / mechanism.epsilon,
+            "ratio_population": pmp / epsilon_population,
+            "ratio_lipschitz": pmp / lipschitz,
+            "ratio_population_exact": pmp / exact if exact > 0 else math.nan,
+        }
 
 
 @lru_cache(maxsize=1)
@@ -129,56 +110,34 @@ def _exact_population_epsilon(mechanism: ExponentialMechanism) -> float:
 # ---- figure 1: spread of the data --------------------------------------------------------------
 
 _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
-_NARROW = tuple(s for s in _SPREADS if s <= 1)
 
 
-def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
-    base = Setting(sigma=1.0, clip=10.0, epsilon_population=5.0)
+def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F1."""
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         draw = Draw.of(np.random.default_rng([seed, 1, trial]), dimension=1, candidates=10)
-        return [measured(draw, replace(base, sigma=sigma)) for sigma in _SPREADS]
+        return [draw.measured(sigma=s, clip=10.0, epsilon_population=5.0) for s in _SPREADS]
 
     sweep = swept("sigma", _SPREADS, trials, measure, progress)
+    worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
     tight, crude = sweep.at("epsilon", 1.0), sweep.at("epsilon_lipschitz", 1.0)
+    small = "σ < 0.1: ε̃(X) for a fixed ε approaches zero; ε̃(X)/ε at σ = 0.05"
+    rises = "ε̃(X)/ε increases with σ"
+    steady = "ε̃(X)/ε(X) does not depend much on σ"
+    ratio = "σ = 1: ε̃(X)/ε ≈ 0.075"
     checks = (
         near("σ = 1: ε̃(X) ≈ 2.14", 2.14, sweep.at("pmp_epsilon", 1.0), share=0.15),
         near("σ = 1: ε ≈ 28.5, with the exact Δ = (1+C)/n", 28.5, tight, share=0.15),
         near("σ = 1: ε ≈ 28.5, with the cruder Δ = 2C/n", 28.5, crude, share=0.15),
         between("σ = 1: ε ≈ 28.5, between the exact and the cruder Δ", 28.5, tight, crude),
-        near(
-            "σ = 1: ε̃(X)/ε ≈ 0.075, exact Δ", 0.075, sweep.at("ratio_worst_case", 1.0), share=0.15
-        ),
-        near(
-            "σ = 1: ε̃(X)/ε ≈ 0.075, cruder Δ", 0.075, sweep.at("ratio_lipschitz", 1.0), share=0.15
-        ),
-        below(
-            "σ < 0.1: ε̃(X) for a fixed ε approaches zero; ε̃(X)/ε at σ = 0.05",
-            None,
-            sweep.at("ratio_worst_case", 0.05),
-            limit=0.01,
-        ),
-        trend(
-            "ε̃(X)/ε increases with σ, for σ ≤ 1",
-            sweep,
-            "ratio_worst_case",
-            rising=True,
-            values=_NARROW,
-        ),
-        trend("ε̃(X)/ε increases with σ, up to σ = 5", sweep, "ratio_worst_case", rising=True),
-        flat(
-            "ε̃(X)/ε(X) does not depend much on σ, for σ ≤ 1",
-            sweep,
-            "ratio_population",
-            factor=1.25,
-            values=_NARROW,
-        ),
-        flat(
-            "ε̃(X)/ε(X) does not depend much on σ, up to σ = 5",
-            sweep,
-            "ratio_population",
-            factor=1.25,
-        ),
+        near(f"{ratio}, exact Δ", 0.075, sweep.at(worst, 1.0), share=0.15),
+        near(f"{ratio}, cruder Δ", 0.075, sweep.at("ratio_lipschitz", 1.0), share=0.15),
+        below(small, None, sweep.at(worst, 0.05), limit=0.01),
+        trend(f"{rises}, for σ ≤ 1", sweep, worst, rising=True, values=narrow),
+        trend(f"{rises}, up to σ = 5", sweep, worst, rising=True),
+        flat(f"{steady}, for σ ≤ 1", sweep, inside, factor=1.25, values=narrow),
+        flat(f"{steady}, up to σ = 5", sweep, inside, factor=1.25),
     )
     return Findings.of_sweep(
         sweep,
@@ -198,45 +157,25 @@ def _figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
     )
 
 
-FIGURE_1 = Experiment(
-    "L24-F1",
-    "Exponential mechanism: ratios against the spread σ of the data",
-    trials=200,
-    game=GAME,
-    run=_figure_1,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "In one dimension the ten random unit vectors are only +1 and -1.",
-        "The paper does not print which bound for Δ it used; its ε ≈ 28.5 at σ = 1 lies between "
-        "the ε of the exact Δ = (1+C)/n and that of the cruder Δ = 2C/n. Neither matches ε or ε̃/ε "
-        "within 15 %; no reading that was tried does.",
-        "Above σ ≈ 1.5 both ratios fall here. The text's 'increases with σ' and 'does not "
-        "significantly depend on σ' hold up to σ = 1; that restriction is ours, made after seeing "
-        "the curves.",
-        "ε(X) = 5 taken literally, as the least ε between data sets inside X, gave ε̃ ≈ 3.9 and "
-        "ε ≈ 38 at σ = 1 in a side run of 100 trials, farther from the quoted 2.14 and 28.5. The "
-        "column epsilon_population_exact has that least ε for the mechanism used.",
-    ),
-)
-
-
 # ---- figure 2: clip threshold, two outliers ----------------------------------------------------
 
 _CLIPS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
-def _figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
-    base = Setting(sigma=1.0, clip=50.0, epsilon_population=10.0, outliers=100.0)
+def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F2."""
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
         draw = Draw.of(np.random.default_rng([seed, 2, trial]), dimension=5, candidates=32)
-        return [measured(draw, replace(base, clip=clip)) for clip in _CLIPS]
+        return [
+            draw.measured(sigma=1.0, clip=clip, epsilon_population=10.0, outliers=100.0)
+            for clip in _CLIPS
+        ]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
     at_50 = sweep.trials_at("pmp_epsilon", 50.0)
     success = Average.of(1 / (1 + np.exp(-at_50)))
-    excess = Average.of(sweep.trials_at("epsilon", 50.0) / base.epsilon_population)
+    excess = Average.of(sweep.trials_at("epsilon", 50.0) / 10.0)
     checks = (
         below("C = 50: ε̃(X)/ε", 0.0123, sweep.at("ratio_worst_case", 50.0), limit=0.0123),
         below("C = 50: ε̃(X)/ε(X)", 0.0123, sweep.at("ratio_population", 50.0), limit=0.0123),
@@ -260,42 +199,23 @@ def _figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
     )
 
 
-FIGURE_2 = Experiment(
-    "L24-F2",
-    "Exponential mechanism: ratios against the clip threshold C, with two outliers",
-    trials=150,
-    game=GAME,
-    run=_figure_2,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The text prints 1/(1+e^(-123)) ≈ 0.53; e^(-0.123) is meant, and the check uses it.",
-        "The cruder Δ = 2C/n would nearly double ε at large C; 'ε ≈ ε(X)' holds with the exact "
-        "Δ = (1+C)/n only.",
-    ),
-)
-
-
 # ---- figure 3: dimension -----------------------------------------------------------------------
 
 _DIMENSIONS = (1, 2, 3, 5, 10, 20, 50)
 
 
-def _figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
-    setting = Setting(sigma=1.0, clip=10.0, epsilon_population=2.0)
+def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F3."""
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
-        return [
-            measured(Draw.of(np.random.default_rng([seed, 3, trial, d]), d, 10), setting)
-            for d in _DIMENSIONS
-        ]
+        draws = [Draw.of(np.random.default_rng([seed, 3, trial, d]), d, 10) for d in _DIMENSIONS]
+        return [draw.measured(sigma=1.0, clip=10.0, epsilon_population=2.0) for draw in draws]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
-    halved = Average.of(
-        sweep.trials_at("ratio_worst_case", 1) / sweep.trials_at("ratio_worst_case", 50)
-    )
+    worst = "ratio_worst_case"
+    halved = Average.of(sweep.trials_at(worst, 1) / sweep.trials_at(worst, 50))
     checks = (
-        trend("ε̃(X)/ε falls as d grows", sweep, "ratio_worst_case", rising=False),
+        trend("ε̃(X)/ε falls as d grows", sweep, worst, rising=False),
         trend("ε̃(X)/ε(X) falls as d grows", sweep, "ratio_population", rising=False),
         above("ε̃(X)/ε at d = 1 over that at d = 50 is well above 1", None, halved, limit=2.0),
     )
@@ -310,18 +230,3 @@ def _figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
             log_y=True,
         ),
     )
-
-
-FIGURE_3 = Experiment(
-    "L24-F3",
-    "Exponential mechanism: ratios against the dimension d",
-    trials=200,
-    game=GAME,
-    run=_figure_3,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The paper quotes no number for this figure and does not print C; C = 10 is assumed, as in "
-        "its figure 1. It clips no record of the default run, up to d = 50.",
-    ),
-)

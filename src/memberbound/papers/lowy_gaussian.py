@@ -2,8 +2,8 @@
 
 Records are N(0, σ²I), clipped to norm C.  Noise is calibrated to (ε, δ)-DP over the whole ball
 (L24-L10); ε(X) is the same noise read with the diameter of X, ε̃(X) with L24-P12, and what can be
-proved beyond with X21.  The mean of n
-records with noise s is the sum with noise n·s, so everything is computed for the sum.
+proved beyond with X21.  The mean of n records with noise s is the sum with noise n·s, so
+everything is computed for the sum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray
 from memberbound.papers.experiments import (
     Average,
-    Experiment,
     Findings,
     Progress,
     Quoted,
@@ -34,28 +33,17 @@ from memberbound.papers.experiments import (
 )
 from memberbound.report.drawing import BLUE
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.gaussian import (
-    clipped,
-    dp_from_noise,
-    noise_from_dp,
-    worst_case_sensitivity,
-)
+from memberbound.subset.distances import clipped, worst_case_sensitivity
+from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
 from memberbound.subset.profile import NeighbourProfile
 
-__all__ = ["FIGURE_4", "FIGURE_5", "FIGURE_6", "GAME"]
+__all__ = ["figure_4", "figure_5", "figure_6"]
 
 #: 2n = 200 records, n = 100 of them in the data set.
 GAME = SubsetGame(200, 100)
 DELTA = 1e-2
 #: Distances in so many bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
 _BINS = 4096
-
-ASSUMPTIONS = (
-    "The data set is a uniform half of the 200 records, and the attacker knows all 200.",
-    "The mean of the data set is released once, with Gaussian noise.",
-    "The numbers are averages over random populations: estimates of certified upper bounds.",
-)
-THEOREMS = ("L24-P12", "X1", "L24-L10", "L24-L11", "X21")
 
 
 @dataclass(frozen=True)
@@ -141,7 +129,8 @@ def _as_printed(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[
     return {"printed_pmp_epsilon": pmp, "printed_ratio_worst_case": pmp / worst}
 
 
-def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F4."""
     clip = 50.0
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
@@ -150,27 +139,14 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
 
     sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
     gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
+    at_10 = "at 10 on the axis ε̃(X) < 0.9; axis read as"
+    as_printed = "ε̃(X)/ε increases with ε(X), axis as printed"
     checks = (
-        below(
-            "at 10 on the axis ε̃(X) < 0.9; axis read as the worst-case ε",
-            0.9,
-            sweep.at("pmp_epsilon", 10.0),
-            limit=0.9,
-        ),
-        below(
-            "at 10 on the axis ε̃(X) < 0.9; axis read as ε(X), as printed",
-            0.9,
-            sweep.at("printed_pmp_epsilon", 10.0),
-            limit=0.9,
-        ),
+        below(f"{at_10} the worst-case ε", 0.9, sweep.at("pmp_epsilon", 10.0), limit=0.9),
+        below(f"{at_10} ε(X), as printed", 0.9, sweep.at("printed_pmp_epsilon", 10.0), limit=0.9),
         trend("ε̃(X)/ε increases with ε", sweep, "ratio_worst_case", rising=True),
         trend("ε̃(X)/ε(X) increases with ε", sweep, "ratio_population", rising=True),
-        trend(
-            "ε̃(X)/ε increases with ε(X), axis as printed",
-            sweep,
-            "printed_ratio_worst_case",
-            rising=True,
-        ),
+        trend(as_printed, sweep, "printed_ratio_worst_case", rising=True),
         above("ε is significantly bigger than ε(X); their ratio at ε = 10", None, gap, limit=2.0),
     )
     return Findings.of_sweep(
@@ -188,31 +164,13 @@ def _figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
     )
 
 
-FIGURE_4 = Experiment(
-    "L24-F4",
-    "Gaussian mechanism: ratios against the DP parameter",
-    trials=20,
-    game=GAME,
-    run=_figure_4,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The printed axis is ε(X), but the text fits the worst-case ε: with ε(X) = 10 taken "
-        "literally ε̃ is far above 0.9, and ε̃/ε falls along the axis.",
-        "With the worst-case ε on the axis, ε̃/ε rises up to ε = 8 and is 0.4 % lower at 10, where "
-        "the text has it at its largest; the difference is small but beyond the error.",
-        "At small ε (0.3 in a side run) the most distant pair is within δ, so both ε̃ and ε(X) are "
-        "0 and their ratio is not defined; the sweep starts at 1.",
-    ),
-)
-
-
 # ---- figure 5: clip threshold, two outliers ----------------------------------------------------
 
 _CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
 
-def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F5."""
     epsilon = 5.0
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
@@ -224,17 +182,12 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
     gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
+    larger = "the gap between the curves is larger than in figure 2, where ε/ε(X) ≈ 1"
     checks = (
         near("C = 100: ε = 5 becomes ε̃(X) = 1", 1.0, sweep.at("pmp_epsilon", 100.0), share=0.15),
         trend("ε̃(X)/ε falls as C grows", sweep, "ratio_worst_case", rising=False),
         trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
-        above(
-            "the gap between the curves is larger than in figure 2, where ε/ε(X) ≈ 1; "
-            "ε/ε(X) at C = 100",
-            None,
-            gap,
-            limit=1.1,
-        ),
+        above(f"{larger}; ε/ε(X) at C = 100", None, gap, limit=1.1),
     )
     return Findings.of_sweep(
         sweep,
@@ -250,30 +203,13 @@ def _figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
     )
 
 
-FIGURE_5 = Experiment(
-    "L24-F5",
-    "Gaussian mechanism: ratios against the clip threshold C, with two outliers",
-    trials=40,
-    game=GAME,
-    run=_figure_5,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The caption does not print ε; ε = 5 is taken from the text.",
-        "The quoted ε̃ = 1 at C = 100 is not matched. An outlier on the sphere of radius C is about "
-        "C away from everybody else, half the worst case of 2C, and L24-P12 then gives ε̃ ≈ 2. "
-        "Reading σ = 5 as a variance gave about 1.4 in a side run of 10 trials.",
-        "ε̃/ε(X) falls up to C = 20 and not beyond; its error grows with C.",
-    ),
-)
-
-
 # ---- figure 6: dimension -----------------------------------------------------------------------
 
 _DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
 
 
-def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
+    """Run L24-F6."""
     clip, epsilon = 50.0, 5.0
 
     def measure(trial: int) -> Sequence[Mapping[str, float]]:
@@ -297,18 +233,3 @@ def _figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
             log_y=True,
         ),
     )
-
-
-FIGURE_6 = Experiment(
-    "L24-F6",
-    "Gaussian mechanism: ratios against the dimension d",
-    trials=40,
-    game=GAME,
-    run=_figure_6,
-    theorems=THEOREMS,
-    assumptions=ASSUMPTIONS,
-    notes=(
-        "The paper quotes no number for this figure and does not print ε; ε = 5 is assumed. In a "
-        "side run of 5 trials ε = 10 gave nearly the same ε̃/ε, ε = 1 a smaller one (0 at d = 2).",
-    ),
-)

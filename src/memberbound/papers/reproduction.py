@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -28,48 +28,29 @@ from memberbound.papers.experiments import (
     Row,
     Run,
     data_folder,
+    experiments,
 )
 from memberbound.quantities import common_fields
 
-__all__ = ["EXPERIMENTS", "LeftOut", "Reproduction", "experiment", "overview_page", "reproduce"]
+__all__ = ["LeftOut", "Reproduction", "overview_page", "reproduce"]
 
-#: Id → module of this package and name of the :class:`Experiment` in it: a new one is a line here.
-EXPERIMENTS = {
-    "L24-F1": ("lowy_exponential", "FIGURE_1"),
-    "L24-F2": ("lowy_exponential", "FIGURE_2"),
-    "L24-F3": ("lowy_exponential", "FIGURE_3"),
-    "L24-F4": ("lowy_gaussian", "FIGURE_4"),
-    "L24-F5": ("lowy_gaussian", "FIGURE_5"),
-    "L24-F6": ("lowy_gaussian", "FIGURE_6"),
-    "I24-F1": ("izzo_scale", "FIGURE_1"),
-    "A25-F1": ("aubinais_overfitting", "FIGURE_1"),
-    "A25-F2": ("aubinais_overfitting", "FIGURE_2"),
-    "A25-Tab1": ("aubinais_mnist", "TABLE_1"),
-}
 #: Name of the page that sums up several figures, in their folder.
 SUMMARY = "summary.md"
 #: Steps of the progress of one figure among several.
 _STEPS = 1000
 
 
-def experiment(id: str) -> Experiment:
-    """Return the experiment of an id in :data:`EXPERIMENTS`."""
-    module, name = EXPERIMENTS[id]
-    found = getattr(import_module(f"{__package__}.{module}"), name)
-    assert isinstance(found, Experiment)
-    return found
-
-
 def _chosen(id: str) -> tuple[list[Experiment], bool]:
-    """Return the experiments that are meant, any case, and whether several were asked for."""
+    """Return the experiments of an id, in any case, and whether it stands for several."""
     wanted = str(id).strip().upper()
-    one = [known for known in EXPERIMENTS if known.upper() == wanted]
-    several = [known for known in EXPERIMENTS if wanted in ("ALL", known.split("-")[0])]
+    listed = experiments()
+    one = [experiment for key, experiment in listed.items() if key.upper() == wanted]
+    several = [e for key, e in listed.items() if wanted in ("ALL", key.split("-")[0])]
     if not one and not several:
         raise InputError(
-            f"id must be one of {', '.join(EXPERIMENTS)}, a paper (L24) or all, got {id!r}."
+            f"id must be one of {', '.join(listed)}, a paper (L24) or all, got {id!r}."
         )
-    return [experiment(known) for known in one or several], not one
+    return one or several, not one
 
 
 def reproduce(
@@ -108,7 +89,7 @@ def reproduce(
     not hold is a result, not an error.
     """
     if id is None or listing:
-        return Reproduction.listing([experiment(known) for known in EXPERIMENTS])
+        return Reproduction.listing()
     wanted, several = _chosen(id)
     count = None if trials is None else whole_number("trials", trials)
     start = whole_number("seed", seed, at_least=0)
@@ -140,11 +121,11 @@ def _ready(
     ready: list[tuple[Experiment, Run]] = []
     left_out = []
     # The environment is not looked at for figures that need no data.
-    needed = data is not None or any(one.read is not None for one in wanted)
+    needed = data is not None or any(one.needs_data for one in wanted)
     folder = data_folder(data) if needed else None
     for one in wanted:
         try:
-            ready.append((one, one.run if one.read is None else one.read(folder)))
+            ready.append((one, one.prepared(folder)))
         except MissingDataError as missing:
             if not several:
                 raise
@@ -213,10 +194,6 @@ class LeftOut:
     title: str
     reason: str
 
-    def to_dict(self) -> dict[str, str]:
-        """Return JSON-ready fields."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
@@ -248,13 +225,7 @@ class Reproduction:
 
     @classmethod
     def of(
-        cls,
-        experiment: Experiment,
-        findings: Findings,
-        *,
-        trials: int,
-        seed: int,
-        seconds: float,
+        cls, experiment: Experiment, findings: Findings, *, trials: int, seed: int, seconds: float
     ) -> Reproduction:
         """Return the answer about one experiment."""
         return cls(
@@ -277,29 +248,20 @@ class Reproduction:
         cls, id: str, parts: list[Reproduction], seed: int, left_out: list[LeftOut]
     ) -> Reproduction:
         """Return the answer about several experiments, with one summary row each."""
-        table: list[Row] = [
-            {
-                "id": part.id,
-                "title": part.title,
-                "checks": len(part.checks),
-                "hold": sum(check.holds for check in part.checks),
-                "left_out": None,
-            }
+        rows = [
+            (part.id, part.title, len(part.checks), sum(c.holds for c in part.checks), None)
             for part in parts
-        ]
-        table += [
-            {"id": one.id, "title": one.title, "checks": 0, "hold": 0, "left_out": one.reason}
-            for one in left_out
-        ]
+        ] + [(one.id, one.title, 0, 0, one.reason) for one in left_out]
+        names = ("id", "title", "checks", "hold", "left_out")
         return cls(
             id,
             f"{len(parts)} figures and tables" + (f", {len(left_out)} left out" * bool(left_out)),
-            table,
+            [dict(zip(names, row, strict=True)) for row in rows],
             tuple(check for part in parts for check in part.checks),
             tuple(f"{part.id}: {note}" for part in parts for note in part.notes),
             tuple(game for part in parts for game in part.games),
-            tuple(dict.fromkeys(t for part in parts for t in part.theorems)),
-            tuple(dict.fromkeys(a for part in parts for a in part.assumptions)),
+            _distinct(t for part in parts for t in part.theorems),
+            _distinct(a for part in parts for a in part.assumptions),
             seed=seed,
             figures=tuple(f for part in parts for f in part.figures),
             files=tuple(f for part in parts for f in part.files),
@@ -308,19 +270,17 @@ class Reproduction:
         )
 
     @classmethod
-    def listing(cls, experiments: list[Experiment]) -> Reproduction:
+    def listing(cls) -> Reproduction:
         """Return what can be redone."""
-        table: list[Row] = [
-            {"id": one.id, "title": one.title, "trials": one.trials} for one in experiments
-        ]
+        listed = experiments().values()
         return cls(
             None,
             "figures and tables that can be redone",
-            table,
+            [{"id": one.id, "title": one.title, "trials": one.trials} for one in listed],
             (),
             (),
-            tuple(one.game for one in experiments),
-            tuple(dict.fromkeys(t for one in experiments for t in one.theorems)),
+            tuple(one.game for one in listed),
+            _distinct(t for one in listed for t in one.theorems),
             (),
         )
 
@@ -343,7 +303,7 @@ class Reproduction:
             "table": self.table,
             "checks": checks,
             "notes": list(self.notes),
-            "left_out": [one.to_dict() for one in self.left_out],
+            "left_out": [asdict(one) for one in self.left_out],
         }
 
     def summary(self) -> str:
@@ -362,6 +322,10 @@ class Reproduction:
         lines += [_line(check) for check in self.checks]
         lines += ["", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines)
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
 
 
 def _line(check: Check) -> str:
