@@ -197,7 +197,7 @@ def test_without_target_entropy_is_kept() -> None:
     fine = harden(telling(6000), security=0.7)
     assert coarse.after.delta_upper <= 0.1 < fine.after.delta_upper <= 0.3
     assert 0 < coarse.information_estimate < fine.information_estimate
-    assert coarse.measure == "entropy of a row"
+    assert coarse.information_measure == "entropy of a row"
 
 
 def test_record_leak_holds_for_every_released_row() -> None:
