@@ -45,8 +45,10 @@ RATIO = 1.3
 
 def ours(path: str, limit: str) -> dict[int, int]:
     from memberbound.tables.counting import count_profile
+    from memberbound.tables.table import open_table
 
-    profile = count_profile(path, list(COLUMNS), memory_limit=limit)
+    with open_table(path, memory_limit=limit) as table:
+        profile = count_profile(table, list(COLUMNS))
     return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from memberbound.errors import MemberboundError
 from memberbound.tables.counting import count_profile
 from memberbound.tables.in_memory import read_population
-from memberbound.tables.source import Table, open_table
+from memberbound.tables.table import Table, open_table
 
 ROWS = 40
 LONGEST = 600

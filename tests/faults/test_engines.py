@@ -169,7 +169,7 @@ def test_a_connection_that_is_cut(postgres):
     """Within a call that is one sentence; the next call connects again."""
     import psycopg
 
-    from memberbound.tables.source import open_table
+    from memberbound.tables.table import open_table
 
     address = f"{postgres[0]}?application_name=cut"
     opened = open_table(f"{address}#people")

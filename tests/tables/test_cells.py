@@ -13,7 +13,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import cell_counts, count_profile, write_records
-from memberbound.tables.source import open_table
+from memberbound.tables.table import open_table
 from tables import naive
 from tables.test_counting import random_table, sqlite_file
 

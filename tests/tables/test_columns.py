@@ -19,8 +19,8 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows.encoding import Categories, Range, cells_of, read_bounds
 from memberbound.tables.columns import FORMS, Values, checked_format, read_value
 from memberbound.tables.in_memory import read_records
-from memberbound.tables.roles import numbers_from, read_roles
-from memberbound.tables.source import open_table
+from memberbound.tables.roles import numbers_from
+from memberbound.tables.table import open_table
 
 TEXTS = [
     *("1", "1.0", "01", "1.50", " 1 ", "+1", "-0", "1e3", "1E-3", "1e400", ".5", "5.", ",5", "1,"),
@@ -283,7 +283,7 @@ def test_a_format_must_be_of_a_whole_date():
 def test_public_and_secret_tables_are_read_alike(values, role, numbers):
     """What is inferred from a public column is what the fixed rule reads, where that has one."""
     with open_table(pa.table({"x": values})) as opened:
-        reading = read_roles(opened)["x"]
+        reading = opened.readings()["x"]
     assert reading.role == role
     inferred = numbers_from(pd.Series(values), reading.form)
     np.testing.assert_array_equal(inferred[:3], numbers)
@@ -346,7 +346,7 @@ def test_a_repeated_header_is_a_row_of_missing_values(tmp_path, ending):
     assert np.isnan(records.columns["age"].numbers).sum() == 1
     assert records.columns["ward"].label(50) == ""
     with open_table(path) as opened:
-        assert {r.role for r in read_roles(opened).values()} == {"number"}
+        assert {r.role for r in opened.readings().values()} == {"number"}
     assert header_notes(path) == (
         f"line 52 of t{ending} repeats the header: read as missing values",
     )

@@ -36,7 +36,7 @@ from memberbound.tables.counting import (
     count_profile,
     write_records,
 )
-from memberbound.tables.source import Table, open_table
+from memberbound.tables.table import Table, open_table
 
 WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
 
@@ -240,7 +240,7 @@ def test_every_type_in_a_database(tmp_path, source):
     else:
 
         def opened(name: str) -> Table:
-            return open_table(path, table=name, beside=SHARED)
+            return open_table(path, database_table=name, beside=SHARED)
 
     found = {name: counted(opened(name)) for name in made}
     assert found == {name: profile_of(counts) for name, (_, counts) in made.items()}
@@ -506,7 +506,7 @@ def test_types_that_only_duckdb_has(tmp_path):
     backend = ibis.duckdb.connect(str(path), read_only=True)
     for name, values in cells.items():
         expected = dict.fromkeys(range(1, len(values) + 1), 1)
-        table = open_table(path, table=name, beside=SHARED)
+        table = open_table(path, database_table=name, beside=SHARED)
         assert counted(table) == expected, name
         assert sum(count_pair_profile(table, table).cells) == len(values), name
         assert counted(backend.table(name)) == expected, name

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memberbound.tables.counting import count_pair_profile, count_profile
-from memberbound.tables.source import open_table
+from memberbound.tables.table import open_table
 from tables import naive, real_data
 
 

@@ -24,9 +24,9 @@ from memberbound.faces.command_line import application
 from memberbound.learners import encoded_rows, read_examples
 from memberbound.studies.question import StudyData, StudyQuestion
 from memberbound.tables import roles
-from memberbound.tables.in_memory import read_population, readings_of
-from memberbound.tables.roles import numbers_from, read_roles
-from memberbound.tables.source import open_table
+from memberbound.tables.in_memory import read_population
+from memberbound.tables.roles import numbers_from
+from memberbound.tables.table import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden
@@ -126,7 +126,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_roles_of_the_nasty_table(table: Path) -> None:
     with open_table(table) as opened:
-        assert {c: r.role for c, r in read_roles(opened).items()} == WANTED
+        assert {c: r.role for c, r in opened.readings().items()} == WANTED
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", "pandas", "arrow"])
@@ -278,7 +278,7 @@ SHARED = open_table(pa.table({"x": [1]}))
 
 
 def role(values: object, name: str = "x") -> str:
-    return read_roles(open_table(pd.DataFrame({name: values}), beside=SHARED))[name].role
+    return open_table(pd.DataFrame({name: values}), beside=SHARED).readings()[name].role
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def role(values: object, name: str = "x") -> str:
 )
 def test_roles_one_by_one(values: object, wanted: str) -> None:
     frame = pd.DataFrame({"x": list(values)})  # type: ignore[call-overload]
-    assert readings_of(frame)["x"].role == wanted
+    assert open_table(frame).readings()["x"].role == wanted
 
 
 def test_names_help() -> None:
@@ -497,7 +497,7 @@ def spelled_plainly(value: str) -> str:
 def spelled_by_the_engine(values: list[str]) -> list[str]:
     names = {bit: name for name, bit in roles._BITS.items()}
     with open_table(pa.table({"v": values})) as opened:
-        source = roles._looked_at(f"({opened.engine.backend.compile(opened.expr)})", {"v": "text"})
+        source = roles._looked_at(opened.view, {"v": "text"})
         found = opened.engine.sql(f"SELECT {roles._spelled(0)} FROM {source}").fetchall()
     return [names[bit] for (bit,) in found]
 
@@ -529,7 +529,7 @@ def test_a_given_role_is_not_looked_for_where_only_cells_are_counted(monkeypatch
     asked = []
     scanned = roles._scanned
     monkeypatch.setattr(
-        roles, "_scanned", lambda t, kinds: asked.append(set(kinds)) or scanned(t, kinds)
+        roles, "_scanned", lambda t, v, kinds: asked.append(set(kinds)) or scanned(t, v, kinds)
     )
     said = {"town": "category", "paid": "identifier"}
     found = certify(people, roles=said, columns=["town", "paid", "n"])

@@ -16,16 +16,17 @@ MEASURE = """
 import json, pathlib, re, resource, sys, tracemalloc
 import ibis, pyarrow, duckdb
 from memberbound.tables.counting import count_profile
+from memberbound.tables.table import open_table
 def resident():
     status = pathlib.Path("/proc/self/status")
     if status.exists():
         return int(re.search(r"VmHWM:\\s*(\\d+) kB", status.read_text())[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 tracemalloc.start()
-count_profile(sys.argv[1], memory_limit=sys.argv[2])  # imports what it needs
+count_profile(open_table(sys.argv[1], memory_limit=sys.argv[2]))  # imports what it needs
 before, _ = tracemalloc.get_traced_memory()
 tracemalloc.reset_peak()
-profile = count_profile(sys.argv[1], memory_limit=sys.argv[2])
+profile = count_profile(open_table(sys.argv[1], memory_limit=sys.argv[2]))
 print(json.dumps({
     "rows": profile.rows, "atoms": profile.atoms, "lines": len(profile.count),
     "python": tracemalloc.get_traced_memory()[1] - before,

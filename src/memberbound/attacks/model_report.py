@@ -42,7 +42,8 @@ from memberbound.quantities import (
     significant,
 )
 from memberbound.release.saving import answering, certificate_path, load
-from memberbound.tables.in_memory import read_population, readings_of
+from memberbound.tables.in_memory import read_population
+from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -324,8 +325,10 @@ def _chosen(
     if missing:
         model.matched(whole)  # says which are missing
     rest = [c for c in whole.columns if wanted and c not in wanted]
-    roles = readings_of(whole[rest]) if rest else {}
-    named = [c for c in rest if c in roles and roles[c].role == "identifier"]
+    named: list[str] = []
+    if rest:
+        with opened_table(whole[rest]) as others:
+            named = [c for c, found in others.readings().items() if found.role == "identifier"]
     return whole[wanted] if wanted else whole, whole[named]
 
 

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,10 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Form, Values
-from memberbound.tables.in_memory import (
-    Population,
-    Records,
-    read_frame,
-    read_population,
-    read_records,
-)
+from memberbound.tables.in_memory import Population, Records, read_population, read_records
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.roles import Roles, numbers_from
-from memberbound.tables.source import Columns
+from memberbound.tables.table import Columns, opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -429,11 +423,14 @@ def read_examples(
     database_table: str | None = None,
     unit: str | None = None,
 ) -> Examples:
-    """Read a table and encode it for learners; see :func:`examples_of`."""
-    found = read_population(
-        source, columns, roles=roles, target=target, database_table=database_table, unit=unit
-    )
-    return examples_of(found, task)
+    """Read a table and encode it for learners (:func:`examples_of`), an open one once."""
+    with opened_table(source, database_table) as table:
+        names = columns if columns is None or isinstance(columns, str) else tuple(columns)
+        key = ("examples", target, names, repr(roles), task, unit)
+        if key not in table.made:
+            population = read_population(table, columns, roles=roles, target=target, unit=unit)
+            table.made[key] = examples_of(population, task)
+        return cast("Examples", table.made[key])
 
 
 def examples_of(population: Population, task: Task | None = None) -> Examples:
@@ -534,7 +531,8 @@ def raw_rows(
     elif isinstance(source, pd.DataFrame):
         frame, name = source, "the table"
     else:
-        frame, name = read_frame(source, database_table)
+        with opened_table(source, database_table) as table:
+            frame, name = table.frame, table.name
     names = [str(c) for c in frame.columns]
     if isinstance(columns, int):
         if len(names) != columns:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.learners.examples import Labels
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.in_memory import read_frame
 from memberbound.tables.source import COMPRESSIONS, delimiter_of
+from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -350,5 +350,5 @@ def rows_as_trained(source: object, database_table: str | None = None) -> tuple[
             return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])]), str(
                 path
             )
-    frame, name = read_frame(source, database_table)
-    return frame.set_axis([str(c) for c in frame.columns], axis=1), name
+    with opened_table(source, database_table) as table:
+        return table.frame, table.name

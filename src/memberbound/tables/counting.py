@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError, MemberboundError, finite_number, whole_number
 from memberbound.files import written_whole
 from memberbound.iid.profiles import CountProfile
-from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, streamed, writing
-from memberbound.tables.exact import exact_keys, exact_rows, stored_types
-from memberbound.tables.source import Columns, Table, open_table
+from memberbound.tables.engine import BATCH_ROWS, identifier, literal, streamed, writing
+from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
+from memberbound.tables.table import Columns, Table, opened_table
 
 if TYPE_CHECKING:
     import ibis.expr.datatypes as dt
@@ -29,7 +28,6 @@ __all__ = [
     "cell_counts",
     "count_pair_profile",
     "count_profile",
-    "repeated_rows",
     "write_records",
 ]
 
@@ -53,8 +51,7 @@ def count_profile(
     columns: Columns = None,
     unit: str | None = None,
     *,
-    table: str | None = None,
-    memory_limit: str | None = None,
+    database_table: str | None = None,
 ) -> CountProfile:
     """Return the counts of counts of a table over ``columns`` (all unless named).
 
@@ -77,35 +74,30 @@ def count_profile(
         >>> count_profile(visits, unit="who").expanded().tolist()
         [1, 2]
     """
-    with opened_table(source, table, memory_limit) as given:
-        keys = record_columns(given, columns, unit)
-        opened = given if unit is None else _able(given, [*keys, unit])
-        found = _counts_of_counts(opened, keys, unit)
-        if found.num_rows == 0:
-            raise InputError(f"{opened.name} must hold at least one row, got none.")
+    with opened_table(source, database_table) as opened:
+        keys = record_columns(opened, columns, unit)
+        table = opened if unit is None else _able(opened, [*keys, unit])
+        counts = _counts_of_counts(table, keys, unit)
+        if counts.num_rows == 0:
+            raise InputError(f"{table.name} must hold at least one row, got none.")
         if unit is not None:
-            refuse_null_units(opened, unit)
-        return CountProfile(_int64(found, "n"), _int64(found, "cells"))
+            refuse_null_units(table, unit)
+        return CountProfile(_int64(counts, "n"), _int64(counts, "cells"))
 
 
 def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Table:
     """Return how many cells hold n rows, for each n."""
-    engine = table.engine
-    if engine is None or unit is not None:
+    if table.elsewhere is not None or unit is not None:
         records = records_of(numbered(table, keys, unit=unit))
         cells = records.group_by(records.columns).agg(n=records.count())
         return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
-    # Thousands of columns take longer to pass through ibis than to count.
-    rows = table.expr if keys == list(table.columns) else table.expr.select(*keys)
+    # Without ibis: thousands of columns take longer to pass through it than to count.
 
     def counted() -> pa.Table:
-        compiled = engine.backend.compile(rows)
-        inner = (
-            f"SELECT count(*) AS n FROM ({compiled}) AS stored_rows "
-            f"GROUP BY {', '.join(exact_keys(rows, table.name, compiled).values())}"
-        )
+        cells = ", ".join(exact_keys(table.types(keys), table.name).values())
+        inner = f"SELECT count(*) AS n FROM {table.view} GROUP BY {cells}"
         query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
-        return streamed(engine.connection, query).read_all()
+        return streamed(table.engine.connection, query).read_all()
 
     return table.run("counting cells", counted)
 
@@ -115,8 +107,6 @@ def count_pair_profile(
     reference: object,
     columns: Columns = None,
     unit: str | None = None,
-    *,
-    memory_limit: str | None = None,
 ) -> PairProfile:
     """Return the joint counts of two tables over the same columns, for the two-sample certificate.
 
@@ -132,25 +122,26 @@ def count_pair_profile(
         >>> [list(map(int, column)) for column in pair]
         [[0, 1, 2], [1, 0, 1], [1, 1, 1]]
     """
-    with (
-        opened_table(train, None, memory_limit) as one,
-        opened_table(reference, None, memory_limit, one) as two,
-    ):
+    with opened_table(train) as one, opened_table(reference, beside=one) as two:
         keys = record_columns(one, columns, unit)
         record_columns(two, keys, unit)
         first, last = one, two
         if one.expr.get_backend() is not two.expr.get_backend():
             needed = keys if unit is None else [*keys, unit]
             first = one.embedded(columns=needed)
-            last = two.embedded(first.engine, columns=needed)
+            last = two.embedded(first, columns=needed)
         types = _common_types(first, last, keys if unit is None else [*keys, unit])
         sides = [
             numbered(table, keys, unit=unit, side=side, types=types)
             for side, table in enumerate((first, last))
         ]
         # What is one type to ibis may be two to the engine: times with and without a zone.
-        embedded = first.expr.get_backend().name == "duckdb"
-        stored = [stored_types(side).values() for side in sides] if embedded else []
+        connection = first.connection
+        stored = (
+            []
+            if connection is None
+            else [stored_types(connection, compiled_rows(side)).values() for side in sides]
+        )
         for name, *kinds in zip(types, *stored, strict=False):
             if kinds and kinds[0] != kinds[1]:
                 raise _two_types(name, (first, last), (kinds[0], kinds[1]))
@@ -161,8 +152,8 @@ def count_pair_profile(
             reference=(records.side == 1).sum().cast("int64"),
         )
         joint = cells.group_by(["train", "reference"]).agg(cells=cells.count())
-        found = first.fetch(joint.order_by(["train", "reference"]))
-        pair = PairProfile(*(_int64(found, name) for name in PairProfile._fields))
+        counts = first.fetch(joint.order_by(["train", "reference"]))
+        pair = PairProfile(*(_int64(counts, name) for name in PairProfile._fields))
         for opened, counts in ((first, pair.train), (last, pair.reference)):
             if not counts.any():
                 raise InputError(f"{opened.name} must hold at least one row, got none.")
@@ -238,21 +229,11 @@ def bags_of(rows: ir.Table) -> ir.Table:
     return ranked.group_by(who).agg(bag=ranked["rank"].collect(order_by=ranked["rank"]))
 
 
-def opened_table(
-    source: object, table: str | None, memory_limit: str | None, beside: Table | None = None
-) -> AbstractContextManager[Table]:
-    """Return a context manager that closes only what it has opened."""
-    opened = open_table(source, table, memory_limit=memory_limit, beside=beside)
-    # A table on its neighbour's engine must leave that engine running for its owner.
-    shared = beside is not None and opened.engine is beside.engine
-    return nullcontext(opened) if opened is source or shared else opened
-
-
 def _able(table: Table, columns: list[str]) -> Table:
     """Return the table on an engine that has ranks and lists; not every one does."""
     import ibis.expr.operations as ops
 
-    if table.engine is not None:
+    if table.elsewhere is None:
         return table
     backend = table.expr.get_backend()
     if all(backend.has_operation(op) for op in (ops.DenseRank, ops.ArrayCollect)):
@@ -265,11 +246,11 @@ def refuse_null_units(table: Table, unit: str) -> None:
     missing = value.isnull()
     if value.type().is_floating():
         missing = missing | value.isnan()
-    (found,) = table.fetch(table.expr.aggregate(n=missing.sum())).to_pylist()
-    if found["n"]:
+    rows = table.fetch(table.expr.aggregate(n=missing.sum())).column("n").to_pylist()[0]
+    if rows:
         raise InputError(
-            f"unit must say whose row it is, got {found['n']} rows of {table.name} without a value "
-            f"in {unit!r}."
+            f"unit must say whose row it is, got {rows} rows of {table.name} without a value in "
+            f"{unit!r}."
         )
 
 
@@ -305,8 +286,8 @@ def _two_types(
     )
 
 
-def _int64(found: pa.Table, name: str) -> NDArray[np.int64]:
-    return np.asarray(found.column(name).to_numpy(), dtype=np.int64)
+def _int64(rows: pa.Table, name: str) -> NDArray[np.int64]:
+    return np.asarray(rows.column(name).to_numpy(), dtype=np.int64)
 
 
 # ── The cells themselves: their values with counts, and the table's rows with a value per count
@@ -333,12 +314,6 @@ class _Output:
     name: str
     overwrite: bool
 
-    @property
-    def engine(self) -> Engine:
-        if self.table.engine is None:
-            raise TypeError("rows are written by the embedded engine")
-        return self.table.engine
-
 
 def cell_counts(
     source: object,
@@ -360,7 +335,7 @@ def cell_counts(
     """
     limit = None if at_most is None else whole_number("at_most", at_most)
     size = whole_number("batch_rows", batch_rows)
-    with opened_table(source, None, None) as opened:
+    with opened_table(source) as opened:
         keys = record_columns(opened, columns, None)
         _refuse_taken("count_name", count_name, keys)
         rows = numbered(opened, keys, values=True)
@@ -374,21 +349,6 @@ def cell_counts(
             **{name: cells[f"v{index}"] for index, name in enumerate(keys)}, **{count_name: cells.n}
         )
         yield from opened.run("counting cells", lambda: opened.batches(named, size))
-
-
-def repeated_rows(table: Table, columns: Iterable[str] | None = None) -> Table:
-    """Return the rows of an engine of its own as text on the embedded one, equal rows together.
-
-    They are counted where they are: every different row travels once, with its number.
-    """
-    keys = list(table.columns if columns is None else columns)
-    rows = numbered(table, keys, values=True)
-    shown = {f"v{i}": rows[f"v_k{i}"].cast("string").max() for i in range(len(keys))}
-    cells = rows.group_by([f"k{i}" for i in range(len(keys))]).agg(n=rows.count(), **shown)
-    found = table.fetch(cells.select("n", *shown))
-    times = np.repeat(np.arange(found.num_rows), _int64(found, "n"))
-    whole = found.select(list(shown)).rename_columns(keys).take(times)
-    return replace(open_table(whole), name=table.name)
 
 
 def write_records(
@@ -418,7 +378,7 @@ def write_records(
         whole_number("a count in values_by_count", count): finite_number(f"the value of {count}", v)
         for count, v in values_by_count.items()
     }
-    with opened_table(source, None, None) as opened:
+    with opened_table(source) as opened:
         keys = record_columns(opened, columns, unit)
         _refuse_taken("name", name, opened.columns)
         if opened.path is not None and target.exists() and target.samefile(opened.path):
@@ -460,10 +420,11 @@ def _counts_of_rows(table: Table, keys: list[str], unit: str | None) -> ir.Table
 
 
 def _write(output: _Output, target: Path) -> int:
-    table, engine = output.table, output.engine
+    table, engine = output.table, output.table.engine
     copied = 0
-    with engine.stored(_counts_of_rows(table, output.keys, output.unit)) as stored:
-        seen = table.fetch(stored.select("n").distinct()).column("n").to_pylist()
+    counts = compiled_rows(_counts_of_rows(table, output.keys, output.unit))
+    with engine.stored(counts) as stored:
+        seen = [n for (n,) in engine.sql(f"SELECT DISTINCT n FROM {stored}").fetchall()]
         if not seen:
             raise InputError(f"{table.name} must hold at least one row, got none.")
         missing = sorted(set(seen) - set(output.values))
@@ -478,8 +439,7 @@ def _write(output: _Output, target: Path) -> int:
             with writing(str(target)):
                 copying = f"COPY ({select}) TO {literal(draft)} ({options})"
                 ((copied,),) = engine.sql(copying).fetchall()
-            everything = engine.backend.compile(table.expr)
-            ((rows,),) = engine.sql(f"SELECT count(*) FROM ({everything})").fetchall()
+            ((rows,),) = engine.sql(f"SELECT count(*) FROM {table.view}").fetchall()
             # The joins lose or repeat no row; a file where they did must not appear.
             if copied != rows:
                 raise MemberboundError(f"{target} would not hold every row once; not written.")
@@ -488,11 +448,11 @@ def _write(output: _Output, target: Path) -> int:
     return int(copied)
 
 
-def _valued(output: _Output, stored: ir.Table) -> str:
+def _valued(output: _Output, stored: str) -> str:
     """Return the query of the rows in their order with the value of their count."""
     import pyarrow as pa
 
-    table, values, spelled = output.table, output.values, output.engine.backend.compile
+    table, values = output.table, output.values
     wanted = pa.table(
         {
             "n": pa.array(list(values), pa.int64()),
@@ -506,10 +466,10 @@ def _valued(output: _Output, stored: ir.Table) -> str:
         joined = {"unit": output.unit}
     # Null equals null here, as it does in a GROUP BY.
     same = " AND ".join(f"r.k{place[c]} IS NOT DISTINCT FROM s.{key}" for key, c in joined.items())
-    rows = spelled(numbered(table, table.columns, values=True))
+    rows = compiled_rows(numbered(table, table.columns, values=True))
     return (
         f"SELECT {shown}, w.value AS {identifier(output.name)} "
         f"FROM (SELECT *, row_number() OVER () AS place FROM ({rows})) AS r "
-        f"JOIN ({spelled(stored)}) AS s ON {same} "
-        f"JOIN ({spelled(output.engine.arrow(wanted))}) AS w ON w.n = s.n ORDER BY r.place"
+        f"JOIN {stored} AS s ON {same} "
+        f"JOIN {table.engine.arrow(wanted)} AS w ON w.n = s.n ORDER BY r.place"
     )

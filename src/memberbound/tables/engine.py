@@ -1,8 +1,8 @@
-"""The embedded SQL engine: DuckDB through ibis, bounded in memory, spilling to a private folder.
+"""The embedded SQL engine: DuckDB in this process, bounded in memory.
 
-Every table is an ibis expression.  Where no other engine is named it runs on a DuckDB inside this
-process, which may use a stated amount of memory and writes what exceeds it to a temporary folder
-that only this user can read and that is deleted with the engine.
+It may use a stated amount of memory and writes what exceeds it to a temporary folder that only this
+user can read and that is deleted with the engine.  ibis, which takes longer to import than most
+tables take to read, is loaded when an expression is asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from errno import ENOSPC
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,10 +23,10 @@ from memberbound.files import FULL, PrivateFolder, remove_once, unwritable
 from memberbound.tables.exact import exact_array, exact_batches, exact_type
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
     import pyarrow as pa
     import pyarrow.dataset as pads
     from duckdb import DuckDBPyConnection
+    from ibis.backends.duckdb import Backend
 
 __all__ = [
     "BATCH_ROWS",
@@ -73,6 +74,12 @@ def one_sentence(error: BaseException) -> str:
     return f"{first}, {told[1]}" if first.startswith("CSV Error on") and told[1:] else first
 
 
+def _ibis_errors() -> tuple[type[Exception], ...]:
+    """Return what ibis raises, if it was imported."""
+    exceptions = sys.modules.get("ibis.common.exceptions")
+    return () if exceptions is None else (exceptions.IbisError,)
+
+
 @contextmanager
 def reading(name: str) -> Iterator[None]:
     """Turn what an engine or a file format raises while reading ``name`` into one sentence."""
@@ -83,9 +90,8 @@ def reading(name: str) -> Iterator[None]:
 
     import duckdb
     import pyarrow as pa
-    from ibis.common.exceptions import IbisError
 
-    formats = (duckdb.Error, pa.ArrowException, sqlite3.Error, IbisError)
+    formats = (duckdb.Error, pa.ArrowException, sqlite3.Error)
     damaged = (zlib.error, lzma.LZMAError, struct.error, EOFError, UnicodeError, OverflowError)
     try:
         yield
@@ -102,7 +108,7 @@ def reading(name: str) -> Iterator[None]:
         if error.errno in FULL:
             raise unwritable("a temporary copy of the table", error) from error
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
-    except (*formats, *damaged, RecursionError) as error:
+    except (*formats, *damaged, *_ibis_errors(), RecursionError) as error:
         if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
             raise unwritable("a temporary copy of the table", OSError(ENOSPC, _NO_SPACE)) from error
         raise InputError(f"{name} could not be read: {one_sentence(error)}.") from error
@@ -130,20 +136,19 @@ class Engine:
 
     def __init__(self, memory_limit: str | None = None) -> None:
         import duckdb
-        import ibis
 
         remove_once()
         private = PrivateFolder()
         self.folder = private.path
         self._serial = 0
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "threads": _cores(),
+            "memory_limit": _default_memory() if memory_limit is None else memory_limit,
+            "temp_directory": str(self.folder),
+            "autoinstall_known_extensions": False,
+        }
         try:
-            self.backend = ibis.duckdb.connect(
-                ":memory:",
-                threads=_cores(),
-                memory_limit=_default_memory() if memory_limit is None else memory_limit,
-                temp_directory=str(self.folder),
-                autoinstall_known_extensions=False,
-            )
+            self.connection: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
         except BaseException as error:
             private.remove()
             if not isinstance(error, (duckdb.Error, ValueError)):
@@ -151,7 +156,6 @@ class Engine:
             raise InputError(
                 f"memory_limit must be a size such as '2GB', got {memory_limit!r}."
             ) from error
-        self.connection: DuckDBPyConnection = self.backend.con
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
         self._settings(
             # The bar is drawn by `watched`, never by the engine, which would print on stdout.
@@ -159,7 +163,17 @@ class Engine:
             enable_progress_bar_print="false",
             # Every file is scanned once or twice; keeping it would only fill the memory.
             enable_external_file_cache="false",
+            # As ibis sets them for its connections.
+            TimeZone="'UTC'",
+            python_enable_replacements="false",
         )
+
+    @cached_property
+    def backend(self) -> Backend:
+        """This engine for expressions of ibis."""
+        import ibis
+
+        return ibis.duckdb.from_connection(self.connection)
 
     def _settings(self, **values: str) -> None:
         if not _KNOWN:  # to list them takes longer than to set them
@@ -182,14 +196,14 @@ class Engine:
         self._serial += 1
         return f"memberbound_{stem}_{self._serial}"
 
-    def view(self, select: str) -> ir.Table:
-        """Return the expression of a SELECT that is run when the expression is."""
+    def view(self, select: str) -> str:
+        """Return the name of a view of a SELECT."""
         name = self.fresh("view")
-        self.sql(f"CREATE TEMP VIEW {identifier(name)} AS {select}")
-        return self.backend.table(name)
+        self.sql(f"CREATE TEMP VIEW {name} AS {select}")
+        return name
 
-    def arrow(self, data: pa.Table | pads.Dataset) -> ir.Table:
-        """Return the expression of an Arrow table or data set, which is not copied if exact."""
+    def arrow(self, data: pa.Table | pads.Dataset) -> str:
+        """Return the name of an Arrow table or data set, which is not copied if exact."""
         import pyarrow as pa
 
         exact = [exact_type(field.type) for field in data.schema]
@@ -203,12 +217,12 @@ class Engine:
         # A column without a type holds nothing but nulls; ibis has no name for it.
         untyped = [f.name for f in data.schema if pa.types.is_null(f.type)]
         if not untyped:
-            return self.backend.table(name)
+            return name
         typed = ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in untyped)
-        return self.view(f"SELECT * REPLACE ({typed}) FROM {identifier(name)}")
+        return self.view(f"SELECT * REPLACE ({typed}) FROM {name}")
 
-    def copied(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ir.Table:
-        """Write batches to a Parquet file in the private folder and return its expression."""
+    def copied(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
+        """Write batches to a Parquet file in the private folder and return a view of it."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -232,18 +246,14 @@ class Engine:
         return self.view(f"SELECT * FROM read_parquet({literal(path)}, hive_partitioning = false)")
 
     @contextmanager
-    def stored(self, expr: ir.Table) -> Iterator[ir.Table]:
-        """Keep the rows of an expression while they are needed more than once."""
+    def stored(self, select: str) -> Iterator[str]:
+        """Keep the rows of a SELECT while they are needed more than once."""
         name = self.fresh("stored")
-        self.sql(f"CREATE TEMP TABLE {name} AS {self.backend.compile(expr)}")
+        self.sql(f"CREATE TEMP TABLE {name} AS {select}")
         try:
-            yield self.backend.table(name)
+            yield name
         finally:
             self.sql(f"DROP TABLE {name}")
-
-    def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Return the rows of an expression of this engine as a stream."""
-        return streamed(self.connection, self.backend.compile(expr), rows)
 
     def watched(self, label: str, call: Callable[[], T]) -> T:
         """Run ``call`` under a progress bar on standard error, if that is a terminal."""

@@ -26,18 +26,19 @@ from memberbound.errors import InputError
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
     from duckdb.sqltypes import DuckDBPyType
     from pandas import DataFrame, Series
 
 __all__ = [
+    "compiled_rows",
     "exact_array",
     "exact_batches",
     "exact_keys",
     "exact_rows",
     "exact_type",
+    "fetched_columns",
     "from_pandas",
-    "movable",
-    "moved",
     "moved_columns",
     "stored_types",
 ]
@@ -55,6 +56,8 @@ _TEXTS = {"varchar", "enum"}
 _SPELLED = {"interval", "time with time zone", "bit"}
 #: Types that change or overflow on the way from one DuckDB to another through Arrow.
 _UNMOVED = {"hugeint", "uhugeint", "bignum", *_SPELLED}
+#: Types of rows in memory that Arrow has not, or not for all values, or only with a dictionary.
+_FETCHED_AS_TEXT = {"time_ns", "enum", *_UNMOVED}
 #: Engines where text cast to bytes is its UTF-8 form, whatever its collation.
 _BYTES = {"pyspark", "databricks"}
 _PARQUET_FIRST = "Save the table as Parquet and give the file."
@@ -75,8 +78,8 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     import ibis.expr.datatypes as dt
 
     chosen, schema = [], {}
-    compiled = backend.compile(rows)
-    for column, key in exact_keys(rows, name, compiled).items():
+    compiled = compiled_rows(rows)
+    for column, key in exact_keys(stored_types(backend.con, compiled), name).items():
         place = _quoted(column)
         chosen.append(f"{key} AS {place}")
         schema[column] = rows[column].type() if key == place else dt.unknown
@@ -87,59 +90,45 @@ def exact_rows(rows: ir.Table, name: str, *, values: bool = False) -> ir.Table:
     return backend.sql(query, schema=ibis.schema(schema))
 
 
-def exact_keys(rows: ir.Table, name: str, compiled: str) -> dict[str, str]:
+def compiled_rows(rows: ir.Table) -> str:
+    """Return the SQL of an expression on DuckDB, whose tables in memory are then known to it."""
+    backend = rows.get_backend()
+    prepare = getattr(backend, "_run_pre_execute_hooks", None)
+    if prepare is not None:
+        prepare(rows)
+    return str(backend.compile(rows))
+
+
+def stored_types(connection: DuckDBPyConnection, query: str) -> dict[str, DuckDBPyType]:
+    """Return the types of a query's columns as DuckDB knows them; ibis has fewer."""
+    relation = connection.sql(query)
+    return dict(zip(relation.columns, relation.types, strict=True))
+
+
+def exact_keys(types: Mapping[str, DuckDBPyType], name: str) -> dict[str, str]:
     """Return for each column of a table on DuckDB the SQL of its key."""
-    types = stored_types(rows, compiled)
-    found = {column: (_key(_quoted(column), kind), kind) for column, kind in types.items()}
-    for key, kind in found.values():
+    keys = {}
+    for column, kind in types.items():
+        key = _key(_quoted(column), kind)
         if key is None:
             raise InputError(
                 f"the columns of {name} must have types that DuckDB can compare exactly, got "
                 f"{kind}. Cast that column to text or to bytes, or leave it out."
             )
-    return {column: key for column, (key, _) in found.items() if key is not None}
+        keys[column] = key
+    return keys
 
 
-def stored_types(rows: ir.Table, compiled: str | None = None) -> dict[str, DuckDBPyType]:
-    """Return the columns' types as DuckDB knows them; ibis has fewer.
-
-    ``compiled`` is the SQL of the rows where that is known: to write it takes as long as to ask.
-    """
-    backend = rows.get_backend()
-    prepare = getattr(backend, "_run_pre_execute_hooks", None)  # makes tables in memory known
-    if prepare is not None:
-        prepare(rows)
-    query = backend.compile(rows) if compiled is None else compiled
-    return dict(zip(rows.columns, backend.con.sql(query).types, strict=True))
-
-
-def moved(rows: ir.Table, name: str) -> str:
-    """Return a query of the rows that loses nothing on the way out of DuckDB through Arrow."""
-    compiled = rows.get_backend().compile(rows)
-    chosen = moved_columns(stored_types(rows, compiled), name)
-    return f"SELECT {chosen} FROM ({compiled}) AS stored_rows"
-
-
-def movable(rows: ir.Table, name: str) -> ir.Table:
-    """Return rows on DuckDB with the types that Arrow has not, or not for all values, as text."""
-    import ibis
-    import ibis.expr.datatypes as dt
-
-    backend = rows.get_backend()
-    compiled = backend.compile(rows)
-    types = stored_types(rows, compiled)
-    if not any(kind.id in _UNMOVED for kind in types.values()):
-        return rows
-    query = f"SELECT {moved_columns(types, name)} FROM ({compiled}) AS stored_rows"
-    schema = {
-        column: dt.string if kind.id in _UNMOVED else rows[column].type()
-        for column, kind in types.items()
-    }
-    return backend.sql(query, schema=ibis.schema(schema))
+def fetched_columns(types: Mapping[str, DuckDBPyType]) -> str:
+    """Return the columns of a query for rows in memory: what Arrow has no type for as text."""
+    places = {_quoted(column): kind.id in _FETCHED_AS_TEXT for column, kind in types.items()}
+    return ", ".join(
+        f"CAST({place} AS VARCHAR) AS {place}" if text else place for place, text in places.items()
+    )
 
 
 def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:
-    """Return the columns of such a query."""
+    """Return the columns of a query that loses nothing on the way out of DuckDB through Arrow."""
     chosen = []
     for column, kind in types.items():
         place = _quoted(column)

@@ -1,4 +1,4 @@
-"""A table in memory: the reader of every verb that looks at rows one by one.
+"""Rows in memory: what every verb reads that looks at rows one by one.
 
 A :class:`Population` is public: which of its columns are used, and as what, follows from their
 roles (:mod:`memberbound.tables.roles`).  :class:`Records` are secret: nothing about their rows
@@ -7,35 +7,24 @@ decides how they are read (:mod:`memberbound.tables.columns`).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Form, Values, label_of
-from memberbound.tables.exact import movable
+from memberbound.tables.columns import Form, Values
 from memberbound.tables.recipe import exact_codes
-from memberbound.tables.roles import (
-    Reading,
-    Roles,
-    Selection,
-    array_roles,
-    numbers_from,
-    read_roles,
-    selected,
-)
-from memberbound.tables.source import Columns, Table, header_notes, open_table, stored_array
+from memberbound.tables.roles import Reading, Roles, Selection, numbers_from, selected
+from memberbound.tables.source import header_notes
+from memberbound.tables.table import Columns, Table, opened_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 __all__ = [
     "Population",
@@ -43,12 +32,9 @@ __all__ = [
     "check_target_role",
     "column_names",
     "first_rows",
-    "is_array",
-    "read_frame",
     "read_population",
     "read_records",
     "read_secret_columns",
-    "readings_of",
 ]
 
 
@@ -57,12 +43,18 @@ class Population:
     """Records in rows: the columns that are used, the target, and what every column is.
 
     ``frame`` holds the values as the table has them; ``values`` and ``parsed`` read them.
+    ``source`` is the table that they were chosen from.
     """
 
     frame: DataFrame
     selection: Selection
-    target: str | None = None
-    name: str = "the table"
+    target: str | None
+    source: Table
+
+    @property
+    def name(self) -> str:
+        """What the table is called in a sentence."""
+        return self.source.name
 
     @property
     def rows(self) -> int:
@@ -105,10 +97,11 @@ class Population:
         bad = ~np.isfinite(values)
         if bad.any():
             row, column = map(int, np.argwhere(bad)[0])
+            value = float(values[row, column])
+            shown = "nothing (or NaN)" if np.isnan(value) else repr(value)
             raise InputError(
-                f"{self.name} must hold finite numbers, got {_spoken(values[row, column])} in "
-                f"row {row + 1}, column {self.columns[column]!r} ({int(bad.sum())} such values). "
-                "Fill or drop them first."
+                f"{self.name} must hold finite numbers, got {shown} in row {row + 1}, column "
+                f"{self.columns[column]!r} ({int(bad.sum())} such values). Fill or drop them first."
             )
         return values
 
@@ -116,19 +109,23 @@ class Population:
         """Return the columns and the target with numbers as numbers and dates as time stamps."""
         import pandas as pd
 
-        found = {}
+        parsed = {}
         for name in (*self.columns, *([] if self.target is None else [self.target])):
             reading, series = self.readings[name], self.frame[name]
             if reading.role == "date":
                 micros = np.round(self.numbers(name) * 86_400e6)
                 # Nothing is a date far from any year that a calendar has.
                 stamps = np.where(np.isfinite(micros), micros, -(2.0**63))
-                found[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
+                parsed[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
             elif reading.numeric and not pd.api.types.is_numeric_dtype(series):
-                found[name] = pd.Series(self.numbers(name))
+                parsed[name] = pd.Series(self.numbers(name))
             else:
-                found[name] = series.reset_index(drop=True)
-        return pd.DataFrame(found)
+                parsed[name] = series.reset_index(drop=True)
+        return pd.DataFrame(parsed)
+
+    def parsed_table(self) -> Table:
+        """Return :meth:`parsed` as an open table: on the same engine, its roles known."""
+        return self.source.with_frame(self.parsed(), self.readings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,44 +185,22 @@ def read_records(
     lists or records is refused, by its type.
 
     Examples:
-        >>> found = read_records([["1,5", 3], ["x", None]])
-        >>> {name: values.numbers.tolist() for name, values in found.columns.items()}
+        >>> records = read_records([["1,5", 3], ["x", None]])
+        >>> {name: values.numbers.tolist() for name, values in records.columns.items()}
         {'x0': [1.5, nan], 'x1': [3.0, nan]}
     """
-    import pandas as pd
-
     if isinstance(source, Records):
         return source if columns is None else source.chosen(columns)
-    raw: Mapping[str, object]
-    name = "the table"
-    if isinstance(source, (list, tuple)):
-        raw, rows = _listed_columns(source)
-    elif isinstance(source, pd.DataFrame):
-        frame = _tidied(source)
-        raw, rows = {str(c): frame[c] for c in frame.columns}, len(frame)
-    elif isinstance(source, np.ndarray):
-        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
-            raise InputError(
-                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
-                f"shape {source.shape}."
-            )
-        raw, rows = {f"x{i}": source[:, i] for i in range(source.shape[1])}, len(source)
-    else:
-        with open_table(source, database_table, secret=True) as opened:
-            arrow, name = _arrow_of(opened, columns), opened.name
-        raw, rows = dict(zip(arrow.column_names, arrow.columns, strict=True)), arrow.num_rows
-    chosen = list(raw if columns is None else columns)
-    absent = next((c for c in chosen if c not in raw), None)
-    if absent is not None:
-        raise InputError(f"{name} has no column {absent!r}; it has {', '.join(map(repr, raw))}.")
-    asked = forms or {}
-    values = {}
-    for column in chosen:
-        try:
-            values[column] = Values.of(raw[column], asked.get(column, "any"))
-        except InputError as problem:
-            raise InputError(f"column {column!r} of {name}: {problem}") from None
-    return Records(values, rows, name)
+    with opened_table(source, database_table, secret=True) as table:
+        stored = table.stored_columns(None if columns is None else list(columns))
+        values = {}
+        for name, column in stored.items():
+            form = (forms or {}).get(name, "any")
+            try:
+                values[name] = Values.of(cast("Series", column), form)
+            except InputError as problem:
+                raise InputError(f"column {name!r} of {table.name}: {problem}") from None
+    return Records(values, len(next(iter(values.values()))), table.name)
 
 
 def read_secret_columns(
@@ -244,46 +219,23 @@ def read_secret_columns(
 
     Edge cases: names that the table does not have are refused, as is a unit that is also used.
     """
-    from pandas import DataFrame
-
-    if not isinstance(source, (DataFrame, list, tuple, np.ndarray, Records, Table)):
-        source = open_table(source, database_table, secret=True)  # once: a stream is read once
-    names, name = column_names(source)
-    asked = [columns] if isinstance(columns, str) else list(columns or names)
-    aim = [] if target is None else [target]
-    whose = [] if unit is None else [unit]
-    for column in (*aim, *asked, *forms, *whose):
-        if column not in names:
-            known = ", ".join(map(repr, names))
-            raise InputError(f"{name} has no column {column!r}; it has {known}.")
-    if unit is not None and unit in (*aim, *(asked if columns is not None else ()), *forms):
-        raise InputError(
-            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
-            "row it is."
-        )
-    kept = [c for c in dict.fromkeys(asked) if c not in (target, unit)]
-    records = read_records(source, forms, columns=[*kept, *aim, *whose])
+    with opened_table(source, database_table, secret=True) as table:
+        chosen = [columns] if isinstance(columns, str) else list(columns or table.columns)
+        target_column = [] if target is None else [target]
+        unit_column = [] if unit is None else [unit]
+        for column in (*target_column, *chosen, *forms, *unit_column):
+            if column not in table.columns:
+                known = ", ".join(map(repr, table.columns))
+                raise InputError(f"{table.name} has no column {column!r}; it has {known}.")
+        named = (*target_column, *(() if columns is None else chosen), *forms)
+        if unit is not None and unit in named:
+            raise InputError(
+                f"unit must be neither the target nor among the columns, got {unit!r}: it says "
+                "whose row it is."
+            )
+        features = [c for c in dict.fromkeys(chosen) if c not in (target, unit)]
+        records = read_records(table, forms, columns=[*features, *target_column, *unit_column])
     return records if unit is None else records.first_of(unit)
-
-
-def _listed_columns(source: Sequence[object]) -> tuple[dict[str, list[object]], int]:
-    """Return the columns of a list of rows; its values keep their own types."""
-    rows = [row if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in source]
-    widths = {len(row) for row in rows}
-    if len(widths) != 1 or 0 in widths:
-        raise InputError("a list of rows must hold rows of equal length, and at least one.")
-    return {f"x{i}": [row[i] for row in rows] for i in range(widths.pop())}, len(rows)
-
-
-def _arrow_of(opened: Table, columns: Iterable[str] | None) -> pa.Table:
-    """Return the rows of an open table, typed by its schema alone."""
-    if not opened.moves:
-        from memberbound.tables.counting import repeated_rows
-
-        with repeated_rows(opened, columns) as local:
-            return _arrow_of(local, None)
-    expr = opened.expr if columns is None else opened.expr.select(*opened.choose(list(columns)))
-    return opened.fetch(movable(expr, opened.name), "reading rows")
 
 
 def read_population(
@@ -310,33 +262,37 @@ def read_population(
         >>> read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True).values.shape
         (2, 2)
     """
-    array = is_array(source)
     if isinstance(source, Population):
         return source
-    given = _framed(source) if array else source
-    frame, name, readings = _read(given, roles, database_table, array=array)
+    with opened_table(source, database_table) as table:
+        frame, readings = table.frame, table.local.readings(roles=roles)
     if target is not None:
-        _check_target(target, readings, name)
+        if target not in readings:
+            raise InputError(
+                f"{table.name} has no column {target!r}; it has {', '.join(readings)}."
+            )
+        check_target_role(target, readings[target])
     if columns is not None:
-        _check_columns(columns, readings, target, name)
+        _check_columns(columns, readings, target, table.name)
     apart = () if target is None else (target,)
     chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
-    chosen = replace(chosen, notes=(*header_notes(source), *chosen.notes))
+    notes = [*header_notes(table), *chosen.notes]
     if unit is not None:
-        frame, note = first_rows(frame, unit, name, used=(*chosen.columns, *apart))
-        chosen = replace(chosen, notes=(*chosen.notes, note))
+        frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
+        notes.append(note)
     if target is not None:
-        frame, notes = _with_target(frame, target)
-        chosen = replace(chosen, notes=(*chosen.notes, *notes))
+        frame, missing = _with_target(frame, target)
+        notes += missing
+    chosen = replace(chosen, notes=tuple(notes))
     if numeric:
-        chosen = _numeric(chosen, columns, name)
+        chosen = _numeric(chosen, columns, table.name)
     if not chosen.columns:
-        raise InputError(f"{name} must have a column besides the target {target!r}, got none.")
+        raise InputError(
+            f"{table.name} must have a column besides the target {target!r}, got none."
+        )
     used = [*chosen.columns, *apart]
-    if array:
-        name = str(source) if isinstance(source, (str, os.PathLike)) else "the array"
     kept = frame if used == list(frame.columns) else frame[used]
-    return Population(kept, chosen, target, name)
+    return Population(kept, chosen, target, table)
 
 
 def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
@@ -348,25 +304,6 @@ def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, .
     rows = f"{count} row{'' if count == 1 else 's'}"
     note = f"{rows} without a value in {target!r} {'is' if count == 1 else 'are'} left out"
     return frame[~missing].reset_index(drop=True), (note,)
-
-
-def is_array(source: object) -> bool:
-    """Tell whether a table is an array, whose columns are numbers by whoever made it."""
-    if isinstance(source, (str, os.PathLike)):
-        return Path(source).suffix.lower() == ".npy"
-    return isinstance(source, (np.ndarray, list, tuple))
-
-
-def read_frame(
-    source: object, database_table: str | None = None, columns: Iterable[str] | None = None
-) -> tuple[DataFrame, str]:
-    """Return a table as pandas has it, its values as they are written, and its name."""
-    import pandas as pd
-
-    if isinstance(source, pd.DataFrame):
-        return _tidied(source), "the table"
-    with open_table(source, database_table) as opened:
-        return _fetched(opened, columns), opened.name
 
 
 def first_rows(
@@ -408,126 +345,9 @@ def first_rows(
 
 def column_names(source: object, database_table: str | None = None) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
-    import pandas as pd
-
-    if isinstance(source, Table):
-        return list(source.columns), source.name
-    if isinstance(source, pd.DataFrame):
-        return [str(name) for name in source.columns], "the table"
-    if isinstance(source, (list, tuple)):
-        return list(_listed_columns(source)[0]), "the table"
-    if isinstance(source, Records):
-        return list(source.columns), source.name
     # The rows may be secret: no value of theirs may stop this.
-    with open_table(source, database_table, secret=True) as opened:
-        return list(opened.columns), opened.name
-
-
-def readings_of(frame: DataFrame, roles: Roles = None, source: object = None) -> dict[str, Reading]:
-    """Return the readings of the columns of a pandas table.
-
-    ``source`` is the file that it comes from, whose separator tells what a comma is.
-    """
-    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
-    with open_table(_arrowed(frame)) as opened:
-        table = replace(opened, name="the table", path=path)
-        return read_roles(table, None, roles, array=is_array(source))
-
-
-def _read(
-    source: object, roles: Roles, database_table: str | None, *, array: bool
-) -> tuple[DataFrame, str, dict[str, Reading]]:
-    import pandas as pd
-
-    if isinstance(source, pd.DataFrame):
-        frame = _tidied(source)
-        if array:
-            return frame, "the table", array_roles(list(frame.columns), roles)
-        with open_table(_arrowed(frame)) as opened:
-            found = read_roles(replace(opened, name="the table"), None, roles)
-        return frame, "the table", found
-    from memberbound.tables.counting import repeated_rows
-
-    with open_table(source, database_table) as opened:
-        local = opened.embedded() if opened.moves else repeated_rows(opened)
-        try:
-            found = read_roles(local, None, roles)
-            return _fetched(local, None), opened.name, found
-        finally:
-            if local is not opened:
-                local.close()
-
-
-def _fetched(opened: Table, columns: Iterable[str] | None) -> DataFrame:
-    """Return the rows in memory; whole numbers keep all their digits beside missing ones."""
-    import pandas as pd
-    import pyarrow as pa
-
-    arrow = _arrow_of(opened, columns)
-    frame = arrow.to_pandas()
-    for name, column in zip(arrow.column_names, arrow.columns, strict=True):
-        if pa.types.is_integer(column.type) and column.null_count:
-            kind = "UInt64" if pa.types.is_unsigned_integer(column.type) else "Int64"
-            frame[name] = pd.Series(pd.array(column.to_pylist(), dtype=kind), index=frame.index)
-    return frame
-
-
-def _tidied(frame: DataFrame) -> DataFrame:
-    """Return a pandas table whose columns have names that are text."""
-    names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"the table's columns must have different names, got {twice!r} twice.")
-    return frame if names == list(frame.columns) else frame.set_axis(names, axis=1)
-
-
-def _arrowed(frame: DataFrame) -> pa.Table:
-    """Return an Arrow table to look at; a column of mixed values goes by their names."""
-    import pyarrow as pa
-
-    columns = {}
-    for name in frame.columns:
-        try:
-            columns[name] = pa.array(frame[name], from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            missing = frame[name].isna()
-            texts = [
-                None if gap else label_of(value, "text")
-                for value, gap in zip(frame[name], missing, strict=True)
-            ]
-            columns[name] = pa.array(texts, pa.string())
-    if not columns:
-        raise InputError("the table must have at least one column, got none.")
-    return pa.table(columns)
-
-
-def _framed(source: object) -> DataFrame:
-    import pandas as pd
-
-    name = "the array"
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        name = str(path)
-        if not path.is_file():
-            raise InputError(f"{path} does not exist.")
-        source = stored_array(path)
-    try:
-        values = np.asarray(source, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers in rows of equal length.") from None
-    if np.iscomplexobj(np.asarray(source)) or values.ndim not in (1, 2):
-        raise InputError(f"{name} must be a real array of rows, got shape {values.shape}.")
-    values = values[:, None] if values.ndim == 1 else values
-    if 0 in values.shape:
-        raise InputError(f"{name} must hold at least one record, got none.")
-    names = [f"x{index}" for index in range(values.shape[1])]
-    return pd.DataFrame(values, columns=names, copy=False)
-
-
-def _check_target(target: str, readings: Mapping[str, Reading], name: str) -> None:
-    if target not in readings:
-        raise InputError(f"{name} has no column {target!r}; it has {', '.join(readings)}.")
-    check_target_role(target, readings[target])
+    with opened_table(source, database_table, secret=True) as table:
+        return list(table.columns), table.name
 
 
 def check_target_role(target: str, reading: Reading) -> None:
@@ -586,7 +406,3 @@ def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
         note += "; name dates in columns to use them as days since 1970"
     left = (*chosen.left_out, *without)
     return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))
-
-
-def _spoken(value: float) -> str:
-    return "nothing (or NaN)" if np.isnan(value) else f"{float(value)!r}"

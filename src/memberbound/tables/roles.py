@@ -1,10 +1,11 @@
 """What a column is: a number, a category, a date, an identifier or free text.
 
-Roles are inferred here and nowhere else, by one scan on the table's engine, and every verb that
-reads a public table asks here.  How the values of a column are *written* (decimal comma, day before
-month) is found in the same scan, and :mod:`memberbound.tables.columns` reads them: a function of a
-single value, so that new rows are read as the old ones were.  Blanks, and the words that programs
-write for a missing value, are missing.
+Roles are inferred here and nowhere else, by one scan on the table's engine, and a
+:class:`~memberbound.tables.table.Table` keeps them for every verb that reads it.  How the values of
+a column are *written* (decimal comma, day before month) is found in the same scan, and
+:mod:`memberbound.tables.columns` reads them: a function of a single value, so that new rows are
+read as the old ones were.  Blanks, and the words that programs write for a missing value, are
+missing.
 
 ==============  ===================================================================================
 role            when
@@ -53,29 +54,34 @@ from memberbound.tables.columns import (
     Values,
 )
 from memberbound.tables.engine import identifier, literal
-from memberbound.tables.source import Columns, Table, delimiter_of, header_notes
+from memberbound.tables.exact import stored_types
 
 if TYPE_CHECKING:
-    import ibis.expr.datatypes as dt
+    from duckdb.sqltypes import DuckDBPyType
     from pandas import Series
 
+    from memberbound.tables.table import Table
+
 __all__ = [
+    "ANY_VALUES",
+    "OF_AN_ARRAY",
     "ROLES",
     "Reading",
     "Role",
     "Roles",
     "Selection",
-    "array_roles",
-    "chosen_columns",
+    "checked_roles",
+    "inferred_roles",
     "numbers_from",
-    "read_roles",
+    "overridden",
+    "says_identifier",
     "selected",
 ]
 
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
 #: Roles that a column can be given whatever its values are.
-_ANYTHING = ("category", "identifier", "text")
+ANY_VALUES = ("category", "identifier", "text")
 #: What the user says about columns.
 Roles = Mapping[str, str] | None
 #: Rows below which nothing that does not repeat is called an identifier or free text.
@@ -86,8 +92,6 @@ _DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
 _REPEATS, _REPEATS_LEFT = 20.0, 0.1
 #: The engine's estimate of distinct values may be this far below; only then it counts exactly.
 _NEARLY = 0.4
-#: Rows looked at where the table lies on an engine of its own.
-_SAMPLE_ROWS = 100_000
 
 #: Numbers that "point" fits and neither of those before it.
 _DECIMAL = "[+-]?(0|[1-9][0-9]*)[.]([0-9]{1,2}|[0-9]{4,})"
@@ -129,64 +133,8 @@ class Reading:
         return self.role in ("number", "date")
 
 
-def read_roles(
-    table: Table,
-    columns: Columns = None,
-    given: Roles = None,
-    *,
-    array: bool = False,
-    forms: bool = True,
-) -> dict[str, Reading]:
-    """Return the reading of the table's columns (all unless named), inferred in one scan.
-
-    ``given`` roles replace inferred ones.  ``array`` says that the columns are those of an array:
-    numbers, by whoever made it.  Without ``forms`` nobody asks how values are written, and a column
-    that was given a role that any values can have is not looked at.
-
-    Edge cases: an unknown column or role is refused; so is the role of a number or a date for
-    values that are none.  On an engine of its own the first 100 000 rows are looked at.
-
-    Examples:
-        >>> import pyarrow
-        >>> from memberbound.tables.source import open_table
-        >>> people = pyarrow.table({"who": [f"p{i}" for i in range(30)], "paid": ["1,5"] * 30})
-        >>> with open_table(people) as opened:
-        ...     {name: found.role for name, found in read_roles(opened).items()}
-        {'who': 'identifier', 'paid': 'number'}
-    """
-    names = table.choose(columns)
-    said = checked_roles(given, table.columns, table.name)
-    settled = () if forms else [name for name in names if said.get(name) in _ANYTHING]
-    if array:
-        found = dict.fromkeys(names, _OF_AN_ARRAY)
-    else:
-        local = table
-        if table.engine is None:
-            sample = replace(table, expr=table.expr.limit(_SAMPLE_ROWS))
-            local = sample.embedded(columns=names) if table.moves else sample.spelled(names)
-        try:
-            asked = [name for name in names if name not in settled]
-            looked = _inferred(local, asked, _separator(table))
-            found = {name: looked.get(name, Reading("category")) for name in names}
-        finally:
-            if local is not table:
-                local.close()
-    return {name: _overridden(name, reading, said.get(name)) for name, reading in found.items()}
-
-
 #: What every column of an array is.
-_OF_AN_ARRAY = Reading("number", "number")
-
-
-def array_roles(names: Sequence[str], given: Roles = None) -> dict[str, Reading]:
-    """Return the reading of the columns of an array: no engine is opened, as none is asked.
-
-    Examples:
-        >>> [found.role for found in array_roles(["x0", "x1"], {"x1": "category"}).values()]
-        ['number', 'category']
-    """
-    said = checked_roles(given, names, "the table")
-    return {name: _overridden(name, _OF_AN_ARRAY, said.get(name)) for name in names}
+OF_AN_ARRAY = Reading("number", "number")
 
 
 def checked_roles(given: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
@@ -204,7 +152,8 @@ def checked_roles(given: Roles, columns: Sequence[str], table: str) -> dict[str,
     return dict(given or {})  # type: ignore[arg-type]  # checked to be roles
 
 
-def _overridden(name: str, reading: Reading, role: Role | None) -> Reading:
+def overridden(name: str, reading: Reading, role: Role | None) -> Reading:
+    """Return the reading of a column that was given a role, where its values can have it."""
     if role is None:
         return reading
     if role == "number" and reading.form not in ("number", "comma", "date", "day-first"):
@@ -233,31 +182,29 @@ class _Facts:
         return self.rows >= fewest and self.distinct >= least * self.rows
 
 
-def _separator(table: Table) -> str | None:
-    """Return the separator of a CSV file; None where there is none."""
-    path = table.path
-    endings = [] if path is None else [ending.lower() for ending in path.suffixes]
-    if path is None or not {".csv", ".tsv"} & set(endings):
-        return None
-    return "\t" if ".tsv" in endings else delimiter_of(path)
+def inferred_roles(
+    table: Table, view: str, names: Sequence[str], separator: str | None
+) -> dict[str, Reading]:
+    """Return what the columns of a view of the embedded engine are, by one scan.
 
-
-def _inferred(table: Table, names: Sequence[str], separator: str | None) -> dict[str, Reading]:
-    schema = table.expr.schema()
-    kinds = {name: _kind(schema[name]) for name in names}
-    facts = _scanned(table, {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT})
-    found = {}
+    ``separator`` is the one of the CSV file that they come from, if any.
+    """
+    types = stored_types(table.engine.connection, f"SELECT * FROM {view}")
+    kinds = {name: _kind(types[name]) for name in names}
+    scanned = {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT}
+    facts = _scanned(table, view, scanned)
+    readings = {}
     for name, kind in kinds.items():
         if kind == "text":
-            found[name] = _written(name, facts[name], separator)
+            readings[name] = _written(name, facts[name], separator)
         elif kind == "whole":
-            found[name] = _whole(name, facts[name])
+            readings[name] = _whole(name, facts[name])
         elif kind == "other":
             distinct = facts[name].share(_DISTINCT)
-            found[name] = Reading("identifier" if distinct else "category", seen="other values")
+            readings[name] = Reading("identifier" if distinct else "category", seen="other values")
         else:
-            found[name] = _TYPED[kind]
-    return found
+            readings[name] = _TYPED[kind]
+    return readings
 
 
 _LOOKED_AT = ("text", "whole", "other")
@@ -269,20 +216,24 @@ _TYPED = {
 }
 
 
-def _kind(dtype: dt.DataType) -> str:
-    if dtype.is_string():
+_WHOLE = {
+    *("tinyint", "smallint", "integer", "bigint", "hugeint"),
+    *("utinyint", "usmallint", "uinteger", "ubigint"),
+}
+
+
+def _kind(dtype: DuckDBPyType) -> str:
+    if dtype.id == "enum" or (dtype.id == "varchar" and str(dtype) != "JSON"):
         return "text"
-    if dtype.is_integer() or (dtype.is_decimal() and dtype.scale == 0):
+    if dtype.id in _WHOLE or (dtype.id == "decimal" and dict(dtype.children)["scale"] == 0):
         return "whole"
-    if dtype.is_boolean():
+    if dtype.id == "boolean":
         return "truth"
-    if dtype.is_numeric() or dtype.is_interval():
+    if dtype.id in {"float", "double", "decimal", "interval"}:
         return "number"
-    if dtype.is_date() or dtype.is_timestamp():
+    if dtype.id == "date" or dtype.id.startswith("timestamp"):
         return "date"
-    if dtype.is_uuid() or dtype.is_binary():
-        return "other"
-    return "opaque"
+    return "other" if dtype.id in {"uuid", "blob"} else "opaque"
 
 
 def _looked_at(source: str, kinds: Mapping[str, str]) -> str:
@@ -345,37 +296,28 @@ def _bytes(column: str, kind: str) -> str:
     return f"encode({column})" if kind == "text" else column
 
 
-def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     """Count values and spellings in one scan, then the distinct values of what hardly repeats."""
     if not kinds:
         return {}
-    engine = table.engine
-    assert engine is not None
-    source = f"({engine.backend.compile(table.expr)})"
+
+    def fetched(select: str) -> tuple[int | None, ...]:
+        """Return the one row of a query."""
+        return table.run(
+            "looking at the columns", lambda: tuple(table.engine.sql(select).fetchall()[0])
+        )
+
     parts = [_asked(place, kind) for place, kind in enumerate(kinds.values())]
-    looked_at = _looked_at(source, kinds)
-
-    def scan() -> tuple[int | None, ...]:
-        (found,) = engine.sql(f"SELECT {', '.join(parts)} FROM {looked_at}").fetchall()
-        return tuple(found)
-
-    line = table.run("looking at the columns", scan)
+    line = fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, kinds)}")
     facts = {}
     for place, (name, kind) in enumerate(kinds.items()):
         rows, distinct, bits = (int(value or 0) for value in line[5 * place : 5 * place + 3])
         first, last = line[5 * place + 3 : 5 * place + 5]
         if rows and distinct >= _NEARLY * rows:
             column = _present(name) if kind == "text" else identifier(name)
-            present = f"{source} WHERE {column} IS NOT NULL"
-            counted = (
-                f"SELECT count(*) FROM (SELECT 1 FROM {present} GROUP BY {_bytes(column, kind)})"
-            )
-
-            def count(statement: str = counted) -> int:
-                ((found,),) = engine.sql(statement).fetchall()
-                return int(found)
-
-            distinct = table.run("looking at the columns", count)
+            present = f"{view} WHERE {column} IS NOT NULL GROUP BY {_bytes(column, kind)}"
+            (exactly,) = fetched(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
+            distinct = int(exactly or 0)
         spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
         if kind == "whole":
             lowest, highest = (int(v) if v is not None else 0 for v in (first, last))
@@ -386,22 +328,14 @@ def _scanned(table: Table, kinds: Mapping[str, str]) -> dict[str, _Facts]:
             facts[name] = _Facts(rows, distinct, spellings, int(first or 0))
     for name, fact in facts.items():
         if kinds[name] == "text" and fact.spellings == {"whole"} and fact.share(_DISTINCT):
-            facts[name] = replace(fact, span=_span(table, source, name))
+            wide = f"CAST(replace({_present(name)}, '+', '') AS HUGEINT)"
+            low, high = fetched(f"SELECT min({wide}), max({wide}) FROM {view}")
+            facts[name] = replace(fact, span=int(high or 0) - int(low or 0) + 1)
     return facts
 
 
 #: What may stand around a value, as the engine writes it.
 _BLANKS = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
-
-
-def _span(table: Table, source: str, name: str) -> int:
-    """Return how many whole numbers lie between the least and the largest of a text column."""
-    engine = table.engine
-    assert engine is not None
-    wide = f"CAST(replace({_present(name)}, '+', '') AS HUGEINT)"
-    statement = f"SELECT min({wide}), max({wide}) FROM {source}"
-    ((low, high),) = table.run("looking at the columns", lambda: engine.sql(statement).fetchall())
-    return int(high) - int(low) + 1
 
 
 def _whole(name: str, facts: _Facts) -> Reading:
@@ -498,7 +432,7 @@ class Selection:
 
 def selected(
     readings: dict[str, Reading],
-    columns: Columns,
+    columns: str | Sequence[str] | None,
     *,
     apart: Sequence[str] = (),
     named: Sequence[str] = (),
@@ -535,18 +469,6 @@ def selected(
         if readings[name].role in said
     ]
     return Selection(tuple(chosen), tuple(left), readings, tuple(notes))
-
-
-def chosen_columns(
-    table: Table, columns: Columns, given: Roles, unit: str | None = None, *, array: bool = False
-) -> Selection:
-    """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
-    table.choose(columns)
-    looked_at = table.columns if columns is None else columns
-    apart = () if unit is None else (unit,)
-    readings = read_roles(table, looked_at, given, array=array, forms=False)
-    chosen = selected(readings, columns, apart=apart if columns is None else (), texts=True)
-    return replace(chosen, notes=(*header_notes(table.path), *chosen.notes))
 
 
 def _left_note(name: str, reading: Reading) -> str:

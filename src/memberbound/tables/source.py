@@ -1,4 +1,4 @@
-"""Open a table: a file, a database table or an object in memory becomes one ibis expression.
+"""Where tables come from: files, databases and objects in memory become rows on an engine.
 
 ===================================  ============================================================
 what                                 how its values are compared
@@ -59,26 +59,16 @@ import re
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError
 from memberbound.files import FULL
 from memberbound.tables.columns import total_batches, total_table, total_type
-from memberbound.tables.engine import (
-    BATCH_ROWS,
-    Engine,
-    identifier,
-    literal,
-    one_sentence,
-    reading,
-    streamed,
-)
-from memberbound.tables.exact import exact_type, from_pandas, moved, moved_columns
+from memberbound.tables.engine import BATCH_ROWS, Engine, identifier, literal, one_sentence
+from memberbound.tables.exact import exact_type, from_pandas, moved_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -92,28 +82,30 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPRESSIONS",
     "DELIMITERS",
-    "Columns",
-    "Table",
     "check_file",
-    "delimited_table",
     "delimiter_of",
+    "expression_at",
+    "file_view",
     "header_notes",
-    "open_table",
+    "is_address",
+    "is_copied",
+    "object_view",
+    "refuse_cut",
+    "same_for_secret_rows",
+    "separator_of",
     "stored_array",
 ]
 
 T = TypeVar("T")
-Columns = str | Sequence[str] | None
 
 _DELIMITED = {".csv": None, ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
+_SQLITE = b"SQLite format 3"
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite"
 )
-#: Engines of ibis whose tables are copied when opened.
-_COPIED = ("sqlite", "polars")
 #: The storage classes that a column of SQLite meets, as the sum of different powers of two.
 _STORED_CASES = (
     "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
@@ -129,184 +121,25 @@ _LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 _VALUES = 2**21
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table as an ibis expression, with the engine it runs on; a context manager.
-
-    ``engine`` is the embedded engine, or None when the expression runs elsewhere.
-    """
-
-    expr: ir.Table
-    name: str
-    engine: Engine | None = None
-    path: Path | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(self.expr.columns)
-
-    def __enter__(self) -> Table:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the engine and delete its private folder."""
-        if self.engine is not None:
-            self.engine.close()
-
-    def choose(self, columns: Columns) -> list[str]:
-        """Return the named columns, or all; refuse unknown, repeated and missing names."""
-        if columns is None:
-            names = list(self.columns)
-        else:
-            names = [columns] if isinstance(columns, str) else list(columns)
-        if not names:
-            raise InputError(f"{self.name} must be counted over at least one column, got none.")
-        for index, column in enumerate(names):
-            if column not in self.columns:
-                known = ", ".join(map(repr, self.columns))
-                raise InputError(f"{self.name} has no column {column!r}; it has {known}.")
-            if column in names[:index]:
-                raise InputError(f"columns must differ from one another, got {column!r} twice.")
-        return names
-
-    def run(self, label: str, call: Callable[[], T]) -> T:
-        """Run ``call`` with progress on standard error and errors as one sentence."""
-        with reading(self.name):
-            if self.engine is not None:
-                return self.engine.watched(label, call)
-            try:
-                return call()
-            except Exception as error:
-                if self.expr.get_backend().name == "duckdb" or isinstance(error, MemberboundError):
-                    raise
-                # Every engine has errors of its own, and its connection may be cut.
-                raise MemberboundError(
-                    f"{self.name} could not be asked: {one_sentence(error)}."
-                ) from error
-
-    def fetch(self, expr: ir.Table, label: str = "counting cells") -> pa.Table:
-        """Return the rows of a small result."""
-        return self.run(label, expr.to_pyarrow)
-
-    def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Return the rows of an expression over this table as a stream."""
-        if self.engine is not None:
-            return self.engine.batches(expr, rows)
-        backend = expr.get_backend()
-        if backend.name == "duckdb":
-            return streamed(backend.con, backend.compile(expr), rows)
-        return expr.to_pyarrow_batches(chunk_size=rows)
-
-    @property
-    def moves(self) -> bool:
-        """Whether its rows can be copied to the embedded engine as they are."""
-        return self.engine is not None or bool(self.expr.get_backend().name == "duckdb")
-
-    def spelled(self, columns: Sequence[str]) -> Table:
-        """Return the rows on the embedded engine as text, each value as its engine spells it."""
-        texts = {name: self.expr[name].cast("string") for name in columns}
-        rows = self.fetch(self.expr.select(**texts), "reading rows")
-        return replace(open_table(rows), name=self.name)
-
-    def embedded(self, engine: Engine | None = None, columns: list[str] | None = None) -> Table:
-        """Return this table on the embedded engine, copied to its private folder if need be."""
-        if self.engine is not None and engine in (None, self.engine):
-            return self
-        expr = self.expr if columns is None else self.expr.select(*columns)
-        backend = expr.get_backend()
-        if backend.name != "duckdb":
-            raise InputError(
-                f"{self.name} must be copied for this, which {backend.name} does not do without "
-                "loss. Save it as Parquet and give the file."
-            )
-        target = engine or Engine()
-
-        def copy() -> ir.Table:
-            stream = streamed(backend.con, moved(expr, self.name))
-            return target.copied(stream.schema, stream)
-
-        return Table(self.run("copying the table", copy), self.name, target, self.path)
-
-
-def open_table(
-    source: object,
-    table: str | None = None,
-    *,
-    delimiter: str | None = None,
-    memory_limit: str | None = None,
-    beside: Table | None = None,
-    secret: bool = False,
-) -> Table:
-    """Return the table in a file, in a database or in memory; nothing is read but its columns.
-
-    ``table`` names the table of a database file; it may be left out when there is only one.
-    ``beside`` opens on the engine of another table, so that both can be queried together.
-    ``secret``: no row decides how another is read.
-
-    Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
-    extension, a broken file or a table without columns is an :class:`InputError`.
-
-    Examples:
-        >>> import pyarrow
-        >>> with open_table(pyarrow.table({"sex": ["f", "m"], "age": [30, None]})) as people:
-        ...     people.columns
-        ('sex', 'age')
-    """
-    if isinstance(source, Table):
-        return source
-    if isinstance(source, str) and _ADDRESS.match(source):
-        return _checked(_at_address(source, table))
-    owner = None if beside is None else beside.engine
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        with reading(str(path)):
-            check_file(path)
-        name = str(path)
-    else:
-        path, name = None, f"the {type(source).__name__}"
-        if type(source).__module__.startswith("ibis.") and hasattr(source, "get_backend"):
-            name, backend = "the ibis table", source.get_backend()
-            if backend.name not in _COPIED:
-                _refuse_cut(source)
-                shared = owner is not None and backend is owner.backend
-                return _checked(Table(source, name, owner if shared else None))
-    engine = owner or Engine(memory_limit)
-    try:
-        with reading(name):
-            if path is None:
-                expr = _in_memory(engine, source, secret=secret)
-            else:
-                expr = _file(engine, path, table, delimiter, secret=secret)
-            return _checked(Table(expr, name, engine, path))
-    except BaseException:
-        if owner is None:
-            engine.close()
-        raise
-
-
 #: Addresses of engines that ibis connects to; Spark's is the one of its master.
 _ADDRESS = re.compile(
     r"(postgres(ql)?|spark|bigquery|snowflake|trino|databricks|clickhouse|mysql|mssql|redshift)://"
 )
 
 
-def _at_address(address: str, table: str | None) -> Table:
-    """Return the table of an engine: ``postgres://host/database#table``, ``spark://host:port#t``.
+def is_address(source: object) -> bool:
+    """Tell whether a table is named by the address of its engine."""
+    return isinstance(source, str) and bool(_ADDRESS.match(source))
+
+
+def expression_at(address: str, table: str | None) -> tuple[ir.Table, str]:
+    """Return a table of an engine (``postgres://host/database#table``), and what it is called.
 
     The part after ``#`` names the table where ``table`` does not.  The engine stays connected while
     this process runs, so that two tables of one engine can be counted together.
     """
     place, _, part = address.partition("#")
-    # A password is nobody's business.
+    # Without user and password.
     shown = re.sub(r"//[^/@]*@", "//", place)
     chosen = table or part
     if not chosen:
@@ -319,16 +152,16 @@ def _at_address(address: str, table: str | None) -> Table:
 
     try:
         try:
-            found = named()
+            rows = named()
         except Exception:  # a connection of an earlier call may have been cut
             _connected.cache_clear()
-            found = named()
+            rows = named()
     except ImportError as error:
         raise InputError(f"{shown} needs a driver that is not installed: {error}.") from None
     except Exception as error:
-        told = one_sentence(error).replace(place, shown)
-        raise InputError(f"{shown} could not be opened: {told}.") from None
-    return Table(found, f"table {chosen!r} of {shown}")
+        reason = one_sentence(error).replace(place, shown)
+        raise InputError(f"{shown} could not be opened: {reason}.") from None
+    return rows, f"table {chosen!r} of {shown}"
 
 
 @lru_cache(maxsize=8)
@@ -357,15 +190,6 @@ def check_file(source: str | os.PathLike[str]) -> None:
         raise InputError(f"{path} is a pipe or a device; write it to a file first ({_KNOWN}).")
 
 
-def _checked(table: Table) -> Table:
-    if not table.columns:
-        raise InputError(f"{table.name} has no columns.")
-    odd = next((column for column in table.columns if "\0" in column), None)
-    if odd is not None:
-        raise InputError(f"{table.name} must name its columns without zero bytes, got {odd!r}.")
-    return table
-
-
 def _magic(path: Path) -> bytes:
     with path.open("rb") as stream:
         return stream.read(16)
@@ -380,22 +204,28 @@ def _plain(engine: Engine, path: Path) -> Path:
     return link
 
 
-def _file(
-    engine: Engine, path: Path, table: str | None, delimiter: str | None, *, secret: bool = False
-) -> ir.Table:
+def same_for_secret_rows(path: Path) -> bool:
+    """Tell whether a file is read alike where its rows are secret: a DuckDB file declares types."""
+    return path.suffix.lower() in _DATABASE and not _magic(path).startswith(_SQLITE)
+
+
+def file_view(engine: Engine, path: Path, table: str | None, *, secret: bool = False) -> str:
+    """Return a view of a file; with ``secret`` no row decides how another is read.
+
+    ``table`` names the table of a database file; it may be left out when there is only one.
+    """
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         # Bytes that are no text: no engine takes such a name.
         endings = "".join(path.suffixes[-2:]).encode("ascii", "ignore").decode()
         link = engine.folder / f"{engine.fresh('file')}{endings}"
         link.symlink_to(path.absolute())
         try:
-            return _file(engine, link, table, delimiter, secret=secret)
+            return file_view(engine, link, table, secret=secret)
         except InputError as error:
             raise InputError(str(error).replace(str(link), str(path))) from error
     suffix = path.suffix.lower()
     if suffix in _DATABASE:
-        lite = _magic(path).startswith(b"SQLite format 3")
-        if lite:
+        if _magic(path).startswith(_SQLITE):
             return _sqlite(engine, path, table, secret=secret)
         return _duckdb(engine, path, table)
     if table is not None:
@@ -403,9 +233,8 @@ def _file(
     compression = suffix if suffix and suffix in COMPRESSIONS else ""
     inner = Path(path.stem).suffix.lower() if compression else suffix
     if inner in _DELIMITED:
-        chosen = delimiter or _DELIMITED[inner]
         plain = _plain(engine, path)
-        return delimited_table(engine, plain, str(path), compression, chosen, secret=secret)
+        return _delimited(engine, plain, str(path), compression, _DELIMITED[inner], secret=secret)
     if suffix in _PARQUET:
         if _magic(path)[:4] != b"PAR1":
             raise InputError(f"{path} is not a Parquet file.")
@@ -419,7 +248,7 @@ def _file(
 
 def _copied(
     engine: Engine, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, secret: bool
-) -> ir.Table:
+) -> str:
     """Copy batches; of secret rows none is refused for a value that its type can hold."""
     return engine.copied(*(total_batches(schema, batches) if secret else (schema, batches)))
 
@@ -429,7 +258,7 @@ def _as_it_is(schema: pa.Schema, *, secret: bool) -> bool:
     return not secret or all(total_type(kind) == kind for kind in schema.types)
 
 
-def _parquet(engine: Engine, path: Path, *, secret: bool) -> ir.Table:
+def _parquet(engine: Engine, path: Path, *, secret: bool) -> str:
     """Let the engine read the file itself unless it would cut what pyarrow reads whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -483,7 +312,7 @@ def _old_timestamps(
         yield pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> ir.Table:
+def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> str:
     import pyarrow as pa
     import pyarrow.dataset as ds
     from pyarrow.fs import LocalFileSystem
@@ -527,9 +356,7 @@ def stored_array(path: Path) -> NDArray[np.generic]:
         raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 
-def _array(
-    engine: Engine, array: NDArray[np.generic], name: str, *, secret: bool = False
-) -> ir.Table:
+def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: bool = False) -> str:
     """Copy an array in blocks; DuckDB cannot scan it as it lies on disk.
 
     Halves of surrogate pairs, which no file of texts can hold, are question marks in secret rows.
@@ -563,9 +390,7 @@ def _array(
     return _copied(engine, schema, blocks(), secret=secret)
 
 
-def _stream(
-    engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool
-) -> ir.Table:
+def _stream(engine: Engine, rows: pa.RecordBatchReader | DuckDBPyRelation, *, secret: bool) -> str:
     """Copy a stream, or a query of somebody else's connection as one that loses nothing."""
     stream: pa.RecordBatchReader = rows
     if hasattr(rows, "project"):
@@ -574,19 +399,25 @@ def _stream(
     return _copied(engine, stream.schema, stream, secret=secret)
 
 
-def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
+def is_copied(rows: ir.Table) -> bool:
+    """Tell whether an expression's rows are copied when it is opened."""
+    return bool(rows.get_backend().name in ("sqlite", "polars"))
+
+
+def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
+    """Return a view of an object in memory, or of a stream, which is copied."""
     import duckdb
-    import ibis.expr.types as ir
     import numpy as np
     import pyarrow as pa
 
-    if isinstance(source, ir.Table):
-        backend = source.get_backend()
+    if hasattr(source, "get_backend"):
+        expr = cast("ir.Table", source)
+        backend = expr.get_backend()
         if backend.name == "sqlite":
-            texts = dict.fromkeys(source.columns, False)  # ibis does not tell affinities
-            query = backend.compile(source)
+            texts = dict.fromkeys(expr.columns, False)  # ibis does not tell affinities
+            query = backend.compile(expr)
             return _from_sqlite(engine, backend.con, query, texts, secret=secret)
-        source = source.to_polars()
+        source = expr.to_polars()
     if isinstance(source, np.ndarray):
         return _array(engine, source, "the array")
     if isinstance(source, duckdb.DuckDBPyRelation | pa.RecordBatchReader):
@@ -609,18 +440,19 @@ def _in_memory(engine: Engine, source: object, *, secret: bool) -> ir.Table:
     return engine.arrow(total_table(source) if secret else source)
 
 
-def _duckdb(engine: Engine, path: Path, table: str | None) -> ir.Table:
+def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
     catalog = engine.fresh("database")
     engine.sql(f"ATTACH {literal(path)} AS {identifier(catalog)} (READ_ONLY, TYPE duckdb)")
-    found = engine.sql(
+    tables = engine.sql(
         "SELECT table_schema, table_name FROM information_schema.tables "
         f"WHERE table_catalog = {literal(catalog)} ORDER BY ALL"
     ).fetchall()
-    schema, name = _pick(path, table, {n if s == "main" else f"{s}.{n}": (s, n) for s, n in found})
-    return engine.backend.table(name, database=(catalog, schema))
+    places = {n if s == "main" else f"{s}.{n}": (s, n) for s, n in tables}
+    schema, name = _pick(path, table, places)
+    return engine.view(f"SELECT * FROM {'.'.join(map(identifier, (catalog, schema, name)))}")
 
 
-def _sqlite(engine: Engine, path: Path, table: str | None, *, secret: bool) -> ir.Table:
+def _sqlite(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         found = connection.execute(
@@ -648,7 +480,7 @@ def _from_sqlite(
     texts: Mapping[str, bool],
     *,
     secret: bool,
-) -> ir.Table:
+) -> str:
     """Copy rows as they are stored: SQLite types values; column types are only affinities.
 
     ``texts`` says of every column whether it has text affinity.  A column that one record could
@@ -710,7 +542,7 @@ def _spelled(value: object, text: bool) -> str | None:
     return None if value is None else repr(value)
 
 
-def _refuse_cut(source: ir.Table) -> None:
+def refuse_cut(source: ir.Table) -> None:
     """Refuse tables in memory that ibis hands to its engine with less than they hold."""
     import ibis.expr.operations as ops
 
@@ -765,22 +597,14 @@ _BLOCK = 2**16
 _MARKS = re.compile(rb'["\r\n]')
 
 
-def delimited_table(
-    engine: Engine,
-    path: Path,
-    name: str,
-    compression: str = "",
-    delimiter: str | None = None,
-    *,
-    secret: bool = False,
-) -> ir.Table:
-    """Return the expression of a CSV file; ``path`` must hold no glob characters.
+def _delimited(
+    engine: Engine, path: Path, name: str, compression: str, delimiter: str | None, *, secret: bool
+) -> str:
+    """Return a view of a CSV file; ``path`` must hold no glob characters.
 
     A ``secret`` file is read as one block: where blocks meet, the engine looks for the end of a
     line, which it takes for one inside quotes too, and it refuses long lines.
     """
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise InputError(f"delimiter must be one character, got {delimiter!r}.")
     if compression in _UNPACKED or (secret and compression):
         plain = engine.folder / f"{engine.fresh('csv')}.csv"
         try:
@@ -813,6 +637,14 @@ def delimited_table(
     )
 
 
+def separator_of(path: Path | None) -> str | None:
+    """Return the separator of a CSV file; None where there is none."""
+    endings = [] if path is None else [ending.lower() for ending in path.suffixes]
+    if path is None or not set(_DELIMITED) & set(endings):
+        return None
+    return "\t" if ".tsv" in endings else delimiter_of(path)
+
+
 def delimiter_of(path: Path) -> str:
     """Return the delimiter that a CSV file uses, by its first line."""
     ending = path.suffix.lower()
@@ -823,9 +655,10 @@ def delimiter_of(path: Path) -> str:
 def header_notes(source: object) -> tuple[str, ...]:
     """Return a note if lines of a CSV file repeat its first one; for the owner of the file only.
 
-    Such rows are read as missing values.
+    Such rows are read as missing values.  ``source`` is a file, or a table that was opened from it.
     """
-    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    place = getattr(source, "path", source)
+    path = Path(place) if isinstance(place, (str, os.PathLike)) else None
     endings = [] if path is None else [ending.lower() for ending in path.suffixes[-2:]]
     if path is None or not set(_DELIMITED) & set(endings) or not path.is_file():
         return ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from memberbound.declarations import DatabaseTable, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
 from memberbound.quantities import Readable, common_fields
-from memberbound.tables.in_memory import read_frame, readings_of
+from memberbound.tables.table import opened_table, path_of
 
 __all__ = [
     "BoundsTemplate",
@@ -109,11 +108,10 @@ def bounds(
         >>> print(bounds(people).text.splitlines()[-2])
         age:  # numbers: [low, high]
     """
-    path = Path(table) if isinstance(table, (str, os.PathLike)) else None
     if out is not None:
-        check_output(Path(out), formats=(".yaml", ".yml"), source=path, force=force)
-    frame, _ = read_frame(table, database_table)
-    readings = readings_of(frame, source=table)
+        check_output(Path(out), formats=(".yaml", ".yml"), source=path_of(table), force=force)
+    with opened_table(table, database_table) as opened:
+        readings = opened.local.readings()
     kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
     forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}
     template = BoundsTemplate(kinds, None if out is None else str(out), forms)

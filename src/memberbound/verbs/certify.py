@@ -44,7 +44,7 @@ from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import Certificate, at_confidence, marked, percent, significant
 
 if TYPE_CHECKING:
-    from memberbound.tables.source import Table as OpenTable
+    from memberbound.tables.table import Table as OpenTable
 
 __all__ = [
     "ONE_ROW_PER_PERSON",
@@ -325,12 +325,10 @@ def certify(
     if unit is not None and shown:
         raise InputError("exposed cells are listed by rows, so unit must be left out.")
     from memberbound.tables.counting import count_pair_profile, count_profile, write_records
-    from memberbound.tables.in_memory import is_array
-    from memberbound.tables.roles import chosen_columns
-    from memberbound.tables.source import open_table
+    from memberbound.tables.table import chosen_columns, opened_table
 
-    with open_table(table, database_table) as opened:
-        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+    with opened_table(table, database_table) as opened:
+        selection = chosen_columns(opened, columns, roles, unit)
         chosen = list(selection.columns)
         joint = None
         if reference is None:

@@ -50,15 +50,12 @@ from memberbound.tables.coarsening_search import (
     frontier,
     paid_confidence,
 )
-from memberbound.tables.in_memory import (
-    check_target_role,
-    first_rows,
-    read_frame,
-    readings_of,
-)
+from memberbound.tables.in_memory import check_target_role, first_rows
 from memberbound.tables.recipe import Keep, labels_of
 from memberbound.tables.roles import Reading, Selection, numbers_from, selected
-from memberbound.tables.source import Columns, header_notes
+from memberbound.tables.source import header_notes
+from memberbound.tables.table import Columns, opened_table, path_of
+from memberbound.tables.table import Table as OpenTable
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -278,19 +275,20 @@ def harden(
         whole_number("seed", seed, at_least=0),
     )
     share = fraction("fit_share", fit_share, open_left=True, open_right=True)
-    source = table if isinstance(table, (str, Path)) else None
-    out_path = None if out is None else check_output(Path(out), source=source, force=force)
+    out_path = None if out is None else check_output(Path(out), source=path_of(table), force=force)
     recipe_path = (
         None
         if recipe is None
         else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
-    frame = _read(table, columns, target, database_table=database_table, unit=unit)
-    other = None if reference is None else _read(reference, unit=unit)
-    _check_columns(frame, wish, other)
-    parts = _split_rows(frame, other, validity, share, wish.seed)
-    # Fitting rows decide what a column is: a released row must not change the recipe (X18).
-    readings = readings_of(parts.fitting, roles, table if reference is None else reference)
+    with opened_table(table, database_table) as opened:
+        frame = _read(opened, columns, target, unit=unit)
+        with opened_table(opened if reference is None else reference, beside=opened) as fitted:
+            other = None if reference is None else _read(fitted, unit=unit)
+            _check_columns(frame, wish, other)
+            parts = _split_rows(frame, other, validity, share, wish.seed)
+            # Fitting rows decide what a column is: a released row must not change the recipe (X18).
+            readings = fitted.with_frame(parts.fitting).readings(roles=roles)
     if target is not None:
         check_target_role(target, readings[target])
     selection = selected(
@@ -370,20 +368,19 @@ def _limit(name: str, value: float | None) -> float | None:
 
 
 def _read(
-    table: object,
+    table: OpenTable,
     columns: Columns = None,
     target: str | None = None,
     *,
-    database_table: str | None = None,
     unit: str | None = None,
 ) -> DataFrame:
     """Return a table in memory, its values as they are written; of named columns only those.
 
     With ``unit`` the first row of each of its values is kept.
     """
-    frame, name = read_frame(table, database_table)
+    frame = table.frame
     if unit is not None:
-        frame, _ = first_rows(frame, unit, name, used=() if target is None else (target,))
+        frame, _ = first_rows(frame, unit, table.name, used=() if target is None else (target,))
     frame = checked_frame(frame)
     if columns is None:
         return frame

@@ -34,7 +34,7 @@ from memberbound.verbs.certify import (
 
 if TYPE_CHECKING:
     from memberbound.tables.roles import Roles
-    from memberbound.tables.source import Columns
+    from memberbound.tables.table import Columns
 
 __all__ = [
     "Plan",
@@ -218,13 +218,11 @@ def _for_law(wish: _Wish, probabilities: object, uniform: int | None) -> Plan:
 
 def _for_table(wish: _Wish, where: tuple[object, Columns, Roles, str | None, str | None]) -> Plan:
     from memberbound.tables.counting import count_profile
-    from memberbound.tables.in_memory import is_array
-    from memberbound.tables.roles import chosen_columns
-    from memberbound.tables.source import open_table
+    from memberbound.tables.table import chosen_columns, opened_table
 
     table, columns, roles, unit, database_table = where
-    with open_table(table, database_table) as opened:
-        selection = chosen_columns(opened, columns, roles, unit, array=is_array(table))
+    with opened_table(table, database_table) as opened:
+        selection = chosen_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, wish.security, wish.record_leak, wish.confidence)
     reason = None

@@ -79,8 +79,9 @@ from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
 from memberbound.subset.sampled import sampled_bounds
-from memberbound.tables.in_memory import Population, column_names, is_array, read_population
+from memberbound.tables.in_memory import Population, read_population
 from memberbound.tables.roles import Roles
+from memberbound.tables.table import opened_table
 
 __all__ = [
     "Amount",
@@ -1111,8 +1112,9 @@ def _mechanism(
 
 def _matrix(source: Any) -> FloatArray:
     """Return a table of numbers as they are: no column of it is anything else."""
-    columns = None if is_array(source) else column_names(source)[0]
-    return read_population(source, columns, numeric=True).values
+    with opened_table(source) as table:
+        columns = None if table.is_array else table.columns
+        return read_population(table, columns, numeric=True).values
 
 
 def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -210,7 +210,7 @@ def test_columns_are_counted_before_the_engine_sees_them(inspect, monkeypatch, p
     def engine(*given):
         raise AssertionError("the engine was asked")
 
-    monkeypatch.setattr("memberbound.tables.source.open_table", engine)
+    monkeypatch.setattr("memberbound.tables.table.open_table", engine)
     name = "many.csv" if pack is bytes else "many.csv.gz"
     for mark in b",;\t|":
         with pytest.raises(InputError, match="at most 20 columns, got 900001"):

@@ -80,7 +80,7 @@ def _leaks_before_and_after(
     from memberbound.report.charts import frontier_chart, leaks_chart
     from memberbound.tables.coarsening_search import cell_profile
     from memberbound.tables.counting import count_profile
-    from memberbound.tables.source import open_table
+    from memberbound.tables.table import open_table
 
     level = answer.after.confidence
     progress(0, None, "counting cells")

@@ -55,14 +55,13 @@ def inspected(path: Path, rows: int, columns: int, unpacked: int) -> Inspection:
     checks = {".csv": _check_text, ".csv.gz": _check_gzip, ".parquet": _check_parquet}
     checks.get(ending, _check_arrow)(path, rows, columns, unpacked)
     from memberbound.tables.counting import numbered
-    from memberbound.tables.roles import read_roles
-    from memberbound.tables.source import open_table
+    from memberbound.tables.table import open_table
 
     with open_table(path) as table:
         _at_most("columns", len(table.columns), columns)
         count = int(table.run("counting rows", lambda: table.expr.count().to_pyarrow()).as_py())
         _at_most("rows", count, rows)
-        readings = read_roles(table)
+        readings = table.readings()
         distinct: dict[str, int | None] = dict.fromkeys(table.columns)
         if count * len(table.columns) <= _COUNTED_CELLS:
             # Counted as they are compared: the text of a CSV file, not the number it stands for.

@@ -1,0 +1,549 @@
+"""A table that is opened once: rows for an engine that counts, for learners and for releases.
+
+Every verb takes a file, an object in memory or a :class:`Table`.  Whoever asks several verbs about
+one table opens it once and passes the ``Table``: the engine, the roles of the columns, the rows in
+memory and the encoded examples are made when they are first needed, and kept.
+:mod:`memberbound.tables.source` says what can be opened and how values are compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from memberbound.errors import InputError, MemberboundError
+from memberbound.tables.columns import label_of
+from memberbound.tables.engine import BATCH_ROWS, Engine, one_sentence, reading, streamed
+from memberbound.tables.exact import (
+    compiled_rows,
+    exact_rows,
+    fetched_columns,
+    moved_columns,
+    stored_types,
+)
+from memberbound.tables.roles import (
+    ANY_VALUES,
+    OF_AN_ARRAY,
+    Reading,
+    Roles,
+    Selection,
+    checked_roles,
+    inferred_roles,
+    overridden,
+    selected,
+)
+from memberbound.tables.source import (
+    check_file,
+    expression_at,
+    file_view,
+    header_notes,
+    is_address,
+    is_copied,
+    object_view,
+    refuse_cut,
+    same_for_secret_rows,
+    separator_of,
+    stored_array,
+)
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+    from duckdb.sqltypes import DuckDBPyType
+    from pandas import DataFrame
+
+__all__ = ["Columns", "Table", "chosen_columns", "open_table", "opened_table", "path_of"]
+
+T = TypeVar("T")
+Columns = str | Sequence[str] | None
+#: Rows looked at to infer roles where the table lies on an engine of its own.
+_SAMPLE_ROWS = 100_000
+
+
+@dataclass(eq=False)
+class Table:
+    """An open table; a context manager.
+
+    Its rows are ``memory`` (a pandas table, an array or a list of rows), an expression of ibis on
+    an engine of the user's (``elsewhere``), or a view of the embedded engine, which is made of
+    ``memory`` when it is asked for.  ``beside`` is a table whose engine this one shares.
+    ``secret`` says that no row decides how another is read.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    path: Path | None = None
+    database_table: str | None = None
+    memory: object = None
+    elsewhere: ir.Table | None = None
+    beside: Table | None = None
+    secret: bool = False
+    memory_limit: str | None = None
+    #: What was inferred about columns.
+    inferred: dict[str, Reading] = field(default_factory=dict)
+    #: What others made of this table, such as examples for learners, by all that it depends on.
+    made: dict[Hashable, object] = field(default_factory=dict)
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the engine, unless another table owns it, and delete its private folder."""
+        local = self.__dict__.get("local", self)
+        if local is not self:
+            local.close()
+        if self.beside is None and "engine" in self.__dict__:
+            self.engine.close()
+
+    # ── Rows on an engine ─────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The embedded engine, started when it is needed."""
+        return Engine(self.memory_limit) if self.beside is None else self.beside.engine
+
+    @cached_property
+    def view(self) -> str:
+        """The view of the embedded engine that holds exactly these rows."""
+        with reading(self.name):
+            return object_view(self.engine, self.memory)
+
+    @property
+    def connection(self) -> DuckDBPyConnection | None:
+        """The connection of the DuckDB that has the rows; None on any other engine."""
+        if self.elsewhere is None:
+            return self.engine.connection
+        backend = self.elsewhere.get_backend()
+        return backend.con if backend.name == "duckdb" else None
+
+    @property
+    def query(self) -> str:
+        """SQL for the rows, where they are on DuckDB."""
+        if self.elsewhere is None:
+            return f"SELECT * FROM {self.view}"
+        return compiled_rows(self.elsewhere)
+
+    @cached_property
+    def expr(self) -> ir.Table:
+        """The rows as an expression of ibis."""
+        return self.engine.backend.table(self.view) if self.elsewhere is None else self.elsewhere
+
+    def types(self, columns: Iterable[str]) -> dict[str, DuckDBPyType]:
+        """Return the types of columns, where they are on DuckDB."""
+        assert self.connection is not None
+        types = stored_types(self.connection, self.query)
+        return {name: types[name] for name in columns}
+
+    def choose(self, columns: Columns) -> list[str]:
+        """Return the named columns, or all; refuse unknown, repeated and missing names."""
+        if columns is None:
+            return list(self.columns)
+        names = [columns] if isinstance(columns, str) else list(columns)
+        if not names:
+            raise InputError(f"{self.name} must be counted over at least one column, got none.")
+        for index, column in enumerate(names):
+            if column not in self.columns:
+                known = ", ".join(map(repr, self.columns))
+                raise InputError(f"{self.name} has no column {column!r}; it has {known}.")
+            if column in names[:index]:
+                raise InputError(f"columns must differ from one another, got {column!r} twice.")
+        return names
+
+    def run(self, label: str, call: Callable[[], T]) -> T:
+        """Run ``call`` with progress on standard error and errors as one sentence."""
+        with reading(self.name):
+            if self.elsewhere is None:
+                return self.engine.watched(label, call)
+            try:
+                return call()
+            except Exception as error:
+                if self.connection is not None or isinstance(error, MemberboundError):
+                    raise
+                # Every engine has errors of its own, and its connection may be cut.
+                raise MemberboundError(
+                    f"{self.name} could not be asked: {one_sentence(error)}."
+                ) from error
+
+    def fetch(self, expr: ir.Table, label: str = "counting cells") -> pa.Table:
+        """Return the rows of a small result."""
+        return self.run(label, expr.to_pyarrow)
+
+    def batches(self, expr: ir.Table, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """Return the rows of an expression over this table as a stream."""
+        if self.connection is None:
+            return expr.to_pyarrow_batches(chunk_size=rows)
+        return streamed(self.connection, compiled_rows(expr), rows)
+
+    def embedded(self, beside: Table | None = None, columns: list[str] | None = None) -> Table:
+        """Return this table on the embedded engine, copied to its private folder if need be."""
+        if self.elsewhere is None and (beside is None or beside.engine is self.engine):
+            return self
+        connection, names = self.connection, self.choose(columns)
+        if connection is None:
+            raise InputError(
+                f"{self.name} must be copied for this, which {self.expr.get_backend().name} does "
+                "not do without loss. Save it as Parquet and give the file."
+            )
+        copy = Table(self.name, tuple(names), self.path, beside=beside)
+
+        def copied() -> str:
+            moved = moved_columns(self.types(names), self.name)
+            stream = streamed(connection, f"SELECT {moved} FROM ({self.query}) AS stored_rows")
+            return copy.engine.copied(stream.schema, stream)
+
+        copy.view = self.run("copying the table", copied)
+        return copy
+
+    @cached_property
+    def local(self) -> Table:
+        """This table where its rows can be looked at one by one: on the embedded engine."""
+        if self.elsewhere is None:
+            return self
+        return self.embedded() if self.connection is not None else self._repeated_rows()
+
+    def _repeated_rows(self) -> Table:
+        """Return the rows of an engine of its own as text, equal rows together.
+
+        They are counted where they are: every different row travels once, with its number.
+        """
+        keys = [f"k{place}" for place in range(len(self.columns))]
+        pairs = dict(zip(keys, self.columns, strict=True))
+        renamed = self.expr.select(**{key: self.expr[name] for key, name in pairs.items()})
+        rows = exact_rows(renamed, self.name, values=True)
+        texts = {f"s_{key}": rows[f"v_{key}"].cast("string").max() for key in keys}
+        cells = rows.group_by(keys).agg(n=rows.count(), **texts)
+        counted = self.fetch(cells.select("n", *texts))
+        places = np.repeat(np.arange(counted.num_rows), counted.column("n").to_numpy())
+        distinct = counted.select(list(texts)).rename_columns(list(self.columns))
+        return _named(distinct.take(places), self.name)
+
+    # ── What the columns are ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the columns are numbers by whoever made them: those of an array."""
+        return self.memory is not None and not _is_pandas(self.memory)
+
+    def readings(
+        self, columns: Columns = None, roles: Roles = None, *, forms: bool = True
+    ) -> dict[str, Reading]:
+        """Return what the columns are (all unless named), inferred in one scan the first time.
+
+        ``roles`` replace inferred ones.  Without ``forms`` nobody asks how values are written, and
+        a column that was given a role that any values can have is not looked at.
+
+        Edge cases: an unknown column or role is refused; so is the role of a number or a date for
+        values that are none.  On an engine of its own the first 100 000 rows are looked at.
+
+        Examples:
+            >>> import pyarrow
+            >>> people = pyarrow.table({"who": [f"p{i}" for i in range(30)], "paid": ["1,5"] * 30})
+            >>> with open_table(people) as opened:
+            ...     {name: reading.role for name, reading in opened.readings().items()}
+            {'who': 'identifier', 'paid': 'number'}
+        """
+        names = self.choose(columns)
+        given = checked_roles(roles, self.columns, self.name)
+        settled = () if forms else [name for name in names if given.get(name) in ANY_VALUES]
+        unknown = [name for name in names if name not in self.inferred and name not in settled]
+        if unknown and self.is_array:
+            self.inferred |= dict.fromkeys(unknown, OF_AN_ARRAY)
+        elif unknown:
+            self.inferred |= self._looked_at(unknown)
+        category = Reading("category")
+        return {
+            name: overridden(name, self.inferred.get(name, category), given.get(name))
+            for name in names
+        }
+
+    def _looked_at(self, names: list[str]) -> dict[str, Reading]:
+        separator = separator_of(self.path)
+        if self.elsewhere is None:
+            try:
+                view = self.view
+            except InputError:  # a column of mixed values, which cannot be counted
+                if not _is_pandas(self.memory):
+                    raise
+                view = object_view(self.engine, _labelled(self.frame))
+            return inferred_roles(self, view, names, separator)
+        sample = Table(self.name, self.columns, elsewhere=self.elsewhere.limit(_SAMPLE_ROWS))
+        if self.connection is None:
+            texts = {name: sample.expr[name].cast("string") for name in names}
+            rows = self.fetch(sample.expr.select(**texts), "reading rows")
+            copy = _named(rows, self.name)
+        else:
+            copy = sample.embedded(columns=names)
+        with copy:
+            return inferred_roles(copy, copy.view, names, separator)
+
+    # ── Rows in memory ────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The rows as pandas has them, values as they are written; of an array as numbers."""
+        if self.memory is None:
+            return _framed(self.local.rows())
+        if self.is_array:
+            return _numbers(self.memory, self.columns, self.name)
+        frame = cast("DataFrame", self.memory)
+        return (
+            frame if self.columns == tuple(frame.columns) else frame.set_axis(self.columns, axis=1)
+        )
+
+    def rows(self, columns: Columns = None) -> pa.Table:
+        """Return rows of the embedded engine, typed by their schema alone."""
+        chosen = fetched_columns(self.types(self.choose(columns)))
+        select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows"
+        return self.run("reading rows", lambda: streamed(self.engine.connection, select).read_all())
+
+    def stored_columns(self, columns: Columns = None) -> dict[str, object]:
+        """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
+
+        Guarantee: a value depends on its own row and on declared types alone, also of a file that
+        was opened as a public one, which is then read again.
+        """
+        table = self if self.reads_row_by_row else self._opened_as_secret
+        names = table.choose(columns)
+        if table.memory is None:
+            arrow = table.local.rows(names)
+            return dict(zip(arrow.column_names, arrow.columns, strict=True))
+        stored = _columns_in_memory(table.memory, table.columns)
+        return {name: stored[name] for name in names}
+
+    @property
+    def reads_row_by_row(self) -> bool:
+        """Whether no row decides how another is read."""
+        return self.secret or self.memory is not None or self.elsewhere is not None
+
+    @cached_property
+    def _opened_as_secret(self) -> Table:
+        if self.path is None:
+            raise InputError(
+                f"{self.name} was opened as a public table, in which rows may decide how others "
+                "are read. Open it with secret=True, or give the object itself."
+            )
+        return open_table(self.path, self.database_table, beside=self, secret=True)
+
+    def with_frame(self, frame: DataFrame, readings: Mapping[str, Reading] | None = None) -> Table:
+        """Return a table of other rows in memory, on the same engine.
+
+        ``readings`` are those of its columns, where they are known: then nothing is inferred.
+        """
+        columns = _names_in_memory(frame)
+        if readings is None and self.is_array:
+            readings = dict.fromkeys(columns, OF_AN_ARRAY)
+        inferred = {} if readings is None else {name: readings[name] for name in columns}
+        return Table(self.name, columns, self.path, memory=frame, beside=self, inferred=inferred)
+
+
+def open_table(
+    source: object,
+    database_table: str | None = None,
+    *,
+    memory_limit: str | None = None,
+    beside: Table | None = None,
+    secret: bool = False,
+) -> Table:
+    """Return the table in a file, in a database or in memory; nothing is read but its columns.
+
+    ``database_table`` names the table of a database file; it may be left out when there is only
+    one.  ``beside`` opens on the engine of another table, so that both can be queried together.
+    ``secret``: no row decides how another is read.
+
+    Edge cases: a :class:`Table` is returned as it is.  A missing file, a directory, an unknown
+    extension, a broken file or a table without columns is an :class:`InputError`.
+
+    Examples:
+        >>> import pyarrow
+        >>> with open_table(pyarrow.table({"sex": ["f", "m"], "age": [30, None]})) as people:
+        ...     people.columns
+        ('sex', 'age')
+    """
+    if isinstance(source, Table):
+        return source
+    table = Table("", (), beside=beside, secret=secret, memory_limit=memory_limit)
+    try:
+        _fill(table, source, database_table)
+        if not table.columns:
+            raise InputError(f"{table.name} has no columns.")
+        odd = next((column for column in table.columns if "\0" in column), None)
+        if odd is not None:
+            raise InputError(f"{table.name} must name its columns without zero bytes, got {odd!r}.")
+    except BaseException:
+        table.close()
+        raise
+    return table
+
+
+def _fill(table: Table, source: object, database_table: str | None) -> None:
+    """Find out a table's name, where its rows are, and its columns."""
+    if is_address(source):
+        table.elsewhere, table.name = expression_at(str(source), database_table)
+    elif isinstance(source, (str, os.PathLike)):
+        table.path = path = Path(source)
+        table.name, table.database_table = str(path), database_table
+        with reading(table.name):
+            check_file(path)
+            if path.suffix.lower() == ".npy":
+                table.memory = stored_array(path)
+            else:
+                table.secret = table.secret or same_for_secret_rows(path)
+                table.view = file_view(table.engine, path, database_table, secret=table.secret)
+    elif _is_pandas(source) or isinstance(source, (np.ndarray, list, tuple)):
+        table.name, table.memory = "the table" if _is_pandas(source) else "the array", source
+    elif hasattr(source, "get_backend") and not is_copied(source):
+        refuse_cut(source)
+        table.name, table.elsewhere = "the ibis table", source
+    else:
+        table.name = f"the {type(source).__name__}"
+        with reading(table.name):
+            table.view = object_view(table.engine, source, secret=table.secret)
+    if table.elsewhere is not None:
+        table.columns = tuple(table.elsewhere.columns)
+    elif table.memory is not None:
+        table.columns = _names_in_memory(table.memory)
+    else:
+        with reading(table.name):
+            table.columns = tuple(stored_types(table.engine.connection, table.query))
+
+
+def opened_table(
+    source: object,
+    database_table: str | None = None,
+    *,
+    beside: Table | None = None,
+    secret: bool = False,
+) -> AbstractContextManager[Table]:
+    """Return a context manager for a table that closes only what it has opened."""
+    table = open_table(source, database_table, beside=beside, secret=secret)
+    return nullcontext(table) if table is source else table
+
+
+def path_of(source: object) -> Path | None:
+    """Return the file of a table, where it has one."""
+    if isinstance(source, Table):
+        return source.path
+    return Path(source) if isinstance(source, (str, os.PathLike)) else None
+
+
+def chosen_columns(
+    table: Table, columns: Columns, roles: Roles, unit: str | None = None
+) -> Selection:
+    """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
+    readings = table.readings(columns, roles, forms=False)
+    apart = () if unit is None or columns is not None else (unit,)
+    chosen = selected(readings, columns, apart=apart, texts=True)
+    return replace(chosen, notes=(*header_notes(table), *chosen.notes))
+
+
+# ── Objects in memory ─────────────────────────────────────────────────────────────────────────────
+
+
+def _is_pandas(source: object) -> bool:
+    """Tell a pandas table, without importing pandas."""
+    return hasattr(source, "iloc") and hasattr(source, "columns")
+
+
+def _named(rows: pa.Table, name: str) -> Table:
+    table = open_table(rows)
+    table.name = name
+    return table
+
+
+def _names_in_memory(source: object) -> tuple[str, ...]:
+    """Return the names of columns as text; an array's are x0, x1, …."""
+    if not _is_pandas(source):
+        if isinstance(source, np.ndarray):
+            width = 1 if source.ndim < 2 else source.shape[1]
+        else:
+            width = len(_listed_rows(cast("Sequence[object]", source))[0])
+        return tuple(f"x{place}" for place in range(width))
+    names = tuple(str(name) for name in cast("DataFrame", source).columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"the table's columns must have different names, got {twice!r} twice.")
+    return names
+
+
+def _listed_rows(source: Sequence[object]) -> list[Any]:
+    rows = [row if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in source]
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or 0 in widths:
+        raise InputError("a list of rows must hold rows of equal length, and at least one.")
+    return rows
+
+
+def _columns_in_memory(source: object, names: Sequence[str]) -> dict[str, object]:
+    """Return the columns of an object in memory; values of a list keep their own types."""
+    if _is_pandas(source):
+        frame = cast("DataFrame", source)
+        return {name: frame.iloc[:, place] for place, name in enumerate(names)}
+    if isinstance(source, np.ndarray):
+        if source.ndim != 2 or isinstance(source, np.ma.MaskedArray):
+            raise InputError(
+                f"the array must hold rows of values and no mask, got {type(source).__name__} of "
+                f"shape {source.shape}."
+            )
+        return {name: source[:, place] for place, name in enumerate(names)}
+    rows = _listed_rows(cast("Sequence[object]", source))
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _numbers(source: object, names: Sequence[str], name: str) -> DataFrame:
+    """Return an array or a list of rows as numbers."""
+    import pandas as pd
+
+    try:
+        values = np.asarray(source, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must hold numbers in rows of equal length.") from None
+    if np.iscomplexobj(np.asarray(source)) or values.ndim not in (1, 2):
+        raise InputError(f"{name} must be a real array of rows, got shape {values.shape}.")
+    if 0 in values.shape:
+        raise InputError(f"{name} must hold at least one record, got none.")
+    return pd.DataFrame(values.reshape(len(values), -1), columns=list(names), copy=False)
+
+
+def _framed(arrow: pa.Table) -> DataFrame:
+    """Return rows as pandas has them; whole numbers keep all their digits beside missing ones."""
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = arrow.to_pandas()
+    for name, column in zip(arrow.column_names, arrow.columns, strict=True):
+        if pa.types.is_integer(column.type) and column.null_count:
+            kind = "UInt64" if pa.types.is_unsigned_integer(column.type) else "Int64"
+            frame[name] = pd.Series(pd.array(column.to_pylist(), dtype=kind), index=frame.index)
+    return frame
+
+
+def _labelled(frame: DataFrame) -> pa.Table:
+    """Return an Arrow table to look at, in which a column of mixed values goes by their labels."""
+    import pyarrow as pa
+
+    columns = {}
+    for name in frame.columns:
+        try:
+            columns[name] = pa.array(frame[name], from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pairs = zip(frame[name], frame[name].isna(), strict=True)
+            texts = [None if gap else label_of(value, "text") for value, gap in pairs]
+            columns[name] = pa.array(texts, pa.string())
+    return pa.table(columns)
