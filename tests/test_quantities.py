@@ -52,11 +52,11 @@ from memberbound.report.charts import (
 from memberbound.report.mlflow_log import owner_entry
 from memberbound.report.page import _headline, block_of, sides_of, text_of
 from memberbound.studies.studying import Study
+from memberbound.subset.settings import Comparison
 from memberbound.verbs.audit import Audit
 from memberbound.verbs.audit_learner import LearnerAudit
 from memberbound.verbs.certify import Certification, ExposedCell
 from memberbound.verbs.plan import Plan
-from memberbound.verbs.population import Comparison
 from report.sample import sample, typed
 
 SOURCE = Path(memberbound.__file__).parent

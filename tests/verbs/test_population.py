@@ -18,8 +18,9 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean
 from memberbound.subset.distances import clipped
 from memberbound.subset.iid_means import leak_of_means
 from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.settings import GaussianSetting
 from memberbound.tables.in_memory import read_population
-from memberbound.verbs.population import GaussianSetting, population
+from memberbound.verbs.population import population
 
 
 def cloud(count: int, dimension: int, seed: int = 0) -> np.ndarray:
@@ -78,7 +79,7 @@ def test_the_worst_case_epsilon_is_that_of_the_gaussian_mechanism() -> None:
 def test_the_three_attackers_are_ordered() -> None:
     answer = population(cloud(60, 4), epsilon=3.0, clip=4)
     for point in answer.sweep([0.1, 1.0, 5.0, 20.0]):
-        assert answer.blind <= point.practical <= point.population <= point.worst_case <= 1
+        assert answer.success_blind <= point.practical <= point.population <= point.worst_case <= 1
 
 
 def test_repeated_answers_are_one_release_with_less_noise() -> None:
@@ -188,7 +189,7 @@ def test_odd_populations_and_left_out_columns_are_mentioned(tmp_path: Path) -> N
     assert answer.game.size == 4
     assert any("cannot be halved" in w for w in answer.warnings)
     assert any("left out: name" in w for w in answer.warnings)
-    assert answer.success_upper >= answer.blind > 0.5
+    assert answer.success_upper >= answer.success_blind > 0.5
 
 
 @pytest.mark.parametrize(
@@ -379,7 +380,7 @@ def test_the_crowd_is_used_in_every_dimension_and_named() -> None:
     assert shown["success_upper"] < shown["coupling"]["success_upper"] - 0.05
     assert shown["crowd"]["success_average_upper"] <= shown["crowd"]["success_upper"]
     assert np.all(answer.bounds.success <= answer.coupled.success)
-    assert np.all(answer.bounds.success <= answer.crowd.success)
+    assert np.all(answer.bounds.success <= answer.crowd_bounds.success)
     (point,) = answer.sweep([10.0])
     assert point.practical <= answer.success_upper + 1e-9
     assert point.coupled == answer.coupled.success_upper
@@ -423,7 +424,7 @@ def test_fresh_rows_beside_what_is_known_of_normal_ones() -> None:
     assert {"X21", "A25-T13", "X8", "A25-P25"} <= set(shown["theorems"])
     assert "fresh rows (i.i.d.)" in answer.summary()
     four = population(rows, sigma=4.0, size=3, clip=4, confidence=0.9, releases=4)
-    assert four.fresh.value == pytest.approx(answer.fresh.value, rel=1e-9)
+    assert four.fresh_rows.leak_upper == pytest.approx(answer.fresh_rows.leak_upper, rel=1e-9)
     # Too few tables of 2k rows: nothing is claimed about other rows of the law.
     for size in (4, 90):
         assert "fresh_rows" not in population(rows, sigma=2.0, size=size, clip=4).to_dict()

@@ -944,7 +944,7 @@ def save_success(
         {name: [getattr(point, name) for point in points] for name in _ATTACKERS},
         {name: getattr(answer.compared, name) for name in _ATTACKERS},
         asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
-        level=(answer.blind, "blind guessing"),
+        level=(answer.success_blind, "blind guessing"),
         axis=f"ε of the mechanism, worst case over all data sets{delta}",
     )
     return chart.save(path, answer.sentence)

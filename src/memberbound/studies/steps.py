@@ -763,9 +763,9 @@ def translate_population(bench: Bench, progress: Progress) -> Translated:
     ]
     said = PopulationTranslation(
         sentence=found.sentence,
-        blind=found.blind,
-        worst_case_upper=found.compared.worst_case,
-        population_upper=found.compared.population,
+        blind=found.success_blind,
+        worst_case_upper=found.success_worst_case_upper,
+        population_upper=found.success_population_upper,
         practical_upper=found.success_upper,
         pmp_epsilon_upper=json_number(found.pmp_epsilon_upper),
         sweep=tuple(sweep),

@@ -6,14 +6,24 @@ import csv
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 
-from memberbound.curve import GaussianCurve
+from memberbound.answers import (
+    INTERNAL,
+    Answer,
+    EstimateOf,
+    Given,
+    Lower,
+    OmitEmpty,
+    Upper,
+    computed,
+)
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -27,10 +37,8 @@ from memberbound.declarations import (
     Seed,
     Table,
 )
-from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import (
     InputError,
-    SearchError,
     fraction,
     nonnegative,
     one_of,
@@ -41,106 +49,41 @@ from memberbound.files import check_output, written_whole
 from memberbound.games import SubsetGame
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussian_mean_bound
 from memberbound.limits import Limited, Part, Success
-from memberbound.numerics.roots import fixed_order, last_true, least_scale
-from memberbound.numerics.rounding import FloatArray, down, shared_confidence, sum_slack, up
+from memberbound.numerics.rounding import FloatArray, down, sum_slack, up
 from memberbound.quantities import (
     Certificate,
-    Readable,
     Side,
-    Sides,
     at_confidence,
-    common_fields,
-    json_number,
     marked,
     percent,
     significant,
     vacuous,
 )
-from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.crowd import CrowdTable
 from memberbound.subset.distances import MOST_PAIRED_RECORDS, Query, largest_entry
-from memberbound.subset.enumeration import MOST_SUBSETS, exact_bounds
 from memberbound.subset.exponential import ExponentialMechanism
-from memberbound.subset.gaussian import (
-    clipped,
-    dp_from_noise,
-    gaussian_bounds,
-    noise_for_pmp,
-    noise_for_success,
-    noise_from_dp,
-    noise_on_query,
-    noise_on_sum,
-    worst_case_sensitivity,
-    worst_pmp_epsilon,
-    worst_success,
-)
+from memberbound.subset.gaussian import clipped, worst_case_sensitivity
 from memberbound.subset.iid_means import leak_of_means
-from memberbound.subset.joint import repeated_noise
-from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds
-from memberbound.subset.sampled import sampled_bounds
+from memberbound.subset.settings import (
+    Comparison,
+    ExponentialSetting,
+    GaussianSetting,
+    Progress,
+    Quantity,
+    Sampling,
+    Setting,
+)
 from memberbound.tables.in_memory import Population, read_population
-from memberbound.tables.roles import Roles
 from memberbound.tables.table import opened_table
 
-__all__ = [
-    "Amount",
-    "Comparison",
-    "ExponentialSetting",
-    "GaussianSetting",
-    "PopulationAnswer",
-    "Progress",
-    "Quantity",
-    "Question",
-    "Sampling",
-    "Setting",
-    "answer_exponential",
-    "answer_gaussian",
-    "population",
-]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-# ── What an answer asks of a mechanism on a population ────────────────────────────────────────────
-#
-# A setting holds what does not depend on the amount of noise (the neighbour profile, the losses)
-# and answers for any of it: the worst case over all data sets, the worst case over neighbours
-# inside the population, and the attacker who does not know who was drawn.
+__all__ = ["Amount", "PopulationAnswer", "population"]
 
-Progress = Callable[[int, int], None] | None
-#: What an inverse question limits: ε̃, or the success of any attack.
-Quantity = Literal["pmp", "success"]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Success bounds of three attackers at one ε: they know ever less.
-
-    ``coupled`` is what coupling alone proves about the last one (L24-P12), where more is known.
-    """
-
-    epsilon: float
-    worst_case: float
-    population: float
-    practical: float
-    coupled: float | None = None
-
-
-class Setting(Protocol):
-    """A mechanism on a population, at any ε."""
-
-    @property
-    def game(self) -> SubsetGame:
-        """Who is drawn."""
-        ...
-
-    def comparison(self, epsilon: float) -> Comparison:
-        """Return the three success bounds at the worst-case DP parameter ``epsilon``."""
-        ...
-
-
-# ── The question of ``population``: which records, how many are drawn, how much noise ─────────────
-
-#: Below this nothing is left to hide among.
-FEWEST = 4
+# ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -153,13 +96,13 @@ class Amount:
     target_success: float | None = None
 
     def __post_init__(self) -> None:
-        asked = [name for name, value in vars(self).items() if value is not None]
-        if len(asked) != 1:
+        given = [name for name, value in vars(self).items() if value is not None]
+        if len(given) != 1:
             raise InputError(
                 "population needs exactly one of epsilon, sigma, target_pmp and target_success, "
-                f"got {' and '.join(asked) or 'none of them'}."
+                f"got {' and '.join(given) or 'none of them'}."
             )
-        name = asked[0]
+        name = given[0]
         value = getattr(self, name)
         if name == "target_success":
             number = fraction(name, value, open_left=True, open_right=True)
@@ -175,139 +118,48 @@ class Amount:
         return None if self.target_success is None else ("success", self.target_success)
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """The records of the population and what is asked about them."""
+@dataclass(frozen=True)
+class MethodBounds:
+    """What one method alone proves about the worst record."""
 
-    table: Population
-    game: SubsetGame
-    amount: Amount
-    delta: float
-    clip: float | None
-    sensitivity: float | None
-    notes: tuple[str, ...]
-
-    @classmethod
-    def about(
-        cls,
-        records: Any,
-        amount: Amount,
-        *,
-        columns: Any,
-        roles: Roles = None,
-        database_table: str | None,
-        unit: str | None = None,
-        size: int | None,
-        delta: float,
-        clip: float | None,
-        sensitivity: float | None,
-    ) -> Question:
-        """Read the records; say what is unusual about them."""
-        chance = fraction("delta", delta, open_right=True)
-        radius = None if clip is None else positive("clip", clip)
-        shift = None if sensitivity is None else positive("sensitivity", sensitivity)
-        table = read_population(
-            records,
-            columns,
-            roles=roles,
-            numeric=True,
-            database_table=database_table,
-            unit=unit,
-        )
-        total = table.values.shape[0]
-        if total < FEWEST:
-            raise InputError(f"{table.name} must hold at least {FEWEST} records, got {total}.")
-        drawn = total // 2 if size is None else whole_number("size", size)
-        notes = _remarks(table)
-        if size is None and total % 2:
-            notes.append(f"{total} records cannot be halved; {drawn} are drawn")
-        game = SubsetGame(total, drawn)
-        return cls(table, game, amount, chance, radius, shift, tuple(notes))
-
-    def inside_ball(self) -> tuple[FloatArray, float, int | None, tuple[str, ...]]:
-        """Return the records inside the ball, its radius, how many were moved, and a note."""
-        values = self.table.values
-        if self.clip is not None:
-            inside, moved = clipped(values, self.clip)
-            return inside, self.clip, moved, ()
-        # Scaled by the largest entry, so that squares neither overflow nor vanish.
-        scale = largest_entry(values) or 1.0
-        blocks = np.array_split(values, max(1, values.size >> 22))
-        most = max(float(np.square(block / scale).sum(axis=1).max()) for block in blocks)
-        length = math.sqrt(most)
-        radius = up(up(length, values.shape[1] + 8) * scale)
-        note = (
-            "no clip given: the worst case is over records of norm at most "
-            f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that was "
-            "fixed beforehand"
-        )
-        return values, radius, None, (note,)
+    pmp_epsilon_upper: Upper
+    eta_upper: Upper
+    success_upper: Upper
+    success_average_upper: OmitEmpty[Upper | None] = None
 
 
-def _remarks(table: Population) -> list[str]:
-    notes = list(table.selection.notes)
-    total = table.values.shape[0]
-    distinct = _distinct(table.values)
-    if distinct < total:
-        notes.append(
-            f"{total - distinct} records repeat another one; rows are told apart by their place, "
-            "so somebody with two rows is protected as two records"
-        )
-    spread = np.array([column.std() for column in table.values.T])
-    if spread.max() > 0 and (spread < spread.max() / 100).any():
-        loud = table.columns[int(spread.argmax())]
-        notes.append(
-            f"column {loud!r} varies over 100 times more than another; distances are mostly its "
-            "own, so consider scaling the columns"
-        )
-    return notes
+@dataclass(frozen=True)
+class ExposedRecord:
+    """A record with a large success bound, and its distance from the others."""
+
+    record: int
+    pmp_epsilon_upper: Upper
+    success_upper: Upper
+    mean_distance: EstimateOf
+    times_median: EstimateOf | None
 
 
-def _distinct(values: FloatArray) -> int:
-    """Return the number of different rows; only those that share a hash are compared."""
-    mixed = np.zeros(len(values), dtype=np.uint64)
-    for column in values.T:
-        # Zero has one sign here, as in a comparison; products wrap around.
-        mixed = (mixed ^ (column + 0.0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-    _, place, count = np.unique(mixed, return_inverse=True, return_counts=True)
-    shared = count[place] > 1
-    if not shared.any():
-        return len(values)
-    return int((~shared).sum()) + len(np.unique(values[shared], axis=0))
+@dataclass(frozen=True)
+class FreshRows:
+    """What the same release of fresh rows leaks about the average one (A25-T13, X21)."""
+
+    leak_upper: Upper
+    confidence: Lower
+    leak_of_normal_rows_upper: Upper
+    leak_of_normal_rows_bound: Upper
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    game: str = "iid"
+    protects: str = "the average record"
 
 
-# ── The answer of ``population``: what ε means for these records ──────────────────────────────────
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PopulationAnswer(Answer, Limited):
+    """Bounds for every record of a population under one mechanism, and what they compare with.
 
-_BOUNDS: Sides = {"eta_upper": "upper", "pmp_epsilon_upper": "upper", "success_upper": "upper"}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PopulationAnswer(Readable, Limited):
-    """Bounds for every record of a population under one mechanism, and what they compare with."""
-
-    SIDES: ClassVar[Sides] = {
-        **_BOUNDS,
-        "confidence": "lower",
-        "coupling": _BOUNDS,
-        "crowd": {**_BOUNDS, "success_average_upper": "upper"},
-        "delta": "given",
-        "epsilon": "given",
-        "epsilon_population": "upper",
-        "fresh_rows": {
-            "confidence": "lower",
-            "leak_upper": "upper",
-            "leak_of_normal_rows_bound": "upper",
-            "leak_of_normal_rows_upper": "upper",
-        },
-        "most_exposed": {**_BOUNDS, "mean_distance": "estimate", "times_median": "estimate"},
-        "sigma": "given",
-        "success_blind": "upper",
-        "success_population_upper": "upper",
-        "success_worst_case_upper": "upper",
-        "target_pmp": "given",
-        "target_success": "given",
-    }
+    ``bounds`` holds those of every record, ``coupled`` and ``crowd_bounds`` what one method alone
+    proves; ``compared`` the success of three attackers who know ever less.
+    """
 
     VERB: ClassVar = "population"
     FAILS_ON: ClassVar = ("ceiling",)
@@ -315,75 +167,153 @@ class PopulationAnswer(Readable, Limited):
 
     mechanism: str
     query: str
-    bounds: RecordBounds
-    coupled: RecordBounds | None
-    epsilon: float
-    epsilon_population: float
-    sigma: float | None
-    compared: Comparison
-    mean_distance: FloatArray
-    max_distance: FloatArray
-    distance: str
-    clipped: int | None
-    amount: Amount
+    epsilon: Given
+    epsilon_population: Upper
+    sigma: Given | None
+    clipped_records: int | None
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
-    crowd: RecordBounds | None = field(default=None, kw_only=True)
-    fresh: Certificate | None = field(default=None, kw_only=True)
-    columns: int = field(default=1, kw_only=True)
-    setting: Setting = field(repr=False, kw_only=True)
+    fresh_rows: OmitEmpty[FreshRows | None] = None
+    bounds: RecordBounds = field(metadata=INTERNAL)
+    coupled: RecordBounds | None = field(default=None, metadata=INTERNAL)
+    crowd_bounds: RecordBounds | None = field(default=None, metadata=INTERNAL)
+    compared: Comparison = field(metadata=INTERNAL)
+    mean_distance: FloatArray = field(metadata=INTERNAL)
+    max_distance: FloatArray = field(metadata=INTERNAL)
+    distance: str = field(metadata=INTERNAL)
+    amount: Amount = field(metadata=INTERNAL)
+    setting: Setting = field(metadata=INTERNAL)
 
-    @property
+    @cached_property
     def game(self) -> SubsetGame:
         """The subset game: N records, k of them drawn."""
         return self.bounds.game
 
-    @property
-    def delta(self) -> float:
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """Results the numbers rest on."""
+        return self.bounds.theorems
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true for the numbers to hold."""
+        return self.bounds.assumptions
+
+    @computed
+    def records(self) -> int:
+        """Number of records of the population."""
+        return self.game.population
+
+    @computed
+    def size(self) -> int:
+        """Number of records drawn."""
+        return self.game.size
+
+    @computed
+    def delta(self) -> Given:
         """The δ at which all three ε are read."""
         return self.bounds.delta
 
-    @property
-    def pmp_epsilon_upper(self) -> float:
+    @computed
+    def pmp_epsilon_upper(self) -> Upper:
         """ε̃ for this population; never above the worst case over it."""
         return min(self.bounds.pmp_epsilon_upper, self.epsilon_population, self.epsilon)
 
-    @property
-    def success_upper(self) -> float:
-        """No practical attack on any record is right more often."""
-        return self.compared.practical
-
-    @property
-    def eta_upper(self) -> float:
+    @computed
+    def eta_upper(self) -> Upper:
         """Gain of the best attack over the blind guess, worst record."""
         return self.bounds.eta_upper
 
-    @property
+    @computed
+    def success_upper(self) -> Upper:
+        """No practical attack on any record is right more often."""
+        return self.compared.practical
+
+    @computed
+    def success_worst_case_upper(self) -> Upper:
+        """The same for an attacker who knows all records but one, on any data set."""
+        return self.compared.worst_case
+
+    @computed
+    def success_population_upper(self) -> Upper:
+        """The same for neighbours inside the population."""
+        return self.compared.population
+
+    @computed
+    def success_blind(self) -> Upper:
+        """Accuracy of always giving the likelier answer."""
+        return self.game.blind
+
+    @computed
     def worst_record(self) -> int:
         """Row of the most exposed record, counted from 0."""
         return self.bounds.worst_record
 
+    @computed
+    def most_exposed(self) -> tuple[ExposedRecord, ...]:
+        """The five records with the largest success bounds."""
+        typical = float(np.median(self.mean_distance))
+        return tuple(
+            ExposedRecord(
+                int(row),
+                float(self.bounds.pmp_epsilon[row]),
+                float(self.bounds.success[row]),
+                float(self.mean_distance[row]),
+                float(self.mean_distance[row]) / typical if typical > 0 else None,
+            )
+            for row in self.exposure_order[:5]
+        )
+
+    @computed
+    def method(self) -> str:
+        """How the bounds were computed."""
+        return self.bounds.method
+
+    @computed
+    def confidence(self) -> Lower:
+        """Of the bounds; 1 where no subsets were sampled."""
+        return self.bounds.confidence
+
+    @computed
+    def coupling(self) -> OmitEmpty[MethodBounds | None]:
+        """What coupling alone proves, where another method proves more."""
+        bounds = self.coupled
+        if bounds is None:
+            return None
+        return MethodBounds(bounds.pmp_epsilon_upper, bounds.eta_upper, bounds.success_upper)
+
+    @computed
+    def crowd(self) -> OmitEmpty[MethodBounds | None]:
+        """What the sum of the other records proves (X21)."""
+        bounds = self.crowd_bounds
+        if bounds is None:
+            return None
+        return MethodBounds(
+            bounds.pmp_epsilon_upper,
+            bounds.eta_upper,
+            bounds.success_upper,
+            _average_success(bounds),
+        )
+
+    @computed
+    def target_pmp(self) -> OmitEmpty[Given | None]:
+        """The ε̃ that was asked for."""
+        return self.amount.target_pmp
+
+    @computed
+    def target_success(self) -> OmitEmpty[Given | None]:
+        """The success rate that was asked for."""
+        return self.amount.target_success
+
+    @property
+    def exposure_order(self) -> NDArray[np.intp]:
+        """The records, most exposed first."""
+        return np.lexsort((self.bounds.pmp_epsilon, self.bounds.success))[::-1]
+
     def sweep(self, epsilons: Sequence[float]) -> list[Comparison]:
         """Return the success bounds of the three attackers at other ε."""
         return [self.setting.comparison(float(epsilon)) for epsilon in epsilons]
-
-    def most_exposed(self, count: int = 5) -> list[dict[str, Any]]:
-        """Return the records with the largest success bounds and their distance from the rest."""
-        order = np.lexsort((self.bounds.pmp_epsilon, self.bounds.success))[::-1][:count]
-        typical = float(np.median(self.mean_distance))
-        return [
-            {
-                "record": int(row),
-                "pmp_epsilon_upper": json_number(float(self.bounds.pmp_epsilon[row])),
-                "success_upper": float(self.bounds.success[row]),
-                "mean_distance": float(self.mean_distance[row]),
-                "times_median": json_number(
-                    float(self.mean_distance[row]) / typical if typical > 0 else None
-                ),
-            }
-            for row in order
-        ]
 
     def certificate(self) -> Certificate:
         """Return the success bound as a certificate."""
@@ -392,90 +322,16 @@ class PopulationAnswer(Readable, Limited):
             self.success_upper,
             "upper",
             self.game,
-            self.bounds.theorems,
-            self.bounds.assumptions,
-            self.bounds.confidence,
+            self.theorems,
+            self.assumptions,
+            self.confidence,
         )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the success of any attack on any record."""
         del on
         what = "any attack on any record of the population"
-        return (Success(what, self.blind, ceiling=self.success_upper),)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        result = common_fields(
-            "population", self.game, self.bounds.theorems, self.bounds.assumptions
-        )
-        result |= {
-            "mechanism": self.mechanism,
-            "query": self.query,
-            "records": self.game.population,
-            "size": self.game.size,
-            "epsilon": json_number(self.epsilon),
-            "delta": self.delta,
-            "epsilon_population": json_number(self.epsilon_population),
-            "pmp_epsilon_upper": json_number(self.pmp_epsilon_upper),
-            "eta_upper": self.eta_upper,
-            "success_upper": self.success_upper,
-            "success_worst_case_upper": self.compared.worst_case,
-            "success_population_upper": self.compared.population,
-            "success_blind": self.blind,
-            "sigma": self.sigma,
-            "worst_record": self.worst_record,
-            "most_exposed": self.most_exposed(),
-            "method": self.bounds.method,
-            "confidence": self.bounds.confidence,
-            "clipped_records": self.clipped,
-            "warnings": list(self.warnings),
-            "records_out": self.records_out,
-            "roles": dict(self.roles),
-            "sentence": self.sentence,
-        }
-        if self.coupled is not None:
-            result["coupling"] = {
-                "pmp_epsilon_upper": json_number(self.coupled.pmp_epsilon_upper),
-                "eta_upper": self.coupled.eta_upper,
-                "success_upper": self.coupled.success_upper,
-            }
-        if self.crowd is not None:
-            result["crowd"] = {
-                "pmp_epsilon_upper": json_number(self.crowd.pmp_epsilon_upper),
-                "eta_upper": self.crowd.eta_upper,
-                "success_upper": self.crowd.success_upper,
-                "success_average_upper": self._average(self.crowd),
-            }
-        if self.fresh is not None:
-            result["fresh_rows"] = {
-                "game": self.fresh.game.name,
-                "protects": "the average record",
-                "leak_upper": self.fresh.value,
-                "confidence": self.fresh.confidence,
-                "leak_of_normal_rows_upper": leak_of_gaussian_mean(self.game.size, self.columns),
-                "leak_of_normal_rows_bound": self._closed,
-                "theorems": [*self.fresh.theorems, "X8", "A25-P25"],
-                "assumptions": list(self.fresh.assumptions),
-            }
-        if self.amount.target is not None:
-            quantity, limit = self.amount.target
-            result[f"target_{quantity}"] = limit
-        return result
-
-    @property
-    def _closed(self) -> float:
-        """A25-P25's bound on the leak of a mean of normal rows without noise."""
-        return leak_of_gaussian_mean_bound(self.game.size, self.columns)
-
-    def _average(self, bounds: RecordBounds) -> float:
-        """The success bound of the average record, from above."""
-        mean = float(bounds.success.mean())
-        return min(1.0, up(mean * (1 + 2 * sum_slack(self.game.population))))
-
-    @property
-    def blind(self) -> float:
-        """Accuracy of always giving the likelier answer."""
-        return self.game.blind
+        return (Success(what, self.success_blind, ceiling=self.success_upper),)
 
     @property
     def _epsilon(self) -> str:
@@ -485,22 +341,21 @@ class PopulationAnswer(Readable, Limited):
     @property
     def release(self) -> str:
         """What is released, with what noise: a bound holds for this and nothing else."""
-        total, drawn = self.game.population, self.game.size
-        whose = f"a random half of these {total} records"
-        if 2 * drawn != total:
-            whose = f"{drawn} of these {total} records, drawn at random"
+        whose = f"a random half of these {self.records} records"
+        if 2 * self.size != self.records:
+            whose = f"{self.size} of these {self.records} records, drawn at random"
         at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
-        name = "this σ" if self.epsilon == float("inf") else f"ε = {self._epsilon}{at}"
+        name = "this σ" if self.epsilon == math.inf else f"ε = {self._epsilon}{at}"
         if self.mechanism == "gaussian":
             what, _, answers = self.query.partition(", ")
             what += f" ({answers})" if answers else ""
             return f"the {what} of {whose}, released with Gaussian noise for {name}"
         return f"the exponential mechanism's {self.query} on {whose}, at {name}"
 
-    @property
+    @computed
     def sentence(self) -> str:
         """A sentence a privacy officer can pass on."""
-        sure = at_confidence(self.bounds.confidence)
+        sure = at_confidence(self.confidence)
         if vacuous(self.success_upper):
             unproved = "nothing useful is proved about any record's membership"
             return f"From {self.release}, {unproved}{sure}."
@@ -508,74 +363,78 @@ class PopulationAnswer(Readable, Limited):
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
             "right about any record's membership at most "
             f"{percent(self.success_upper, 'upper')} of the time{sure} (blind guessing: "
-            f"{percent(self.blind, 'upper')})."
+            f"{percent(self.success_blind, 'upper')})."
         )
 
-    def summary(self) -> str:
-        """Return the short readable table of the command line."""
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return the numbers of the table of the command line."""
 
-        def number(value: float, quantity: str = "epsilon") -> str:
-            if value == float("inf") or vacuous(value, quantity):
+        def bound(value: float, quantity: str = "epsilon") -> str:
+            if value == math.inf or vacuous(value, quantity):
                 return "nothing is proved"
             return f"≤ {significant(value, 'upper')}"
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
         rows: list[tuple[str, object]] = [
-            ("records (drawn)", f"{self.game.population} ({self.game.size})"),
+            ("records (drawn)", f"{self.records} ({self.size})"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
             # σ that follows from a given ε is rounded up; one that was found is a short decimal.
             side: Side = "given" if self.amount.epsilon is None else "upper"
             rows.append(("noise σ", significant(self.sigma, side)))
+        eta = marked(self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain)
         rows += [
             (f"ε{at}, any data set", self._epsilon),
-            (f"ε(X){at}, these records", number(self.epsilon_population)),
-            (f"ε̃{at}, practical", number(self.pmp_epsilon_upper)),
-            ("success, any data set", marked(self.compared.worst_case, "certificate")),
-            ("success, these records", marked(self.compared.population, "certificate")),
+            (f"ε(X){at}, these records", bound(self.epsilon_population)),
+            (f"ε̃{at}, practical", bound(self.pmp_epsilon_upper)),
+            ("success, any data set", marked(self.success_worst_case_upper, "certificate")),
+            ("success, these records", marked(self.success_population_upper, "certificate")),
             ("success, practical", marked(self.success_upper, "certificate")),
-            (
-                "η (MIP)",
-                marked(
-                    self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain
-                ),
-            ),
-            ("method", self.bounds.method),
+            ("η (MIP)", eta),
+            ("method", self.method),
         ]
         if self.crowd is not None:
-            average = marked(self._average(self.bounds), "certificate")
+            average = marked(_average_success(self.bounds), "certificate")
             rows.append(("success, average record", average))
-        if self.coupled is not None:
-            alone = self.coupled
-            rows.append(("success, by coupling alone", marked(alone.success_upper, "certificate")))
-            rows.append(("ε̃, by coupling alone", number(alone.pmp_epsilon_upper)))
-        if self.fresh is not None:
-            sure = at_confidence(self.fresh.confidence)
-            plain = leak_of_gaussian_mean(self.game.size, self.columns)
+        if self.coupling is not None:
+            alone = marked(self.coupling.success_upper, "certificate")
+            rows.append(("success, by coupling alone", alone))
+            rows.append(("ε̃, by coupling alone", bound(self.coupling.pmp_epsilon_upper)))
+        if self.fresh_rows is not None:
+            fresh = self.fresh_rows
+            sure = at_confidence(fresh.confidence)
             rows += [
-                ("leak of fresh rows (i.i.d.)", number(self.fresh.value, "leak") + sure),
-                ("… normal ones, no noise: X8", number(plain, "leak")),
-                ("… and by A25-P25", number(self._closed, "leak")),
+                ("leak of fresh rows (i.i.d.)", bound(fresh.leak_upper, "leak") + sure),
+                ("… normal ones, no noise: X8", bound(fresh.leak_of_normal_rows_upper, "leak")),
+                ("… and by A25-P25", bound(fresh.leak_of_normal_rows_bound, "leak")),
             ]
-        width = max(len(name) for name, _ in rows)
-        table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-        shown = "\n".join(f"  {self._exposed(item)}" for item in self.most_exposed())
-        notes = "".join(f"\nnote: {w}." for w in self.warnings)
-        return f"{self.sentence}\n\n{table}\n\nmost exposed (rows counted from 0)\n{shown}{notes}"
+        return rows
 
-    def _exposed(self, item: dict[str, Any]) -> str:
-        times = item["times_median"]
-        return (
-            f"record {item['record']}: success {marked(item['success_upper'], 'certificate')}, "
-            f"{self.distance} ≈ {significant(item['mean_distance'], 'estimate', 4)}"
-            + ("" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)")
-        )
+    def summary_notes(self) -> list[str]:
+        """Return the most exposed records and the warnings."""
+        lines = ["", "most exposed (rows counted from 0)"]
+        for item in self.most_exposed:
+            times = item.times_median
+            ratio = (
+                "" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)"
+            )
+            lines.append(
+                f"  record {item.record}: success {marked(item.success_upper, 'certificate')}, "
+                f"{self.distance} ≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
+            )
+        return [*lines, *super().summary_notes()]
 
 
-def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:
+def _average_success(bounds: RecordBounds) -> float:
+    """Return the success bound of the average record, from above."""
+    mean = float(bounds.success.mean())
+    return min(1.0, up(mean * (1 + 2 * sum_slack(bounds.game.population))))
+
+
+def _write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str:
     """Write one line per record, most exposed first; the file appears whole or not at all."""
-    order = np.lexsort((answer.bounds.pmp_epsilon, answer.bounds.success))[::-1]
+    order = answer.exposure_order
     columns = {
         "record": order,
         "success_upper": answer.bounds.success[order],
@@ -599,536 +458,7 @@ def write_records(answer: PopulationAnswer, target: Path, *, force: bool) -> str
     return str(target)
 
 
-# ── ``population`` for Gaussian noise on a sum or a mean ──────────────────────────────────────────
-
-
-#: Bounds by coupling, by the exact mixture and by the crowd.
-_Parts = tuple[RecordBounds, RecordBounds | None, RecordBounds | None]
-
-
-@dataclass(frozen=True, eq=False)
-class GaussianSetting:
-    """Gaussian noise on the sum or the mean of a uniform subset.
-
-    The profile is that of the sum: a mean over k records with noise σ is the sum with noise k·σ,
-    so one profile serves both queries and every size.  ``sensitivity`` is that of the sum over all
-    data sets, ``releases`` the number of independent answers.
-    """
-
-    profile: NeighbourProfile
-    game: SubsetGame
-    delta: float
-    query: Query
-    sensitivity: float
-    releases: int = 1
-    line: FloatArray | None = None
-    progress: Progress = None
-    crowd: CrowdTable | None = None
-    _last: dict[float, _Parts] = field(default_factory=dict, init=False, repr=False)
-
-    def effective(self, sigma: float) -> float:
-        """Noise on the sum that says as much as all releases together, from below."""
-        return noise_on_sum(self.query, repeated_noise(sigma, self.releases), self.game.size)
-
-    def released(self, effective: float) -> float:
-        """Noise per released answer whose :meth:`effective` noise is at least the given one."""
-        if effective == 0.0:
-            return 0.0
-        single = noise_on_query(self.query, effective, self.game.size)
-        sigma = single if self.releases == 1 else up(single * math.sqrt(self.releases), 24)
-        if self.effective(sigma) < effective:
-            raise SearchError(f"no noise found for an effective σ of {effective!r}.")
-        return sigma
-
-    def sigma_from_epsilon(self, epsilon: float) -> float:
-        """Smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
-        return self.released(noise_from_dp(epsilon, self.delta, self.sensitivity))
-
-    def epsilon_from_sigma(self, sigma: float) -> float:
-        """ε of the worst case over all data sets."""
-        return dp_from_noise(self.effective(sigma), self.delta, self.sensitivity)
-
-    def epsilon_population(self, sigma: float) -> float:
-        """ε of the worst case over neighbours inside the population."""
-        return dp_from_noise(self.effective(sigma), self.delta, self.profile.diameter)
-
-    def coupled(self, sigma: float) -> RecordBounds:
-        """Bounds by coupling (X1, L24-P12)."""
-        return gaussian_bounds(
-            self.profile, self.game, sigma=self.effective(sigma), delta=self.delta
-        )
-
-    def exact(self, sigma: float, progress: Progress = None) -> RecordBounds | None:
-        """Bounds by the exact mixture (X9), where the release is one number."""
-        if self.line is None:
-            return None
-        return mixture_bounds(
-            self.line, self.game, sigma=self.effective(sigma), delta=self.delta, progress=progress
-        )
-
-    def hidden(self, sigma: float) -> RecordBounds | None:
-        """Bounds by what is proved of the others' sum (X21), where no exact mixture is at hand."""
-        if self.crowd is None:
-            return None
-        return Crowd(self.crowd, self.effective(sigma)).bounds(self.delta)
-
-    def parts(self, sigma: float) -> _Parts:
-        """All bounds; the last ones are kept, as a search ends with those that are answered."""
-        if sigma not in self._last:
-            self._last.clear()
-            found = self.coupled(sigma), self.exact(sigma, self.progress), self.hidden(sigma)
-            self._last[sigma] = found
-        return self._last[sigma]
-
-    def best(self, sigma: float) -> RecordBounds:
-        """The best of all, record by record."""
-        found, *others = self.parts(sigma)
-        for other in others:
-            found = found if other is None else _tightened(found, other)
-        return found
-
-    def worst(self, quantity: Quantity, sigma: float) -> float:
-        """ε̃ or success of the worst record: at least that of :meth:`best`, sooner; for searches."""
-        noise = self.effective(sigma)
-        if quantity == "pmp":
-            return worst_pmp_epsilon(
-                self.profile, self.game, noise, self.delta, self.line, crowd=self.crowd
-            )
-        return worst_success(self.profile, self.game, noise, self.line, crowd=self.crowd)
-
-    def mechanism_for(self, quantity: Quantity, target: float) -> tuple[float, float]:
-        """Return σ and ε of one mechanism with ε̃ ≤ target or success ≤ target, with little noise.
-
-        Guarantee: both are short decimals, so what is printed is the mechanism that is certified.
-        It has (ε, δ)-DP over all data sets, and meets the target; so does the least noise for ε.
-        """
-        pmp = quantity == "pmp"
-
-        def found(line: FloatArray | None, crowd: CrowdTable | None) -> float:
-            if pmp:
-                return noise_for_pmp(self.profile, target, self.delta, self.game, line, crowd=crowd)
-            return noise_for_success(self.profile, self.game, target, line, crowd=crowd)
-
-        def reached(sigma: float) -> float:
-            bounds = self.best(sigma)
-            return bounds.pmp_epsilon_upper if pmp else bounds.success_upper
-
-        def shortened(sigma: float) -> tuple[float, float]:
-            # ε rounded down asks for a little more noise than was found.
-            epsilon = float(significant(self.epsilon_from_sigma(sigma), "lower"))
-            if math.isfinite(epsilon):
-                sigma = max(sigma, self.sigma_from_epsilon(epsilon))
-
-            # With ε as well, other values are worked out: the answer itself must meet the target.
-            def enough(noise: float) -> bool:
-                return self.epsilon_from_sigma(noise) <= epsilon and reached(noise) <= target
-
-            return _short_decimal(sigma, "upper", enough), epsilon
-
-        sigma = self.released(found(self.line, self.crowd))
-        if sigma == 0.0:
-            return 0.0, 0.0
-        with suppress(SearchError):
-            return shortened(sigma)
-        return shortened(self.released(found(None, None)))
-
-    def comparison(self, epsilon: float) -> Comparison:
-        """Success at ε for who knows all but one, who knows the population's worst, and who not."""
-        sigma = self.sigma_from_epsilon(epsilon)
-        coupled = None
-        if self.line is not None or self.crowd is not None:
-            coupled = worst_success(self.profile, self.game, self.effective(sigma))
-        return self.compared(epsilon, sigma, self.worst("success", sigma), coupled)
-
-    def compared(
-        self, epsilon: float, sigma: float, practical: float, coupled: float | None = None
-    ) -> Comparison:
-        """Return the comparison for success bounds that are already there."""
-        noise, prior = self.effective(sigma), self.game.prior
-
-        def success(shift: float) -> float:
-            if shift == 0.0:
-                return max(prior, 1 - prior)
-            # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
-            return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
-
-        population = max(success(self.profile.diameter), practical)
-        worst_case = max(success(self.sensitivity), population)
-        return Comparison(epsilon, worst_case, population, practical, coupled)
-
-
-def _short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> float:
-    """Return a decimal of a few digits, at or beyond ``value`` on a side, where ``holds`` is seen.
-
-    >>> _short_decimal(0.12345678, "upper", lambda x: True)
-    0.123457
-    """
-    share = 1e-6 if side == "upper" else -1e-6
-    for _ in range(40):
-        found = float(significant(value, side))
-        if holds(found):
-            return found
-        value = found * (1 + share)
-        share *= 1.5
-    raise SearchError(f"what was found, {value!r}, did not meet the target again.")
-
-
-def _tightened(first: RecordBounds, second: RecordBounds) -> RecordBounds:
-    """The smaller of two bounds for every record; one that is nowhere smaller is not named."""
-    smaller = (second.success < first.success) | (second.pmp_epsilon < first.pmp_epsilon)
-    return first.tightened(second) if smaller.any() else first
-
-
-def answer_gaussian(
-    question: Question,
-    *,
-    query: Query,
-    releases: int,
-    progress: Progress,
-    confidence: float = 0.95,
-) -> PopulationAnswer:
-    """Answer for Gaussian noise on the query of a uniform subset."""
-    if question.delta == 0.0:
-        raise InputError(
-            "delta must be greater than 0 for the Gaussian mechanism, got 0: no amount of Gaussian "
-            "noise gives a finite ε at δ = 0. Try 1e-5."
-        )
-    share = question.game.size if query == "mean" else 1
-    public = question.clip is not None or question.sensitivity is not None
-    if question.sensitivity is None:
-        values, radius, moved, notes = question.inside_ball()
-        worst = worst_case_sensitivity("sum", radius, question.game.size) if radius > 0 else 0.0
-    elif question.clip is None:
-        values, moved, notes = question.table.values, None, ()
-        worst = up(question.sensitivity * share)
-    else:
-        raise InputError("give clip or sensitivity, not both.")
-    profile = NeighbourProfile.from_vectors(values, progress=progress)
-    line = values[:, 0].copy() if values.shape[1] == 1 else None
-    if len(values) > MOST_PAIRED_RECORDS:
-        notes += (
-            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
-            "records stands in for distances to single ones: the bounds hold for every record all "
-            "the same, and are a little larger",
-        )
-    if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
-        raise InputError(
-            f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
-            f"these records reach by themselves, got {question.sensitivity!r}."
-        )
-    setting = GaussianSetting(
-        profile,
-        question.game,
-        question.delta,
-        query,
-        max(worst, profile.diameter),
-        releases,
-        line,
-        progress,
-        CrowdTable.of(values, question.game) if line is None else None,
-    )
-    amount = question.amount
-    if amount.target is not None:
-        noise, epsilon = setting.mechanism_for(*amount.target)
-    elif amount.epsilon is not None:
-        noise, epsilon = setting.sigma_from_epsilon(amount.epsilon), amount.epsilon
-    else:
-        assert amount.sigma is not None
-        noise, epsilon = amount.sigma, setting.epsilon_from_sigma(amount.sigma)
-    if noise == 0.0:
-        raise InputError("the records must differ from one another; equal ones need no noise.")
-    coupled, _, hidden = setting.parts(noise)
-    bounds = setting.best(noise)
-    return PopulationAnswer(
-        "gaussian",
-        query if releases == 1 else f"{query}, {releases} answers",
-        bounds,
-        None if bounds is coupled else coupled,
-        epsilon,
-        setting.epsilon_population(noise),
-        noise,
-        setting.compared(
-            epsilon,
-            noise,
-            bounds.success_upper,
-            None if bounds is coupled else coupled.success_upper,
-        ),
-        profile.mean_distance,
-        profile.max_distance,
-        "mean distance to the others",
-        moved,
-        amount,
-        question.notes + notes,
-        crowd=hidden,
-        # Noise that these rows had a part in choosing is no fixed noise for other rows.
-        fresh=_fresh(values, setting, noise, confidence)
-        if amount.sigma is not None
-        or (amount.epsilon is not None and public and profile.diameter <= worst)
-        else None,
-        columns=values.shape[1],
-        setting=replace(setting, progress=None),
-    )
-
-
-#: Tables of twice the drawn records that bound the leak of fresh rows: with fewer the confidence
-#: costs more than 0.1, and each takes up to half a second.
-_FEWEST_TABLES, _MOST_TABLES = 30, 40
-
-
-def _fresh(
-    values: FloatArray, setting: GaussianSetting, noise: float, confidence: float
-) -> Certificate | None:
-    """Return what the same release of fresh rows leaks about the average one (A25-T13, X21).
-
-    The noise must be fixed without these rows: given, or by ε and a public clip or sensitivity.
-    None where the rows are too few tables of 2k, as they always are where a half is drawn.
-    """
-    size = setting.game.size
-    if size < 2 or len(values) < 2 * size * _FEWEST_TABLES:
-        return None
-    return leak_of_means(
-        values,
-        size,
-        sigma=down(setting.effective(noise) / size),
-        confidence=confidence,
-        tables=_MOST_TABLES,
-    )
-
-
-# ── ``population`` for the exponential mechanism ──────────────────────────────────────────────────
-
-#: More than 1/this times the ε of the population's own worst case is not looked for.
-_LEAST_EXPONENTIAL = 2.0**-40
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How subsets are sampled where they are too many to enumerate."""
-
-    confidence: float = 0.95
-    subsets: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class ExponentialSetting:
-    """The exponential mechanism on the mean loss of a uniform subset (L24-D7)."""
-
-    mechanism: ExponentialMechanism
-    delta: float
-    sampling: Sampling
-    progress: Progress = None
-
-    @property
-    def game(self) -> SubsetGame:
-        """The subset game of the mechanism."""
-        return self.mechanism.game
-
-    @property
-    def enumerable(self) -> bool:
-        """Whether all subsets can be enumerated."""
-        return math.comb(self.game.population, self.game.size) <= MOST_SUBSETS
-
-    def at(self, epsilon: float) -> ExponentialSetting:
-        """Return the same setting at another ε."""
-        return replace(self, mechanism=replace(self.mechanism, epsilon=epsilon))
-
-    def best(self) -> RecordBounds:
-        """Exact bounds where all subsets can be enumerated, else sampled ones."""
-        if self.enumerable:
-            return exact_bounds(self.mechanism, delta=self.delta, progress=self.progress)
-        return sampled_bounds(
-            self.mechanism,
-            delta=self.delta,
-            confidence=self.sampling.confidence,
-            subsets=self.sampling.subsets,
-            seed=self.sampling.seed,
-            progress=self.progress,
-        )
-
-    def epsilon_for(self, quantity: Quantity, target: float) -> float:
-        """Largest ε found with ε̃ ≤ target or success ≤ target, a short decimal.
-
-        The first candidate is the ε at which the population's own worst case meets the target,
-        which needs no enumeration.  Exact bounds are bisected.  Sampled bounds are tested at ε
-        growing by fixed factors until the first failure: a fixed order needs no correction for the
-        number of tests, since a wrong answer implies that the first false claim passed its test.
-        """
-        # The population's worst case is linear in ε; a unit of it is what ε = 1 gives.
-        unit = replace(self.mechanism, epsilon=1.0).epsilon_population
-        prior = self.game.prior
-
-        def reached(epsilon: float) -> float:
-            bounds = self.at(epsilon).best()
-            return bounds.pmp_epsilon_upper if quantity == "pmp" else bounds.success_upper
-
-        if unit == 0.0:
-            raise InputError(
-                "the losses must differ between records; here the choice never depends on who was "
-                "drawn, and every ε meets the target."
-            )
-        allowed = target
-        if quantity == "success":
-            allowed = _pure_epsilon_for_success(target, prior)
-        start = float(significant(down(allowed / unit, 8), "lower"))
-        if start <= 0:
-            return 0.0
-        if not self.enumerable:
-            trials = (float(significant(start * 1.25**step, "lower")) for step in range(1, 25))
-            return fixed_order(lambda e: reached(e) <= target, trials) or start
-        # ε falls as its inverse, the noise, grows.
-        scale = least_scale(
-            lambda s: reached(1 / s) - target, 1 / start, floor=_LEAST_EXPONENTIAL / start
-        )
-        return _short_decimal(1 / scale, "lower", lambda e: reached(e) <= target)
-
-    def comparison(self, epsilon: float) -> Comparison:
-        """Success at ε for the three attackers."""
-        there = self.at(epsilon)
-        return there.compared(epsilon, there.best())
-
-    def compared(self, epsilon: float, bounds: RecordBounds) -> Comparison:
-        """Return the comparison for bounds that are already there."""
-        prior = self.game.prior
-        inside = min(epsilon, replace(self.mechanism, epsilon=epsilon).epsilon_population)
-        population = guarantee_from_epsilon_delta([(inside, 0.0)]).curve.accuracy(prior)
-        return Comparison(
-            epsilon,
-            guarantee_from_epsilon_delta([(epsilon, 0.0)]).curve.accuracy(prior),
-            population,
-            min(population, bounds.success_upper),
-        )
-
-
-def _pure_epsilon_for_success(target: float, prior: float) -> float:
-    """Return the largest ε found for which ε-indistinguishability keeps success at ``target``."""
-    blind = max(prior, 1 - prior)
-    if not target > blind:
-        raise InputError(
-            f"target_success must be above the blind guess of {blind!r}, got {target!r}."
-        )
-    return last_true(
-        lambda e: guarantee_from_epsilon_delta([(e, 0.0)]).curve.accuracy(prior) <= target,
-        0.0,
-        float(np.log1p(2 * target / max(1e-12, 1 - target))) + 5.0,
-    )
-
-
-def answer_exponential(
-    question: Question, *, candidates: Any, losses: Any, sampling: Sampling, progress: Progress
-) -> PopulationAnswer:
-    """Answer for the exponential mechanism's choice on a uniform subset."""
-    amount = question.amount
-    if amount.sigma is not None:
-        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
-    mechanism, moved = _mechanism(question, candidates, losses)
-    setting = ExponentialSetting(mechanism, question.delta, sampling, progress)
-    if amount.target is None:
-        bounds = setting.best()
-    else:
-        setting, bounds = _searched(setting, *amount.target)
-    chosen = setting.mechanism.epsilon
-    mean, largest = _loss_distances(mechanism.losses)
-    return PopulationAnswer(
-        "exponential",
-        f"choice among {mechanism.losses.shape[1]} candidates",
-        bounds,
-        None,
-        chosen,
-        min(chosen, setting.mechanism.epsilon_population),
-        None,
-        setting.compared(chosen, bounds),
-        mean,
-        largest,
-        "mean largest difference of losses to the others",
-        moved,
-        amount,
-        question.notes,
-        setting=replace(setting, progress=None),
-    )
-
-
-def _searched(
-    setting: ExponentialSetting, quantity: Quantity, target: float
-) -> tuple[ExponentialSetting, RecordBounds]:
-    """Return the setting at the ε found, and bounds there that hold although ε was chosen.
-
-    Sampled subsets that chose ε say no more than "the target is met"; half of the error probability
-    goes to that claim and half to bounds from fresh subsets, so both hold together.
-    """
-    if setting.enumerable:
-        found = setting.at(setting.epsilon_for(quantity, target))
-        return found, found.best()
-    given = setting.sampling
-    half = replace(given, confidence=shared_confidence(given.confidence, 2))
-    epsilon = replace(setting, sampling=half).epsilon_for(quantity, target)
-    found = replace(setting.at(epsilon), sampling=replace(half, seed=given.seed + 1))
-    fresh = found.best()
-    pmp = quantity == "pmp"
-    bounds = replace(
-        fresh,
-        pmp_epsilon=np.minimum(fresh.pmp_epsilon, target) if pmp else fresh.pmp_epsilon,
-        success=fresh.success if pmp else np.minimum(fresh.success, target),
-        confidence=given.confidence,
-    )
-    return found, bounds
-
-
-def _mechanism(
-    question: Question, candidates: Any, losses: Any
-) -> tuple[ExponentialMechanism, int | None]:
-    """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
-    if (candidates is None) == (losses is None):
-        raise InputError("the exponential mechanism needs either candidates or losses.")
-    if question.clip is None and question.sensitivity is None:
-        raise InputError(
-            "the exponential mechanism needs clip or sensitivity: by how much can one record move "
-            "the mean loss?"
-        )
-    epsilon = 1.0 if question.amount.epsilon is None else question.amount.epsilon
-    if losses is not None:
-        if question.clip is not None or question.sensitivity is None:
-            raise InputError("losses need sensitivity (clip applies only to candidates).")
-        matrix = _matrix(losses)
-        if matrix.shape[0] != question.game.population:
-            raise InputError(
-                f"losses must have one row per record ({question.game.population}), got "
-                f"{matrix.shape[0]}."
-            )
-        return ExponentialMechanism(matrix, question.game.size, epsilon, question.sensitivity), None
-    values, moved = question.table.values, None
-    if question.clip is not None:
-        values, moved = clipped(values, question.clip)
-    mechanism = ExponentialMechanism.geometric_median(
-        values,
-        _matrix(candidates),
-        size=question.game.size,
-        epsilon=epsilon,
-        clip=question.clip,
-        sensitivity=question.sensitivity,
-    )
-    return mechanism, moved
-
-
-def _matrix(source: Any) -> FloatArray:
-    """Return a table of numbers as they are: no column of it is anything else."""
-    with opened_table(source) as table:
-        columns = None if table.is_array else table.columns
-        return read_population(table, columns, numeric=True).values
-
-
-def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|, for the table."""
-    total = losses.shape[0]
-    mean, largest = np.empty(total), np.empty(total)
-    for row in range(total):
-        gaps = np.abs(losses - losses[row]).max(axis=1)
-        mean[row] = gaps.sum() / (total - 1)
-        largest[row] = gaps.max()
-    return mean, largest
-
-
-# ── The verb ``population``: what does ε mean for *these* records? ────────────────────────────────
+# ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def population(
@@ -1226,45 +556,314 @@ def population(
             Path(records), name="records", formats=(".csv",), source=source, force=force
         )
     gaussian = mechanism == "gaussian"
-    question = Question.about(
-        table,
-        Amount(epsilon, sigma, target_pmp, target_success),
-        columns=columns,
-        roles=roles,
-        database_table=database_table,
-        unit=unit,
-        size=size,
-        delta=(1e-5 if gaussian else 0.0) if delta is None else delta,
-        clip=clip,
-        sensitivity=sensitivity,
-    )
+    amount = Amount(epsilon, sigma, target_pmp, target_success)
+    if delta is None:
+        delta = 1e-5 if gaussian else 0.0
+    fraction("delta", delta, open_right=True)
+    level = fraction("confidence", confidence, open_left=True, open_right=True)
     repeats = whole_number("releases", releases)
+    data = read_population(
+        table, columns, roles=roles, numeric=True, database_table=database_table, unit=unit
+    )
+    total = data.values.shape[0]
+    if total < _FEWEST_RECORDS:
+        raise InputError(f"{data.name} must hold at least {_FEWEST_RECORDS} records, got {total}.")
+    drawn = total // 2 if size is None else whole_number("size", size)
+    notes = _remarks(data)
+    if size is None and total % 2:
+        notes.append(f"{total} records cannot be halved; {drawn} are drawn")
+    question = _Question(
+        data.values,
+        SubsetGame(total, drawn),
+        amount,
+        float(delta),
+        None if clip is None else positive("clip", clip),
+        None if sensitivity is None else positive("sensitivity", sensitivity),
+        tuple(notes),
+        progress,
+    )
     if gaussian:
         for name, value in (("candidates", candidates), ("losses", losses), ("subsets", subsets)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with the Gaussian mechanism.")
         one_of("query", query, ("mean", "sum"))
-        kind: Query = "sum" if query == "sum" else "mean"
-        sure = fraction("confidence", confidence, open_left=True, open_right=True)
-        answer = answer_gaussian(
-            question, query=kind, releases=repeats, progress=progress, confidence=sure
-        )
+        answer = _answer_gaussian(question, query, repeats, level)
     else:
         if query != "mean" or repeats != 1:
             raise InputError("query and releases apply only to the Gaussian mechanism.")
         sampling = Sampling(
-            fraction("confidence", confidence, open_left=True, open_right=True),
+            level,
             None if subsets is None else whole_number("subsets", subsets, at_least=2),
             whole_number("seed", seed, at_least=0),
         )
-        answer = answer_exponential(
-            question,
-            candidates=candidates,
-            losses=losses,
-            sampling=sampling,
-            progress=progress,
-        )
-    answer = replace(answer, roles=question.table.selection.roles)
+        answer = _answer_exponential(question, candidates, losses, sampling)
+    answer = replace(answer, roles=data.selection.roles)
     if out is None:
         return answer
-    return replace(answer, records_out=write_records(answer, out, force=force))
+    return replace(answer, records_out=_write_records(answer, out, force=force))
+
+
+# ── The question ──────────────────────────────────────────────────────────────────────────────────
+
+#: Below this nothing is left to hide among.
+_FEWEST_RECORDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The records of the population and what is asked about them."""
+
+    values: FloatArray
+    game: SubsetGame
+    amount: Amount
+    delta: float
+    clip: float | None
+    sensitivity: float | None
+    notes: tuple[str, ...]
+    progress: Progress
+
+
+def _remarks(table: Population) -> list[str]:
+    """Say what is unusual about the records."""
+    notes = list(table.selection.notes)
+    repeated = int(pd.DataFrame(table.values).duplicated().sum())
+    if repeated:
+        notes.append(
+            f"{repeated} records repeat another one; rows are told apart by their place, "
+            "so somebody with two rows is protected as two records"
+        )
+    spread = np.array([column.std() for column in table.values.T])
+    if spread.max() > 0 and (spread < spread.max() / 100).any():
+        widest = table.columns[int(spread.argmax())]
+        notes.append(
+            f"column {widest!r} varies over 100 times more than another; distances are mostly its "
+            "own, so consider scaling the columns"
+        )
+    return notes
+
+
+# ── Gaussian noise on a sum or a mean ─────────────────────────────────────────────────────────────
+
+
+def _answer_gaussian(
+    question: _Question, query: Query, releases: int, confidence: float
+) -> PopulationAnswer:
+    """Answer for Gaussian noise on the query of a uniform subset."""
+    if question.delta == 0.0:
+        raise InputError(
+            "delta must be greater than 0 for the Gaussian mechanism, got 0: no amount of Gaussian "
+            "noise gives a finite ε at δ = 0. Try 1e-5."
+        )
+    if question.clip is not None and question.sensitivity is not None:
+        raise InputError("give clip or sensitivity, not both.")
+    game, amount, notes = question.game, question.amount, question.notes
+    values, moved = question.values, None
+    share = game.size if query == "mean" else 1
+    if question.sensitivity is not None:
+        worst = up(question.sensitivity * share)
+    else:
+        if question.clip is not None:
+            values, moved = clipped(values, question.clip)
+            radius = question.clip
+        else:
+            radius = _largest_norm(values)
+            notes += (
+                "no clip given: the worst case is over records of norm at most "
+                f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that "
+                "was fixed beforehand",
+            )
+        worst = worst_case_sensitivity("sum", radius, game.size) if radius > 0 else 0.0
+    profile = NeighbourProfile.from_vectors(values, progress=question.progress)
+    line = values[:, 0].copy() if values.shape[1] == 1 else None
+    if len(values) > MOST_PAIRED_RECORDS:
+        notes += (
+            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to groups of "
+            "records stands in for distances to single ones: the bounds hold for every record all "
+            "the same, and are a little larger",
+        )
+    if profile.diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
+        raise InputError(
+            f"sensitivity must be at least {significant(profile.diameter / share, 'upper')}, which "
+            f"these records reach by themselves, got {question.sensitivity!r}."
+        )
+    setting = GaussianSetting(
+        profile,
+        game,
+        question.delta,
+        query,
+        max(worst, profile.diameter),
+        releases,
+        line,
+        question.progress,
+        CrowdTable.of(values, game) if line is None else None,
+    )
+    if amount.target is not None:
+        noise, epsilon = setting.mechanism_for(*amount.target)
+    elif amount.epsilon is not None:
+        noise, epsilon = setting.sigma_from_epsilon(amount.epsilon), amount.epsilon
+    else:
+        assert amount.sigma is not None
+        noise, epsilon = amount.sigma, setting.epsilon_from_sigma(amount.sigma)
+    if noise == 0.0:
+        raise InputError("the records must differ from one another; equal ones need no noise.")
+    coupled, _, hidden = setting.parts(noise)
+    bounds = setting.best(noise)
+    alone = None if bounds is coupled else coupled
+    # Noise that these rows had a part in choosing is no fixed noise for other rows.
+    public = question.clip is not None or question.sensitivity is not None
+    fixed = amount.sigma is not None or (
+        amount.epsilon is not None and public and profile.diameter <= worst
+    )
+    return PopulationAnswer(
+        mechanism="gaussian",
+        query=query if releases == 1 else f"{query}, {releases} answers",
+        bounds=bounds,
+        coupled=alone,
+        crowd_bounds=hidden,
+        epsilon=epsilon,
+        epsilon_population=setting.epsilon_population(noise),
+        sigma=noise,
+        compared=setting.compared(
+            epsilon, noise, bounds.success_upper, None if alone is None else alone.success_upper
+        ),
+        mean_distance=profile.mean_distance,
+        max_distance=profile.max_distance,
+        distance="mean distance to the others",
+        clipped_records=moved,
+        amount=amount,
+        warnings=notes,
+        fresh_rows=_fresh_rows(values, setting, noise, confidence) if fixed else None,
+        setting=replace(setting, progress=None),
+    )
+
+
+def _largest_norm(values: FloatArray) -> float:
+    """Return the largest norm of a record, rounded up."""
+    # Scaled by the largest entry, so that squares neither overflow nor vanish.
+    scale = largest_entry(values) or 1.0
+    blocks = np.array_split(values, max(1, values.size >> 22))
+    most = max(float(np.square(block / scale).sum(axis=1).max()) for block in blocks)
+    return up(up(math.sqrt(most), values.shape[1] + 8) * scale)
+
+
+#: Tables of twice the drawn records that bound the leak of fresh rows: with fewer the confidence
+#: costs more than 0.1, and each takes up to half a second.
+_FEWEST_TABLES, _MOST_TABLES = 30, 40
+
+
+def _fresh_rows(
+    values: FloatArray, setting: GaussianSetting, noise: float, confidence: float
+) -> FreshRows | None:
+    """Bound what the same release of fresh rows leaks about the average one (A25-T13, X21).
+
+    The noise must be fixed without these rows: given, or by ε and a public clip or sensitivity.
+    None where the rows are too few tables of 2k, as they always are where a half is drawn.
+    """
+    size, columns = setting.game.size, values.shape[1]
+    if size < 2 or len(values) < 2 * size * _FEWEST_TABLES:
+        return None
+    leak = leak_of_means(
+        values,
+        size,
+        sigma=down(setting.effective(noise) / size),
+        confidence=confidence,
+        tables=_MOST_TABLES,
+    )
+    return FreshRows(
+        leak.value,
+        leak.confidence,
+        leak_of_gaussian_mean(size, columns),
+        leak_of_gaussian_mean_bound(size, columns),
+        (*leak.theorems, "X8", "A25-P25"),
+        leak.assumptions,
+    )
+
+
+# ── The exponential mechanism ─────────────────────────────────────────────────────────────────────
+
+
+def _answer_exponential(
+    question: _Question, candidates: Any, losses: Any, sampling: Sampling
+) -> PopulationAnswer:
+    """Answer for the exponential mechanism's choice on a uniform subset."""
+    amount = question.amount
+    if amount.sigma is not None:
+        raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
+    mechanism, moved = _mechanism(question, candidates, losses)
+    setting = ExponentialSetting(mechanism, question.delta, sampling, question.progress)
+    if amount.target is None:
+        bounds = setting.best()
+    else:
+        setting, bounds = setting.for_target(*amount.target)
+    epsilon = setting.mechanism.epsilon
+    mean, largest = _loss_distances(mechanism.losses)
+    return PopulationAnswer(
+        mechanism="exponential",
+        query=f"choice among {mechanism.losses.shape[1]} candidates",
+        bounds=bounds,
+        epsilon=epsilon,
+        epsilon_population=min(epsilon, setting.mechanism.epsilon_population),
+        sigma=None,
+        compared=setting.compared(epsilon, bounds),
+        mean_distance=mean,
+        max_distance=largest,
+        distance="mean largest difference of losses to the others",
+        clipped_records=moved,
+        amount=amount,
+        warnings=question.notes,
+        setting=replace(setting, progress=None),
+    )
+
+
+def _mechanism(
+    question: _Question, candidates: Any, losses: Any
+) -> tuple[ExponentialMechanism, int | None]:
+    """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
+    if (candidates is None) == (losses is None):
+        raise InputError("the exponential mechanism needs either candidates or losses.")
+    if question.clip is None and question.sensitivity is None:
+        raise InputError(
+            "the exponential mechanism needs clip or sensitivity: by how much can one record move "
+            "the mean loss?"
+        )
+    epsilon = 1.0 if question.amount.epsilon is None else question.amount.epsilon
+    if losses is not None:
+        if question.clip is not None or question.sensitivity is None:
+            raise InputError("losses need sensitivity (clip applies only to candidates).")
+        matrix = _matrix(losses)
+        if matrix.shape[0] != question.game.population:
+            raise InputError(
+                f"losses must have one row per record ({question.game.population}), got "
+                f"{matrix.shape[0]}."
+            )
+        return ExponentialMechanism(matrix, question.game.size, epsilon, question.sensitivity), None
+    values, moved = question.values, None
+    if question.clip is not None:
+        values, moved = clipped(values, question.clip)
+    mechanism = ExponentialMechanism.geometric_median(
+        values,
+        _matrix(candidates),
+        size=question.game.size,
+        epsilon=epsilon,
+        clip=question.clip,
+        sensitivity=question.sensitivity,
+    )
+    return mechanism, moved
+
+
+def _matrix(source: Any) -> FloatArray:
+    """Return a table of numbers as they are: no column of it is anything else."""
+    with opened_table(source) as table:
+        columns = None if table.is_array else table.columns
+        return read_population(table, columns, numeric=True).values
+
+
+def _loss_distances(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and largest, over the other records, of max_w |ℓ(w,x) - ℓ(w,x')|, for the table."""
+    total = losses.shape[0]
+    mean, largest = np.empty(total), np.empty(total)
+    for row in range(total):
+        gaps = np.abs(losses - losses[row]).max(axis=1)
+        mean[row] = gaps.sum() / (total - 1)
+        largest[row] = gaps.max()
+    return mean, largest

@@ -17,7 +17,7 @@ from memberbound.quantities import marked, significant
 if TYPE_CHECKING:
     from memberbound.iid.records import RecordLeaks
     from memberbound.report.drawing import Chart
-    from memberbound.verbs.population import Comparison
+    from memberbound.subset.settings import Comparison
 
 __all__ = ["charts_of", "histogram", "swept"]
 
@@ -119,7 +119,7 @@ def _attackers(answer: Any, progress: Progress) -> Charts:
 
     compared = {name: getattr(answer.compared, name) for name in _ATTACKERS}
     named = {_ATTACKERS[name]: upper for name, upper in compared.items()}
-    charts: Charts = {"attackers": attackers_chart(named, answer.blind)}
+    charts: Charts = {"attackers": attackers_chart(named, answer.success_blind)}
     points = swept(answer, swept_epsilons(answer), progress)
     if points:
         charts["success"] = success_chart(
@@ -127,7 +127,7 @@ def _attackers(answer: Any, progress: Progress) -> Charts:
             {name: [getattr(point, name) for point in points.values()] for name in _ATTACKERS},
             compared,
             asked=(answer.epsilon, f"ε = {significant(answer.epsilon, 'given')}"),
-            level=(answer.blind, "blind guessing"),
+            level=(answer.success_blind, "blind guessing"),
             axis="ε of the mechanism, worst case over all data sets",
         )
     return charts
